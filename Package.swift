@@ -1,0 +1,48 @@
+// swift-tools-version: 6.1
+import PackageDescription
+
+// The targets and who may import whom are the table in docs/ARCHITECTURE.md; `make lint` holds the two together.
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .unsafeFlags(["-warnings-as-errors"]),
+]
+
+func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+let package = Package(
+    name: "grantfs",
+    products: [
+        .executable(name: "grantfs", targets: ["grantfs"]),
+        .library(name: "GrantKit", targets: ["GrantKit"]),
+    ],
+    targets: [
+        .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+        .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .target(name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+
+        library("GrantModel", []),
+        library("LinuxFS", ["CLinux"]),
+        library("Bookmarks", ["LinuxFS", "GrantModel"]),
+        library("GrantStore", ["CSQLite", "GrantModel"]),
+        library("Coordinator", ["GrantModel"]),
+        library("FUSEKit", ["CFuse3", "CLinux", "LinuxFS"]),
+        library("ViewTree", ["GrantModel", "LinuxFS"]),
+        library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "LinuxFS", "GrantModel"]),
+        library("Control", ["GrantModel", "LinuxFS"]),
+        library("GrantKit", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        .executableTarget(
+            name: "grantfs",
+            dependencies: [
+                "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control", "GrantKit",
+            ],
+            swiftSettings: strict),
+
+        tests("GrantModelTests", ["GrantModel"]),
+    ]
+)

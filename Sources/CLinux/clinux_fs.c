@@ -1,0 +1,237 @@
+#include "clinux_fs.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+const int clinux_O_PATH = O_PATH, clinux_O_DIRECT = O_DIRECT, clinux_O_TMPFILE = O_TMPFILE, clinux_O_NOATIME = O_NOATIME,
+          clinux_O_LARGEFILE = O_LARGEFILE;
+const int clinux_SEEK_DATA = SEEK_DATA, clinux_SEEK_HOLE = SEEK_HOLE;
+
+// EINTR is handled here, once: an interrupted call is made again. close(2) is the exception, see clinux_close.
+#define RETRY(call)                                            \
+    ({                                                         \
+        __typeof__(call) result_;                              \
+        do { result_ = (call); } while (result_ == -1 && errno == EINTR); \
+        result_ == -1 ? (__typeof__(call))-errno : result_;    \
+    })
+
+static void magic_path(char out[40], int fd) { snprintf(out, 40, "/proc/thread-self/fd/%d", fd); }
+
+int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, bool cross_mounts) {
+    struct open_how how = {
+        .flags = (unsigned)(flags | O_CLOEXEC),
+        .mode = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? mode & 07777 : 0,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | (cross_mounts ? 0 : RESOLVE_NO_XDEV),
+    };
+    // A link as the last component is what O_PATH | O_NOFOLLOW asks for; RESOLVE_NO_SYMLINKS allows exactly that.
+    // EAGAIN: the kernel could not rule out a race with a rename; the walk is one component, so it is made again.
+    for (int attempt = 0;; attempt++) {
+        long fd = RETRY(syscall(SYS_openat2, dirfd, path, &how, sizeof how));
+        if (fd != -EAGAIN || attempt == 64) return (int)fd;
+    }
+}
+
+int clinux_openat(int dirfd, const char *path, int flags, mode_t mode) {
+    return RETRY(openat(dirfd, path, flags | O_CLOEXEC, mode));
+}
+
+int clinux_close(int fd) {
+    // Linux releases the number before it can return EINTR, so a second close could hit somebody else's descriptor.
+    return close(fd) == -1 && errno != EINTR ? -errno : 0;
+}
+
+int clinux_reopen(int fd, int flags) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(open(path, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
+}
+
+int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {
+    struct statx x;
+    int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (path == NULL || *path == 0 ? AT_EMPTY_PATH : 0);
+    int result = RETRY(statx(dirfd, path == NULL ? "" : path, flags, STATX_BASIC_STATS | STATX_BTIME | 0x1000 /* STATX_MNT_ID */, &x));
+    if (result < 0) return result;
+    struct stat *st = &out->st;
+    memset(out, 0, sizeof *out);
+    st->st_dev = makedev(x.stx_dev_major, x.stx_dev_minor);
+    st->st_ino = x.stx_ino;
+    st->st_nlink = x.stx_nlink;
+    st->st_mode = x.stx_mode;
+    st->st_uid = x.stx_uid;
+    st->st_gid = x.stx_gid;
+    st->st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor);
+    st->st_size = (off_t)x.stx_size;
+    st->st_blksize = (blksize_t)x.stx_blksize;
+    st->st_blocks = (blkcnt_t)x.stx_blocks;
+    st->st_atim.tv_sec = x.stx_atime.tv_sec;
+    st->st_atim.tv_nsec = x.stx_atime.tv_nsec;
+    st->st_mtim.tv_sec = x.stx_mtime.tv_sec;
+    st->st_mtim.tv_nsec = x.stx_mtime.tv_nsec;
+    st->st_ctim.tv_sec = x.stx_ctime.tv_sec;
+    st->st_ctim.tv_nsec = x.stx_ctime.tv_nsec;
+    out->has_birth = (x.stx_mask & STATX_BTIME) != 0;
+    out->birth_seconds = x.stx_btime.tv_sec;
+    out->birth_nanoseconds = x.stx_btime.tv_nsec;
+    out->has_mount_id = (x.stx_mask & 0x1000) != 0;
+    // The field follows stx_dev_minor in the kernel's struct; older headers call it spare.
+    memcpy(&out->mount_id, (char *)&x + 0x90, sizeof out->mount_id);
+    out->is_mount_root = (x.stx_attributes & 0x2000 /* STATX_ATTR_MOUNT_ROOT */) != 0;
+    return 0;
+}
+
+int clinux_fstatvfs(int fd, struct statvfs *out) { return RETRY(fstatvfs(fd, out)); }
+
+int clinux_fstatfs_type(int fd, int64_t *type, uint64_t *fsid) {
+    struct statfs s;
+    int result = RETRY(fstatfs(fd, &s));
+    if (result < 0) return result;
+    *type = s.f_type;
+    memcpy(fsid, &s.f_fsid, sizeof *fsid);
+    return 0;
+}
+
+int clinux_name_to_handle(int fd, struct clinux_handle *out) {
+    union { struct file_handle h; char space[sizeof(struct file_handle) + sizeof out->bytes]; } u;
+    int mount_id;
+    u.h.handle_bytes = sizeof out->bytes;
+    int result = RETRY(name_to_handle_at(fd, "", &u.h, &mount_id, AT_EMPTY_PATH));
+    if (result < 0) return result;
+    out->type = u.h.handle_type;
+    out->length = u.h.handle_bytes;
+    memcpy(out->bytes, u.h.f_handle, u.h.handle_bytes);
+    return 0;
+}
+
+int clinux_open_by_handle(int mount_fd, const struct clinux_handle *handle, int flags) {
+    union { struct file_handle h; char space[sizeof(struct file_handle) + sizeof handle->bytes]; } u;
+    if (handle->length > sizeof handle->bytes) return -EINVAL;
+    u.h.handle_type = handle->type;
+    u.h.handle_bytes = handle->length;
+    memcpy(u.h.f_handle, handle->bytes, handle->length);
+    return RETRY(open_by_handle_at(mount_fd, &u.h, flags | O_CLOEXEC));
+}
+
+int clinux_fs_uuid(int fd, uint8_t out[16]) {
+    // struct fsuuid2 of linux 6.9: { __u8 len; __u8 uuid[16]; }, _IOR(0x15, 0, struct fsuuid2)
+    struct { uint8_t len; uint8_t uuid[16]; } u = {0};
+    int result = RETRY(ioctl(fd, _IOR(0x15, 0, __typeof__(u)), &u));
+    if (result < 0) return result;
+    if (u.len != 16) return -ENOTTY;
+    memcpy(out, u.uuid, 16);
+    return 0;
+}
+
+int clinux_generation(int fd, uint32_t *out) {
+    // The kernel writes an int, whatever the ioctl's number says about a long.
+    unsigned long value = 0;
+    int result = RETRY(ioctl(fd, FS_IOC_GETVERSION, &value));
+    if (result < 0) return result;
+    *out = (uint32_t)value;
+    return 0;
+}
+
+ssize_t clinux_getdents(int fd, void *buffer, size_t size) { return RETRY(syscall(SYS_getdents64, fd, buffer, size)); }
+int64_t clinux_lseek(int fd, int64_t offset, int whence) { return RETRY(lseek(fd, offset, whence)); }
+
+ssize_t clinux_pread(int fd, void *buffer, size_t size, off_t offset) { return RETRY(pread(fd, buffer, size, offset)); }
+
+ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, bool append) {
+    if (!append) return RETRY(pwrite(fd, buffer, size, offset));
+    struct iovec part = {(void *)buffer, size};
+    return RETRY(pwritev2(fd, &part, 1, offset, RWF_APPEND));
+}
+
+ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags) {
+    return RETRY(copy_file_range(from, &from_offset, to, &to_offset, size, flags));
+}
+int clinux_fallocate(int fd, int mode, off_t offset, off_t length) { return RETRY(fallocate(fd, mode, offset, length)); }
+int clinux_fsync(int fd, bool data_only) { return data_only ? RETRY(fdatasync(fd)) : RETRY(fsync(fd)); }
+int clinux_syncfs(int fd) { return RETRY(syncfs(fd)); }
+int clinux_ftruncate(int fd, off_t size) { return RETRY(ftruncate(fd, size)); }
+
+int clinux_mkdirat(int dirfd, const char *name, mode_t mode) { return RETRY(mkdirat(dirfd, name, mode)); }
+int clinux_mknodat(int dirfd, const char *name, mode_t mode, dev_t device) { return RETRY(mknodat(dirfd, name, mode, device)); }
+int clinux_symlinkat(const char *target, int dirfd, const char *name) { return RETRY(symlinkat(target, dirfd, name)); }
+int clinux_unlinkat(int dirfd, const char *name, bool directory) {
+    return RETRY(unlinkat(dirfd, name, directory ? AT_REMOVEDIR : 0));
+}
+int clinux_renameat2(int from, const char *name, int to, const char *new_name, unsigned flags) {
+    return (int)RETRY(syscall(SYS_renameat2, from, name, to, new_name, flags));
+}
+int clinux_link_descriptor(int fd, int to, const char *new_name) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(linkat(AT_FDCWD, path, to, new_name, AT_SYMLINK_FOLLOW));
+}
+ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size) { return RETRY(readlinkat(fd, "", buffer, size)); }
+ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(readlink(path, buffer, size));
+}
+
+int clinux_chmod_descriptor(int fd, mode_t mode) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(chmod(path, mode));
+}
+int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid) { return RETRY(fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)); }
+int clinux_truncate_descriptor(int fd, off_t size) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(truncate(path, size));
+}
+int clinux_utimens_descriptor(int fd, const struct timespec times[2]) {
+    // Linux 5.8 and later take an empty path; before that the magic link does, but not for a symbolic link.
+    int result = RETRY(utimensat(fd, "", times, AT_EMPTY_PATH));
+    if (result != -EINVAL) return result;
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(utimensat(AT_FDCWD, path, times, 0));
+}
+ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(getxattr(path, name, value, size));
+}
+ssize_t clinux_listxattr_descriptor(int fd, char *list, size_t size) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(listxattr(path, list, size));
+}
+int clinux_setxattr_descriptor(int fd, const char *name, const void *value, size_t size, int flags) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(setxattr(path, name, value, size, flags));
+}
+int clinux_removexattr_descriptor(int fd, const char *name) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(removexattr(path, name));
+}
+
+int clinux_ofd_set_lock(int fd, short type, int64_t start, int64_t length) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return RETRY(fcntl(fd, F_OFD_SETLK, &lock));
+}
+int clinux_ofd_get_lock(int fd, short *type, int64_t *start, int64_t *length, pid_t *pid) {
+    struct flock lock = {.l_type = *type, .l_whence = SEEK_SET, .l_start = *start, .l_len = *length};
+    int result = RETRY(fcntl(fd, F_OFD_GETLK, &lock));
+    if (result < 0) return result;
+    *type = lock.l_type;
+    *start = lock.l_start;
+    *length = lock.l_len;
+    *pid = lock.l_pid;
+    return 0;
+}
+int clinux_flock(int fd, int operation) { return RETRY(flock(fd, operation)); }

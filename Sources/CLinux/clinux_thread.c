@@ -1,0 +1,47 @@
+#include "clinux_thread.h"
+#include <errno.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clinux_thread_unshare_fs(void) { return unshare(CLONE_FS) == -1 ? -errno : 0; }
+
+// setfsuid(2) reports nothing; the second call reads back what holds now.
+int clinux_thread_setfsuid(uid_t uid) {
+    syscall(SYS_setfsuid, uid);
+    return (uid_t)syscall(SYS_setfsuid, (uid_t)-1) == uid ? 0 : -EPERM;
+}
+int clinux_thread_setfsgid(gid_t gid) {
+    syscall(SYS_setfsgid, gid);
+    return (gid_t)syscall(SYS_setfsgid, (gid_t)-1) == gid ? 0 : -EPERM;
+}
+int clinux_thread_setgroups(const gid_t *groups, size_t count) {
+    return syscall(SYS_setgroups, count, groups) == -1 ? -errno : 0;
+}
+mode_t clinux_thread_umask(mode_t mask) { return umask(mask); }
+int clinux_keep_capabilities_across_setuid(void) {
+    int bits = prctl(PR_GET_SECUREBITS);
+    return bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) == -1 ? -errno : 0;
+}
+bool clinux_has_capability(int capability) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    if (syscall(SYS_capget, &header, data) == -1) return false;
+    return (data[capability / 32].effective >> (capability % 32)) & 1;
+}
+pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
+int clinux_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name) == -1 ? -errno : 0; }
+
+static long long nanoseconds(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+long long clinux_clock_realtime(void) { return nanoseconds(CLOCK_REALTIME); }
+long long clinux_clock_monotonic(void) { return nanoseconds(CLOCK_MONOTONIC); }

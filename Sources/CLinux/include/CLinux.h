@@ -1,0 +1,10 @@
+// What Swift cannot import from the C library: see SWIFT notes in docs/ARCHITECTURE.md. Every function that can fail
+// returns -errno (or a result >= 0); none leaves its result in errno.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "clinux_fs.h"
+#include "clinux_thread.h"
+#include "clinux_fuse.h"

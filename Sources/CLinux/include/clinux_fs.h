@@ -1,0 +1,84 @@
+#pragma once
+#include <stdint.h>
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+
+// A file as statx(2) describes it. `mask` holds the STATX_* bits that are valid.
+struct clinux_statx {
+    struct stat st;
+    uint64_t mount_id;
+    int64_t birth_seconds;
+    uint32_t birth_nanoseconds;
+    bool has_birth;
+    bool has_mount_id;
+    bool is_mount_root;
+};
+
+struct clinux_handle {
+    int32_t type;
+    uint32_t length;
+    uint8_t bytes[128];
+};
+
+// open flags that <fcntl.h> hides without _GNU_SOURCE
+extern const int clinux_O_PATH, clinux_O_DIRECT, clinux_O_TMPFILE, clinux_O_NOATIME, clinux_O_LARGEFILE;
+
+// openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, and RESOLVE_NO_XDEV unless `cross_mounts`.
+int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, bool cross_mounts);
+int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
+int clinux_close(int fd);
+// Opens what an O_PATH descriptor stands for, through /proc/thread-self/fd.
+int clinux_reopen(int fd, int flags);
+// path NULL or "": the descriptor itself. A final symbolic link is never followed. No automount.
+int clinux_statx(int dirfd, const char *path, struct clinux_statx *out);
+int clinux_fstatvfs(int fd, struct statvfs *out);
+int clinux_fstatfs_type(int fd, int64_t *type, uint64_t *fsid);
+
+int clinux_name_to_handle(int fd, struct clinux_handle *out);
+int clinux_open_by_handle(int mount_fd, const struct clinux_handle *handle, int flags);
+// FS_IOC_GETFSUUID; needs a descriptor that is not O_PATH. -ENOTTY where unknown.
+int clinux_fs_uuid(int fd, uint8_t out[16]);
+// FS_IOC_GETVERSION
+int clinux_generation(int fd, uint32_t *out);
+
+ssize_t clinux_getdents(int fd, void *buffer, size_t size);
+int64_t clinux_lseek(int fd, int64_t offset, int whence);
+extern const int clinux_SEEK_DATA, clinux_SEEK_HOLE;
+
+ssize_t clinux_pread(int fd, void *buffer, size_t size, off_t offset);
+// `append`: the data goes to the end of the file wherever that is now (RWF_APPEND).
+ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, bool append);
+ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags);
+int clinux_fallocate(int fd, int mode, off_t offset, off_t length);
+int clinux_fsync(int fd, bool data_only);
+int clinux_syncfs(int fd);
+int clinux_ftruncate(int fd, off_t size);
+
+int clinux_mkdirat(int dirfd, const char *name, mode_t mode);
+int clinux_mknodat(int dirfd, const char *name, mode_t mode, dev_t device);
+int clinux_symlinkat(const char *target, int dirfd, const char *name);
+int clinux_unlinkat(int dirfd, const char *name, bool directory);
+int clinux_renameat2(int from, const char *name, int to, const char *new_name, unsigned flags);
+// Links what the descriptor stands for, through /proc/thread-self/fd (AT_SYMLINK_FOLLOW of the magic link).
+int clinux_link_descriptor(int fd, int to, const char *new_name);
+ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size);
+// The path of an open descriptor as /proc/self/fd shows it.
+ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size);
+
+// These take an O_PATH descriptor and act on exactly that inode (through /proc/thread-self/fd).
+int clinux_chmod_descriptor(int fd, mode_t mode);
+int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid);
+int clinux_truncate_descriptor(int fd, off_t size);
+int clinux_utimens_descriptor(int fd, const struct timespec times[2]);
+ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size);
+ssize_t clinux_listxattr_descriptor(int fd, char *list, size_t size);
+int clinux_setxattr_descriptor(int fd, const char *name, const void *value, size_t size, int flags);
+int clinux_removexattr_descriptor(int fd, const char *name);
+
+// fcntl F_OFD_*: type is F_RDLCK, F_WRLCK, F_UNLCK.
+int clinux_ofd_set_lock(int fd, short type, int64_t start, int64_t length);
+int clinux_ofd_get_lock(int fd, short *type, int64_t *start, int64_t *length, pid_t *pid);
+int clinux_flock(int fd, int operation);

@@ -1,0 +1,20 @@
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+// Per-thread identity by raw system calls: glibc's wrappers change every thread of the process and are banned.
+// Each call changes the calling thread alone and returns 0 or -errno.
+int clinux_thread_unshare_fs(void);
+int clinux_thread_setfsuid(uid_t uid);
+int clinux_thread_setfsgid(gid_t gid);
+int clinux_thread_setgroups(const gid_t *groups, size_t count);
+mode_t clinux_thread_umask(mode_t mask);
+// SECBIT_NO_SETUID_FIXUP for the process, before any thread is made: a change of fsuid then leaves capabilities alone.
+int clinux_keep_capabilities_across_setuid(void);
+// Whether the calling thread has CAP_DAC_READ_SEARCH (and so may open by handle), by trying nothing.
+bool clinux_has_capability(int capability);
+pid_t clinux_gettid(void);
+int clinux_set_thread_name(const char *name);
+// 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
+long long clinux_clock_realtime(void);
+long long clinux_clock_monotonic(void);

@@ -1,0 +1,64 @@
+/// What identifies a filesystem across reboots. Never a device number or a mount id: both change.
+public struct FilesystemIdentity: Hashable, Sendable {
+    /// 16 bytes, or empty where the filesystem has none (a UUID of zeros is unknown).
+    public var uuid: [UInt8]
+    /// The type as /proc/self/mountinfo names it (`ext4`, `tmpfs`, `fuse.sshfs`).
+    public var type: String
+    /// Set for filesystems that do not outlive a boot (tmpfs, ramfs): the boot id they lived in.
+    public var bootID: String?
+
+    public init(uuid: [UInt8], type: String, bootID: String? = nil) {
+        self.uuid = uuid
+        self.type = type
+        self.bootID = bootID
+    }
+}
+
+/// A file handle as name_to_handle_at(2) gives it.
+public struct FileHandle: Hashable, Sendable {
+    public var type: Int32
+    public var bytes: [UInt8]
+
+    public init(type: Int32, bytes: [UInt8]) {
+        self.type = type
+        self.bytes = bytes
+    }
+}
+
+/// What tells a directory from every other one on its filesystem.
+public struct FileIdentity: Hashable, Sendable {
+    public var inode: UInt64
+    /// FS_IOC_GETVERSION, where it answers.
+    public var generation: UInt32?
+    /// statx(2) stx_btime, where the filesystem keeps it.
+    public var birthTime: Instant?
+
+    public init(inode: UInt64, generation: UInt32? = nil, birthTime: Instant? = nil) {
+        self.inode = inode
+        self.generation = generation
+        self.birthTime = birthTime
+    }
+}
+
+/// The persisted identity of one directory: it finds the directory again after a rename, a move, a reboot.
+public struct Bookmark: Hashable, Sendable {
+    public var filesystem: FilesystemIdentity
+    /// nil on filesystems without lasting handles: such a bookmark is weak.
+    public var handle: FileHandle?
+    public var identity: FileIdentity
+    /// Absolute, canonical, in bytes; where the directory was when last seen.
+    public var path: [UInt8]
+    public var owner: UInt32
+    public var created: Instant
+
+    public init(
+        filesystem: FilesystemIdentity, handle: FileHandle?, identity: FileIdentity, path: [UInt8], owner: UInt32, created: Instant
+    ) {
+        self.filesystem = filesystem
+        self.handle = handle
+        self.identity = identity
+        self.path = path
+        self.owner = owner
+        self.created = created
+    }
+}

@@ -1,0 +1,55 @@
+/// An error that people read: `grantfs: what went wrong: why (what to do)`.
+public struct GrantError: Error, Sendable, CustomStringConvertible {
+    /// What kind of failure it is; one table maps it to an exit status.
+    public enum Code: Sendable, CaseIterable {
+        /// The words of a command or call are wrong.
+        case usage
+        case notFound
+        case ambiguous
+        case alreadyExists
+        case invalidDirectory
+        case permission
+        case storeUnavailable
+        case storeDamaged
+        case storeNewer
+        case storeFull
+        case mountFailed
+        case unsupported
+        /// Recorded, but some mount has not confirmed it.
+        case unconfirmed
+        case system
+    }
+
+    public let code: Code
+    /// What went wrong, without a full stop.
+    public let message: String
+    /// Why, where it is known.
+    public let cause: String?
+    /// What to do about it.
+    public let advice: String?
+
+    public init(_ code: Code, _ message: String, cause: String? = nil, advice: String? = nil) {
+        self.code = code
+        self.message = message
+        self.cause = cause
+        self.advice = advice
+    }
+
+    public var description: String {
+        var text = message
+        if let cause { text += ": \(cause)" }
+        if let advice { text += " (\(advice))" }
+        return text
+    }
+
+    /// The exit status of a command that ends with this error.
+    public var exitStatus: Int32 {
+        switch code {
+        case .usage: 2
+        case .unconfirmed: 3
+        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .permission, .storeUnavailable, .storeDamaged, .storeNewer,
+            .storeFull, .mountFailed, .unsupported, .system:
+            1
+        }
+    }
+}

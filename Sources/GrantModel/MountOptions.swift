@@ -1,0 +1,25 @@
+/// How much the kernel may remember on behalf of a mount (`-o cache=`).
+public enum CacheMode: String, Sendable, CaseIterable {
+    /// Names, attributes and data are cached; a change made beside the mount shows within a second.
+    case shared
+    /// The granted directories are used through this mount alone: long timeouts, write-back.
+    case exclusive
+    /// Every operation reaches the daemon.
+    case none
+}
+
+/// What `-o` said, after parsing.
+public struct MountOptions: Sendable, Equatable {
+    public var readOnly = false
+    public var allowOther = false
+    public var allowSetID = false
+    public var allowDevices = false
+    public var noExecute = false
+    public var noAccessTime = false
+    public var submounts = false
+    public var cache = CacheMode.shared
+    /// `store=DIR`, when given.
+    public var store: String?
+
+    public init() {}
+}
