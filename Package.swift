@@ -24,12 +24,13 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-        .target(name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .target(
+            name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
         library("GrantModel", []),
         library("LinuxFS", ["CLinux"]),
         library("Bookmarks", ["LinuxFS", "GrantModel"]),
-        library("GrantStore", ["CSQLite", "GrantModel"]),
+        library("GrantStore", ["CSQLite", "GrantModel", "LinuxFS"]),
         library("Coordinator", ["GrantModel"]),
         library("FUSEKit", ["CFuse3", "CLinux", "LinuxFS"]),
         library("ViewTree", ["GrantModel", "LinuxFS"]),
@@ -44,5 +45,7 @@ let package = Package(
             swiftSettings: strict),
 
         tests("GrantModelTests", ["GrantModel"]),
+        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS"]),
+        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS"]),
     ]
 )

@@ -1,16 +1,23 @@
 /// What identifies a filesystem across reboots. Never a device number or a mount id: both change.
 public struct FilesystemIdentity: Hashable, Sendable {
-    /// 16 bytes, or empty where the filesystem has none (a UUID of zeros is unknown).
+    /// 16 bytes at most, or empty where the filesystem has none (a UUID of zeros is unknown).
     public var uuid: [UInt8]
     /// The type as /proc/self/mountinfo names it (`ext4`, `tmpfs`, `fuse.sshfs`).
     public var type: String
     /// Set for filesystems that do not outlive a boot (tmpfs, ramfs): the boot id they lived in.
     public var bootID: String?
+    /// statfs(2) f_fsid, for the types that derive it from the UUID and not from a device number (btrfs mixes the
+    /// subvolume into it).
+    public var fsid: UInt64?
+    /// What is mounted, for filesystems that nothing else identifies (`host:/path` of nfs or sshfs).
+    public var source: [UInt8]?
 
-    public init(uuid: [UInt8], type: String, bootID: String? = nil) {
+    public init(uuid: [UInt8], type: String, bootID: String? = nil, fsid: UInt64? = nil, source: [UInt8]? = nil) {
         self.uuid = uuid
         self.type = type
         self.bootID = bootID
+        self.fsid = fsid
+        self.source = source
     }
 }
 

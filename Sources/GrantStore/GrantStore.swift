@@ -1,1 +1,75 @@
-// GrantStore
+import GrantModel
+import LinuxFS
+
+/// The grants, the mounts and the log in one SQLite database that several processes use at once.
+///
+/// Whatever a function changed is on disk when it returns. A function that throws changed nothing.
+/// Usable from any thread; a call may wait up to ten seconds for another process's transaction.
+///
+/// Locking: one lock around the connection, taken by every function, held during the SQL and nothing else.
+public final class GrantStore: Sendable {
+    /// Absolute and canonical.
+    public let directory: String
+    /// The directory of the control sockets, mode 0700.
+    public var runDirectory: String { place.run }
+
+    private let place: StoreDirectory
+    private let fileKey: FileKey
+    let seal: SipHash
+    private let connection: Lock<Database>
+
+    /// Opens the store in `directory`, an absolute path. With `create`, directory and database are made when missing.
+    ///
+    /// A store that is damaged, newer, of somebody else or not readable is an error, and is left as it is; so is one that is
+    /// missing without `create` (`.notFound`).
+    public convenience init(directory: String, create: Bool) throws(GrantError) {
+        try self.init(directory: directory, create: create, schema: .current)
+    }
+
+    init(directory: String, create: Bool, schema: Schema) throws(GrantError) {
+        place = try StoreDirectory(directory, create: create)
+        self.directory = place.path
+        if create { try place.create(schema) }
+        fileKey = try place.databaseIdentity()
+        try place.checkFiles()
+        seal = try place.readKey()
+        let database = try Database(path: place.database, create: false)
+        try schema.prepare(database)
+        connection = Lock(database)
+        // Between the look and the opening the file may have been exchanged.
+        try checkFile()
+    }
+
+    /// Changes when another connection, of this process or another, has changed the store since the last call.
+    ///
+    /// Throws also when the database file was removed or replaced: its user must then refuse everything.
+    public func dataVersion() throws(GrantError) -> Int64 {
+        try read { (database) throws(GrantError) in try database.integer("PRAGMA data_version") }
+    }
+
+    func read<Result>(_ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
+        try checkFile()
+        return try connection.withLock { (database: inout Database) throws(GrantError) in try body(database) }
+    }
+
+    /// One transaction. `withdraws`: it takes something away, so it is copied out of the write-ahead log at once. SQLite
+    /// drops a log from the first damaged page on without a word, and a withdrawal must not be lost that way.
+    func write<Result>(withdraws: Bool = false, _ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
+        try checkFile()
+        return try connection.withLock { (database: inout Database) throws(GrantError) in
+            let connection = database
+            let result = try connection.transaction { () throws(GrantError) in try body(connection) }
+            // Best effort: the transaction is durable already.
+            if withdraws { try? connection.query("PRAGMA wal_checkpoint(PASSIVE)") }
+            return result
+        }
+    }
+
+    private func checkFile() throws(GrantError) {
+        if try place.databaseIdentity() != fileKey {
+            throw StoreFailure.unavailable(directory, "its database was replaced while it was in use", advice: "start again")
+        }
+    }
+
+    static var now: Instant { Instant(nanoseconds: Clock.realtime) }
+}

@@ -8,3 +8,4 @@
 #include "clinux_fs.h"
 #include "clinux_thread.h"
 #include "clinux_fuse.h"
+#include "clinux_volume.h"

@@ -1,0 +1,141 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// What became of a bookmark's directory.
+public struct ResolvedBookmark: ~Copyable {
+    public let finding: BookmarkFinding
+    /// O_PATH | O_DIRECTORY on exactly the bookmarked directory; nil unless `finding.isUsable`.
+    public let descriptor: FileDescriptor?
+    /// Where the directory is now, canonical; nil when it was not found.
+    public let path: [UInt8]?
+    /// The bookmark with what changed (the path, the owner); nil when nothing did. The identity never changes.
+    public let renewed: Bookmark?
+
+    /// Gives the descriptor away.
+    public consuming func takeDescriptor() -> FileDescriptor? { descriptor }
+
+    static func lost(_ finding: BookmarkFinding) -> ResolvedBookmark {
+        ResolvedBookmark(finding: finding, descriptor: nil, path: nil, renewed: nil)
+    }
+}
+
+extension BookmarkResolver {
+    /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
+    ///
+    /// In this order: the stored path; the file handle, on every mounted filesystem that may be the one (needs
+    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since.
+    public func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
+        var isOccupied = false
+        if let seen = reopen(bookmark.path) {
+            isOccupied = true
+            if isBookmarked(seen, bookmark) {
+                if isElsewhereToo(bookmark, seen.status) { return .lost(.ambiguous) }
+                return found(seen, bookmark, at: bookmark.path)
+            }
+        }
+        switch byHandle(bookmark) {
+        case .none: break
+        case .several: return .lost(.ambiguous)
+        case .hidden: return .lost(.unavailable)
+        case .one(let path):
+            // Opened anew by its path: the descriptor is then on the mount that users see, with that mount's flags.
+            if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
+        }
+        if let followed = follow(bookmark) { return followed }
+        if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
+        return .lost(isOccupied ? .replaced : .missing)
+    }
+
+    /// Looks where a directory is that a running mount holds open. It works without privileges and on every filesystem, for
+    /// as long as the descriptor is held. `missing` when it was removed, `unavailable` when no path leads to it.
+    public func resolve(_ bookmark: Bookmark, holding descriptor: borrowing FileDescriptor) -> ResolvedBookmark {
+        guard let status = try? descriptor.status() else { return .lost(.unavailable) }
+        if status.st.st_nlink == 0 { return .lost(.missing) }
+        guard let path = try? descriptor.path(), let seen = reopen(path), seen.status.isSameFile(as: status) else {
+            return .lost(.unavailable)
+        }
+        guard isBookmarked(seen, bookmark) else { return .lost(.replaced) }
+        return found(seen, bookmark, at: path)
+    }
+
+    /// The identity of the filesystem that a descriptor's file lies on; nil when it cannot be told.
+    public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
+        guard let status = try? descriptor.status() else { return nil }
+        return volumes.identity(of: descriptor, status)
+    }
+
+    private func isBookmarked(_ candidate: borrowing Candidate, _ bookmark: Bookmark) -> Bool {
+        guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return false }
+        return filesystem.isSame(as: bookmark.filesystem) && candidate.isBookmarked(by: bookmark)
+    }
+
+    private func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
+        var renewed = bookmark
+        renewed.path = path
+        renewed.owner = candidate.status.st.st_uid
+        let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
+        return ResolvedBookmark(
+            finding: finding, descriptor: candidate.release(), path: path, renewed: renewed == bookmark ? nil : renewed)
+    }
+
+    private enum ByHandle {
+        case none
+        case one([UInt8])
+        case several
+        /// It exists, but no path of this namespace leads to it.
+        case hidden
+    }
+
+    private func byHandle(_ bookmark: Bookmark, except device: dev_t? = nil) -> ByHandle {
+        guard let handle = bookmark.handle else { return .none }
+        var paths: [[UInt8]] = []
+        var isHidden = false
+        for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.device != device {
+            guard let opened = try? volume.descriptor.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
+                let candidate = Candidate(opened), isBookmarked(candidate, bookmark)
+            else { continue }
+            if let path = path(of: candidate, on: volume) { paths.append(path) } else { isHidden = true }
+        }
+        if paths.count > 1 { return .several }
+        if let path = paths.first { return .one(path) }
+        return isHidden ? .hidden : .none
+    }
+
+    /// A path that leads to the directory, through this mount of its filesystem or another one.
+    private func path(of candidate: borrowing Candidate, on volume: Volume) -> [UInt8]? {
+        guard let path = try? candidate.descriptor.path() else { return nil }
+        if let seen = reopen(path), seen.status.isSameFile(as: candidate.status) { return path }
+        // The mountpoint may be covered: the same place through the other mounts of this filesystem.
+        guard MountTable.path(path, isAtOrBelow: volume.entry.mountpoint) else { return nil }
+        let below = volume.entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(volume.entry.mountpoint.count))
+        for entry in volumes.table.entries where entry.device == volume.entry.device && entry.root == volume.entry.root {
+            let other = entry.mountpoint == [0x2F] ? below : entry.mountpoint + below
+            if let seen = reopen(other), seen.status.isSameFile(as: candidate.status) { return other }
+        }
+        return nil
+    }
+
+    /// Whether a copy of the filesystem is mounted beside it (an image copied bit by bit) that has the directory as well. A copy
+    /// that this process may not look into counts as having it.
+    private func isElsewhereToo(_ bookmark: Bookmark, _ status: FileStatus) -> Bool {
+        guard let entry = volumes.entry(of: status), !bookmark.filesystem.uuid.isEmpty else { return false }
+        guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.device != entry.device }) else { return false }
+        if !FilesystemAccess.mayOpenByHandle { return true }
+        if case .none = byHandle(bookmark, except: entry.device) { return false }
+        return true
+    }
+
+    /// The stored path, links followed: a directory above may have been moved and a link left in its place.
+    private func follow(_ bookmark: Bookmark) -> ResolvedBookmark? {
+        guard let opened = try? FileDescriptor.open(bookmark.path, OpenFlags.path | O_DIRECTORY), let path = try? opened.path(),
+            path != bookmark.path, let candidate = reopen(path), isBookmarked(candidate, bookmark)
+        else { return nil }
+        return found(candidate, bookmark, at: path)
+    }
+}
+
+enum FilesystemAccess {
+    /// CAP_DAC_READ_SEARCH.
+    static var mayOpenByHandle: Bool { ProcessCapability.has(2) }
+}

@@ -1,0 +1,132 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// The mounted filesystems of now and their identities, each looked at once.
+final class Volumes {
+    private(set) var table: MountTable
+    private let bootID = Boot.id
+    private var identities: [dev_t: FilesystemIdentity] = [:]
+    /// Opened mounts by type: for each filesystem of the type, one descriptor and where it is mounted.
+    private var opened: [String: [Volume]] = [:]
+
+    init() { table = (try? MountTable.current()) ?? MountTable(entries: []) }
+
+    /// The filesystem that the descriptor's file lies on. nil when its mount cannot be told any more.
+    func identity(of descriptor: borrowing FileDescriptor, _ status: FileStatus) -> FilesystemIdentity? {
+        if let known = identities[status.st.st_dev] { return known }
+        guard let entry = entry(of: status) else { return nil }
+        let identity = look(at: descriptor, entry, device: status.st.st_dev)
+        identities[status.st.st_dev] = identity
+        return identity
+    }
+
+    /// The mount a file was reached through.
+    func entry(of status: FileStatus) -> MountEntry? {
+        let find = { [self] in status.has_mount_id ? table.entry(id: status.mount_id) : table.entries.last { $0.device == status.st.st_dev }
+        }
+        if let entry = find() { return entry }
+        // Mounted since the table was read.
+        guard let fresh = try? MountTable.current() else { return nil }
+        table = fresh
+        return find()
+    }
+
+    /// The mounted filesystems that may be the one of the identity, apart from the subvolume, each once.
+    func volumes(of wanted: FilesystemIdentity) -> [Volume] {
+        volumes(type: wanted.type).filter { $0.identity.isSameVolume(as: wanted) }
+    }
+
+    /// Whether a filesystem of that identity is mounted, without asking one that may not answer.
+    func isMounted(_ wanted: FilesystemIdentity) -> Bool {
+        if FilesystemTraits(type: wanted.type).isRemote {
+            return table.entries.contains { $0.type == wanted.type && (wanted.source == nil || wanted.source == $0.source) }
+        }
+        return !volumes(of: wanted).isEmpty
+    }
+
+    private func volumes(type: String) -> [Volume] {
+        if let known = opened[type] { return known }
+        var result: [Volume] = []
+        if !FilesystemTraits(type: type).isRemote {
+            var seen: Set<dev_t> = []
+            // The widest view of a filesystem first: through a mount of a part of it, the rest has no path.
+            for entry in table.entries.filter({ $0.type == type }).sorted(by: { $0.root.count < $1.root.count })
+            where !seen.contains(entry.device) {
+                guard let volume = open(entry) else { continue }
+                seen.insert(entry.device)
+                result.append(volume)
+            }
+        }
+        opened[type] = result
+        return result
+    }
+
+    /// nil when the mount cannot be reached, or is covered by another one.
+    private func open(_ entry: MountEntry) -> Volume? {
+        guard let descriptor = try? FileDescriptor.open(entry.mountpoint, O_RDONLY | O_NONBLOCK | O_NOFOLLOW),
+            let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == entry.id,
+            status.st.st_mode & S_IFMT == S_IFDIR, let identity = identity(of: descriptor, status)
+        else { return nil }
+        return Volume(entry: entry, identity: identity, descriptor: descriptor)
+    }
+
+    private func look(at descriptor: borrowing FileDescriptor, _ entry: MountEntry, device: dev_t) -> FilesystemIdentity {
+        let traits = FilesystemTraits(type: entry.type)
+        var uuid = traits.isRemote ? [] : askedUUID(descriptor, entry) ?? DiskLinks.uuid(device: entry.device) ?? []
+        if uuid.allSatisfy({ $0 == 0 }) { uuid = [] }
+        let fsid = traits.hasLastingID ? try? descriptor.filesystemID() : nil
+        return FilesystemIdentity(
+            uuid: uuid, type: entry.type, bootID: traits.diesWithBoot ? bootID : nil, fsid: fsid == 0 ? nil : fsid,
+            source: uuid.isEmpty && fsid == nil && !traits.diesWithBoot ? entry.source : nil)
+    }
+}
+
+extension Volumes {
+    /// The UUID by the kernel's word, through the directory or, when this user may not read it, the root of its mount.
+    private func askedUUID(_ descriptor: borrowing FileDescriptor, _ entry: MountEntry) -> [UInt8]? {
+        if let readable = try? descriptor.reopened(O_RDONLY | O_DIRECTORY), let uuid = try? readable.filesystemUUID() { return uuid }
+        guard let root = try? FileDescriptor.open(entry.mountpoint, O_RDONLY | O_DIRECTORY | O_NOFOLLOW),
+            let status = try? root.status(), status.has_mount_id, status.mount_id == entry.id
+        else { return nil }
+        return try? root.filesystemUUID()
+    }
+}
+
+/// A mounted filesystem, with a descriptor of a directory on it to open handles by.
+final class Volume {
+    let entry: MountEntry
+    let identity: FilesystemIdentity
+    let descriptor: FileDescriptor
+
+    init(entry: MountEntry, identity: FilesystemIdentity, descriptor: consuming FileDescriptor) {
+        self.entry = entry
+        self.identity = identity
+        self.descriptor = descriptor
+    }
+}
+
+extension MountEntry {
+    /// As stat(2) has it (on btrfs, files have another one for each subvolume).
+    var device: dev_t { makedev(major, minor) }
+
+    private func makedev(_ major: UInt32, _ minor: UInt32) -> dev_t {
+        let high: UInt64 = (UInt64(major) & ~0xFFF) << 32 | (UInt64(minor) & ~0xFF) << 12
+        let low: UInt64 = (UInt64(major) & 0xFFF) << 8 | UInt64(minor) & 0xFF
+        return dev_t(high | low)
+    }
+}
+
+extension FilesystemIdentity {
+    /// The same filesystem, in whichever subvolume.
+    func isSameVolume(as other: FilesystemIdentity) -> Bool {
+        if bootID != other.bootID { return false }
+        if !uuid.isEmpty || !other.uuid.isEmpty { return uuid == other.uuid }
+        return type == other.type && fsid == other.fsid && source == other.source
+    }
+
+    /// The same filesystem and subvolume.
+    func isSame(as other: FilesystemIdentity) -> Bool {
+        isSameVolume(as: other) && (fsid == nil || other.fsid == nil || fsid == other.fsid)
+    }
+}

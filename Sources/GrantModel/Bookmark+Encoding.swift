@@ -1,0 +1,87 @@
+/// The form a bookmark is stored in: `GFBM`, a version of 16 bits, the fields, a checksum of 64 bits over all before it.
+extension Bookmark {
+    /// Why bytes are no bookmark that this program can read.
+    public enum DecodingFlaw: String, Error, Sendable {
+        case notABookmark = "it is not a bookmark"
+        case newer = "it was written by a newer version of grantfs"
+        case damaged = "its checksum does not fit"
+        case malformed = "its fields make no sense"
+    }
+
+    private static let magic = Array("GFBM".utf8)
+    private static let version: UInt16 = 1
+    /// The checksum tells damage from use; what keeps forgeries out is the store's seal, which has a secret key.
+    private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b)
+
+    public func encoded() -> [UInt8] {
+        var writer = BinaryWriter()
+        writer.write(filesystem.uuid)
+        writer.write(filesystem.type)
+        writer.write(optional: filesystem.bootID) { $0.write($1) }
+        writer.write(optional: filesystem.fsid) { $0.write($1) }
+        writer.write(optional: filesystem.source) { $0.write($1) }
+        writer.write(optional: handle) { writer, handle in
+            writer.write(handle.type)
+            writer.write(handle.bytes)
+        }
+        writer.write(identity.inode)
+        writer.write(optional: identity.generation) { $0.write($1) }
+        writer.write(optional: identity.birthTime) { $0.write($1.nanoseconds) }
+        writer.write(path)
+        writer.write(owner)
+        writer.write(created.nanoseconds)
+
+        var whole = Bookmark.magic
+        withUnsafeBytes(of: Bookmark.version.bigEndian) { whole.append(contentsOf: $0) }
+        whole.append(contentsOf: writer.bytes)
+        let sum = Bookmark.checksum.hash(whole)
+        withUnsafeBytes(of: sum.bigEndian) { whole.append(contentsOf: $0) }
+        return whole
+    }
+
+    /// Any bytes may be given; what is not exactly one whole bookmark is refused.
+    public init(encoded bytes: [UInt8]) throws(DecodingFlaw) {
+        let header = Bookmark.magic.count + 2
+        guard bytes.count >= header + 8, bytes.starts(with: Bookmark.magic) else { throw .notABookmark }
+        let body = bytes[..<(bytes.count - 8)]
+        do {
+            var tail = BinaryReader(bytes[(bytes.count - 8)...])
+            guard try tail.read(UInt64.self) == Bookmark.checksum.hash(body) else { throw DecodingFlaw.damaged }
+            var reader = BinaryReader(body[Bookmark.magic.count...])
+            let version = try reader.read(UInt16.self)
+            guard version <= Bookmark.version else { throw DecodingFlaw.newer }
+            guard version == Bookmark.version else { throw DecodingFlaw.malformed }
+            try self.init(fields: &reader)
+            guard reader.isAtEnd else { throw DecodingFlaw.malformed }
+        } catch let flaw as DecodingFlaw {
+            throw flaw
+        } catch {
+            throw .malformed
+        }
+        guard path.first == 0x2F, !path.contains(0), filesystem.uuid.count <= 16, (handle?.bytes.count ?? 0) <= 128 else {
+            throw .malformed
+        }
+    }
+
+    private init(fields reader: inout BinaryReader) throws(BinaryReader.Flaw) {
+        let filesystem = FilesystemIdentity(
+            uuid: try reader.readBytes(),
+            type: try reader.readString(),
+            bootID: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try reader.readString() },
+            fsid: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try reader.read(UInt64.self) },
+            source: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try reader.readBytes() })
+        let handle = try reader.readOptional { (reader) throws(BinaryReader.Flaw) in
+            FileHandle(type: try reader.read(Int32.self), bytes: try reader.readBytes())
+        }
+        let identity = FileIdentity(
+            inode: try reader.read(UInt64.self),
+            generation: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try reader.read(UInt32.self) },
+            birthTime: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in
+                Instant(nanoseconds: try reader.read(Int64.self))
+            })
+        self.init(
+            filesystem: filesystem, handle: handle, identity: identity,
+            path: try reader.readBytes(), owner: try reader.read(UInt32.self),
+            created: Instant(nanoseconds: try reader.read(Int64.self)))
+    }
+}

@@ -1,0 +1,147 @@
+import GrantModel
+
+extension GrantStore {
+    /// All recorded grants, of one view or of all, in the order of view and name (by bytes), whatever their state.
+    public func grants(view: ViewName? = nil) throws(GrantError) -> [Grant] {
+        try read { (database) throws(GrantError) in
+            var result: [Grant] = []
+            let condition = view == nil ? "" : "WHERE view = ?"
+            let parameters: [Value] = view.map { [.blob(Array($0.description.utf8))] } ?? []
+            try database.query("SELECT \(GrantStore.columns) FROM grants \(condition) ORDER BY view, name", parameters) {
+                (row) throws(GrantError) in
+                result.append(try grant(from: row, database))
+            }
+            return result
+        }
+    }
+
+    /// nil when there is no such grant (any more).
+    public func grant(_ id: GrantID) throws(GrantError) -> Grant? {
+        try read { (database) throws(GrantError) in try find(id, in: database) }
+    }
+
+    /// `.alreadyExists` when the view has a grant of that name, in whatever state.
+    public func insert(_ grant: Grant, by actor: Actor) throws(GrantError) {
+        try insert([grant], by: actor)
+    }
+
+    /// All of them or none, in one transaction.
+    public func insert(_ grants: [Grant], by actor: Actor) throws(GrantError) {
+        try write { (database) throws(GrantError) in
+            for grant in grants {
+                try requireFree(grant.name, in: grant.view, database)
+                try database.query(
+                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+                let path = String(decoding: grant.bookmark.path, as: UTF8.self)
+                try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
+            }
+        }
+    }
+
+    /// Withdraws the grants, all in one transaction; ones that are withdrawn already stay so, ones that are gone are left out.
+    /// Returns them as they are afterwards.
+    public func revoke(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
+        try write(withdraws: true) { (database) throws(GrantError) in
+            var result: [Grant] = []
+            for id in ids {
+                guard var grant = try find(id, in: database) else { continue }
+                if grant.state != .revoked {
+                    grant.state = .revoked
+                    try save(grant, in: database)
+                    try log(.revoked, grant, actor, in: database)
+                }
+                result.append(grant)
+            }
+            return result
+        }
+    }
+
+    /// Makes the grants active again; an expiry that has passed is dropped. A grant that was not active gets a new activation.
+    /// `.notFound`, and nothing is changed, when one of them is gone.
+    public func restore(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
+        let now = GrantStore.now
+        return try write { (database) throws(GrantError) in
+            var result: [Grant] = []
+            for id in ids {
+                guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
+                if grant.state(at: now) != .active {
+                    grant.state = .active
+                    if let expires = grant.expires, expires <= now { grant.expires = nil }
+                    grant.activation += 1
+                    try save(grant, in: database)
+                    try log(.restored, grant, actor, in: database)
+                }
+                result.append(grant)
+            }
+            return result
+        }
+    }
+
+    /// Forgets the grants; ones that are gone already are left out. The log keeps what was.
+    public func remove(_ ids: [GrantID], by actor: Actor) throws(GrantError) {
+        try write(withdraws: true) { (database) throws(GrantError) in
+            for id in ids {
+                guard let grant = try find(id, in: database) else { continue }
+                try database.query("DELETE FROM grants WHERE id = ?", [.blob(id.bytes)])
+                try log(.removed, grant, actor, in: database)
+            }
+        }
+    }
+
+    /// Changes what is given. `expires`: nil leaves it, `.some(nil)` takes it away. A grant whose expiry has passed is not
+    /// made active by a later one: that is what `restore` is for. `.notFound`, `.alreadyExists`.
+    public func update(
+        _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, by actor: Actor
+    ) throws(GrantError) -> Grant {
+        let now = GrantStore.now
+        return try write(withdraws: true) { (database) throws(GrantError) in
+            guard var grant = try find(id, in: database) else { throw StoreFailure.noGrant(id) }
+            var changes: [String] = []
+            grant.state = grant.state(at: now)
+            if let access, access != grant.access {
+                grant.access = access
+                changes.append("access \(access.rawValue)")
+            }
+            if let name, name != grant.name {
+                try requireFree(name, in: grant.view, database)
+                changes.append("name “\(grant.name)” to “\(name)”")
+                grant.name = name
+            }
+            if let expires, expires != grant.expires {
+                grant.expires = expires
+                changes.append(expires == nil ? "never expires" : "expiry")
+            }
+            if !changes.isEmpty {
+                try save(grant, in: database)
+                try log(.changed, grant, actor, changes.joined(separator: ", "), in: database)
+            }
+            return grant
+        }
+    }
+
+    /// Records that active grants whose expiry has passed at `now` have expired; others are left as they are.
+    public func markExpired(_ ids: [GrantID], now: Instant, by actor: Actor) throws(GrantError) {
+        try write(withdraws: true) { (database) throws(GrantError) in
+            for id in ids {
+                guard var grant = try find(id, in: database), grant.state == .active, grant.state(at: now) == .expired else { continue }
+                grant.state = .expired
+                try save(grant, in: database)
+                try log(.expired, grant, actor, in: database)
+            }
+        }
+    }
+
+    /// Stores where the same directory is now, and logs it. A grant that is gone is left out.
+    public func renewBookmark(
+        _ id: GrantID, to bookmark: Bookmark, finding: BookmarkFinding, by actor: Actor
+    ) throws(GrantError) {
+        try write { (database) throws(GrantError) in
+            guard var grant = try find(id, in: database), grant.bookmark != bookmark else { return }
+            let before = String(decoding: grant.bookmark.path, as: UTF8.self)
+            grant.bookmark = bookmark
+            try save(grant, in: database)
+            let event: LogEvent = finding == .replaced ? .bookmarkReplaced : .bookmarkMoved
+            try log(event, grant, actor, "\(before) to \(String(decoding: bookmark.path, as: UTF8.self))", in: database)
+        }
+    }
+}

@@ -1,0 +1,91 @@
+import GrantModel
+
+/// Rows of the table `grants` and back. Each row carries a seal over all its columns, made with the store's key: a row that
+/// was changed by hand or by a fault, or comes from another store, is damage and not a grant.
+extension GrantStore {
+    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal"
+
+    func sealed(_ grant: Grant, bookmark: [UInt8]) -> Int64 {
+        var writer = BinaryWriter()
+        writer.write(grant.id.high)
+        writer.write(grant.id.low)
+        writer.write(grant.view.description)
+        writer.write(grant.name.bytes)
+        writer.write(grant.access.rawValue)
+        writer.write(grant.state.rawValue)
+        writer.write(grant.created.nanoseconds)
+        writer.write(optional: grant.expires) { $0.write($1.nanoseconds) }
+        writer.write(grant.activation)
+        writer.write(bookmark)
+        return Int64(bitPattern: seal.hash(writer.bytes))
+    }
+
+    func values(of grant: Grant) -> [Value] {
+        let bookmark = grant.bookmark.encoded()
+        return [
+            .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
+            .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
+            .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)),
+        ]
+    }
+
+    func grant(from row: borrowing Statement, _ database: Database) throws(GrantError) -> Grant {
+        let bytes = row.blob(8)
+        let flaw: String
+        guard let id = GrantID(bytes: row.blob(0)), let view = try? ViewName(row.text(1)), let name = try? GrantName(entry: row.blob(2)),
+            let access = Access(rawValue: row.text(3)), let state = RecordedState(rawValue: row.text(4))
+        else { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
+        do throws(Bookmark.DecodingFlaw) {
+            let grant = Grant(
+                id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
+                created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
+                activation: row.integer(7))
+            if row.integer(9) == sealed(grant, bookmark: bytes) { return grant }
+            flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
+        } catch {
+            flaw = "its bookmark cannot be read: \(error.rawValue)"
+        }
+        throw StoreFailure.damaged(database.path, "the record of grant \(id): \(flaw)")
+    }
+
+    func find(_ id: GrantID, in database: Database) throws(GrantError) -> Grant? {
+        var found: Grant?
+        try database.query("SELECT \(GrantStore.columns) FROM grants WHERE id = ?", [.blob(id.bytes)]) { (row) throws(GrantError) in
+            found = try grant(from: row, database)
+        }
+        return found
+    }
+
+    /// Writes every column anew.
+    func save(_ grant: Grant, in database: Database) throws(GrantError) {
+        try database.query(
+            """
+            UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
+            bookmark = ?9, seal = ?10 WHERE id = ?1
+            """, values(of: grant))
+    }
+
+    func requireFree(_ name: GrantName, in view: ViewName, _ database: Database) throws(GrantError) {
+        var taken = false
+        try database.query(
+            "SELECT 1 FROM grants WHERE view = ? AND name = ?", [.blob(Array(view.description.utf8)), .blob(name.bytes)]
+        ) { (_) throws(GrantError) in taken = true }
+        if taken { throw StoreFailure.nameTaken(name, view) }
+    }
+}
+
+extension GrantID {
+    /// Sixteen bytes, big-endian.
+    var bytes: [UInt8] {
+        var writer = BinaryWriter()
+        writer.write(high)
+        writer.write(low)
+        return writer.bytes
+    }
+
+    init?(bytes: [UInt8]) {
+        var reader = BinaryReader(bytes[...])
+        guard bytes.count == 16, let high = try? reader.read(UInt64.self), let low = try? reader.read(UInt64.self) else { return nil }
+        self.init(high: high, low: low)
+    }
+}

@@ -1,0 +1,44 @@
+import GrantModel
+
+/// What the log records.
+public enum LogEvent: String, Sendable, CaseIterable {
+    case granted
+    case revoked
+    case restored
+    case removed
+    case changed
+    case expired
+    case mounted
+    case unmounted
+    case denied
+    case bookmarkMoved
+    case bookmarkReplaced
+}
+
+/// One line of the log: who did what, when.
+public struct LogEntry: Hashable, Sendable {
+    /// Rises with every entry and is never used again; 0 before the entry is stored.
+    public var number: Int64
+    public var time: Instant
+    public var event: LogEvent
+    public var actor: Actor
+    public var view: ViewName?
+    public var grant: GrantID?
+    public var name: GrantName?
+    /// For people.
+    public var detail: String
+
+    public init(
+        number: Int64 = 0, time: Instant, event: LogEvent, actor: Actor, view: ViewName? = nil, grant: GrantID? = nil,
+        name: GrantName? = nil, detail: String = ""
+    ) {
+        self.number = number
+        self.time = time
+        self.event = event
+        self.actor = actor
+        self.view = view
+        self.grant = grant
+        self.name = name
+        self.detail = detail
+    }
+}

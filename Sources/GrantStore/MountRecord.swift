@@ -1,0 +1,30 @@
+import GrantModel
+
+/// A mount that is to be asked for confirmation. It may be stale: the process can have died without saying so.
+public struct MountRecord: Hashable, Sendable {
+    /// Random, one for each time a view is mounted.
+    public let id: GrantID
+    public let view: ViewName
+    public let mountpoint: [UInt8]
+    public let pid: Int32
+    /// Ticks since boot, field 22 of /proc/PID/stat: tells the process from a later one with the same pid.
+    public let processStart: UInt64
+    /// The boot the process belongs to.
+    public let bootID: String
+    /// The name of the control socket in the store's `run` directory.
+    public let socket: String
+    public let since: Instant
+
+    public init(
+        id: GrantID, view: ViewName, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant
+    ) {
+        self.id = id
+        self.view = view
+        self.mountpoint = mountpoint
+        self.pid = pid
+        self.processStart = processStart
+        self.bootID = bootID
+        self.socket = socket
+        self.since = since
+    }
+}

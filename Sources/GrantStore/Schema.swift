@@ -1,0 +1,108 @@
+import CSQLite
+import GrantModel
+
+/// The tables, as the list of steps that made them. A step is never changed once it was released: a new one is added.
+struct Schema: Sendable {
+    /// Step n takes a database from version n (`PRAGMA user_version`) to n + 1.
+    let steps: [String]
+
+    var version: Int64 { Int64(steps.count) }
+
+    /// `GrFs`: says whose database it is.
+    static let applicationID: Int64 = 0x4772_4673
+
+    static let current = Schema(steps: [
+        """
+        CREATE TABLE grants (
+            id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
+            view BLOB NOT NULL,
+            name BLOB NOT NULL,
+            access TEXT NOT NULL CHECK (access IN ('read-write', 'read-only')),
+            state TEXT NOT NULL CHECK (state IN ('active', 'revoked', 'expired')),
+            created INTEGER NOT NULL,
+            expires INTEGER,
+            activation INTEGER NOT NULL CHECK (activation > 0),
+            bookmark BLOB NOT NULL,
+            seal INTEGER NOT NULL,
+            UNIQUE (view, name)
+        ) STRICT;
+        CREATE TABLE mounts (
+            id BLOB PRIMARY KEY NOT NULL CHECK (length(id) = 16),
+            view BLOB NOT NULL,
+            mountpoint BLOB NOT NULL,
+            pid INTEGER NOT NULL,
+            process_start INTEGER NOT NULL,
+            boot TEXT NOT NULL,
+            socket TEXT NOT NULL,
+            since INTEGER NOT NULL
+        ) STRICT;
+        CREATE TABLE log (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            time INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            uid INTEGER NOT NULL,
+            pid INTEGER NOT NULL,
+            program TEXT NOT NULL,
+            view BLOB,
+            grant_id BLOB,
+            name BLOB,
+            detail TEXT NOT NULL
+        ) STRICT;
+        """
+    ])
+
+    /// Settings that belong to a connection, not to the file.
+    func configure(_ database: Database) throws(GrantError) {
+        // mmap_size: a truncated file must be an error, not SIGBUS. trusted_schema, cell_size_check: the file may be damaged.
+        try database.execute(
+            """
+            PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;
+            PRAGMA mmap_size = 0;
+            """)
+    }
+
+    /// Fills an empty database that nobody else sees yet.
+    func create(in database: Database) throws(GrantError) {
+        try configure(database)
+        try database.transaction { () throws(GrantError) in
+            try database.execute("PRAGMA application_id = \(Schema.applicationID)")
+            try apply(from: 0, to: database)
+        }
+        try database.execute("PRAGMA journal_mode = WAL")
+    }
+
+    /// Refuses what is not ours, newer or damaged, and takes an older one to this version.
+    func prepare(_ database: Database) throws(GrantError) {
+        try configure(database)
+        let path = database.path
+        guard try database.integer("PRAGMA application_id") == Schema.applicationID else {
+            throw StoreFailure.damaged(path, "it is not a store of grantfs")
+        }
+        var version = try database.integer("PRAGMA user_version")
+        if version > self.version { throw StoreFailure.newer(path, version: version) }
+        if version < 1 { throw StoreFailure.damaged(path, "it has no version") }
+        // The log is not looked through: it may be long, and nothing is granted by it.
+        for table in ["grants", "mounts"] {
+            try database.query("PRAGMA quick_check(\(table))") { (row) throws(GrantError) in
+                let answer = row.text(0)
+                if answer != "ok" { throw StoreFailure.damaged(path, answer) }
+            }
+        }
+        if version < self.version {
+            try database.transaction { () throws(GrantError) in
+                // Another process may have done it between the look and the lock.
+                version = try database.integer("PRAGMA user_version")
+                if version > self.version { throw StoreFailure.newer(path, version: version) }
+                try apply(from: version, to: database)
+            }
+        }
+        var mode = ""
+        try database.query("PRAGMA journal_mode = WAL") { (row) throws(GrantError) in mode = row.text(0) }
+        if mode != "wal" { throw StoreFailure.unavailable(path, "its filesystem cannot keep a write-ahead log") }
+    }
+
+    private func apply(from version: Int64, to database: Database) throws(GrantError) {
+        for step in steps[Int(version)...] { try database.execute(step) }
+        try database.execute("PRAGMA user_version = \(self.version)")
+    }
+}

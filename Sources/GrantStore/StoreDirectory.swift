@@ -1,0 +1,171 @@
+import CSQLite
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// The directory of a store and the files in it: `grants.sqlite`, `key`, `run/`.
+struct StoreDirectory: Sendable {
+    /// Absolute and canonical.
+    let path: String
+
+    var database: String { path + "/grants.sqlite" }
+    var key: String { path + "/key" }
+    var run: String { path + "/run" }
+
+    /// Finds the directory, or makes it (mode 0700, with its parents) when `create`.
+    init(_ given: String, create: Bool) throws(GrantError) {
+        guard given.hasPrefix("/"), !given.utf8.contains(0) else {
+            throw GrantError(.usage, "“\(given)” is no place for a store", cause: "it is not an absolute path")
+        }
+        if create { try StoreDirectory.makeDirectories(given) }
+        guard let resolved = realpath(given, nil) else {
+            let error = Errno(errno)
+            if error.rawValue == ENOENT { throw StoreFailure.missing(given) }
+            throw StoreFailure.unavailable(given, error.description)
+        }
+        defer { free(resolved) }
+        path = String(cString: resolved)
+        // SQLite's limit for a whole path is 512 bytes, and it appends "-journal".
+        if path.utf8.count > 480 { throw StoreFailure.unavailable(path, "its path is longer than 480 bytes") }
+        try StoreDirectory.checkOwner(path, S_IFDIR)
+        if create {
+            try StoreDirectory.make(run)
+            try StoreDirectory.checkOwner(run, S_IFDIR)
+        }
+    }
+
+    /// Makes database and key when there are none. Whoever else does the same at the same time, one database comes of it.
+    ///
+    /// The database appears under its name whole or not at all, so that an empty file there is always damage, never a start.
+    func create(_ schema: Schema) throws(GrantError) {
+        if exists(database) { return }
+        if exists(database + "-wal") {
+            // SQLite would play that log into the new database.
+            throw StoreFailure.damaged(database, "the database is gone and its log grants.sqlite-wal is still there")
+        }
+        try makeKey()
+        let fresh = path + "/.new-\(GrantID.random())"
+        defer {
+            for suffix in ["", "-journal", "-wal", "-shm"] { unlink(fresh + suffix) }
+        }
+        let mask = umask(0o077)
+        do {
+            defer { umask(mask) }
+            let database = try Database(path: fresh, create: true)
+            try schema.create(in: database)
+        }
+        try publish(fresh, as: database)
+    }
+
+    /// What identifies the database file, to notice that somebody put another one in its place.
+    func databaseIdentity() throws(GrantError) -> FileKey {
+        var status = stat()
+        guard lstat(database, &status) == 0 else {
+            let error = Errno(errno)
+            if error.rawValue == ENOENT { throw StoreFailure.missing(path) }
+            throw StoreFailure.unavailable(path, error.description)
+        }
+        guard status.st_mode & S_IFMT == S_IFREG else { throw StoreFailure.damaged(database, "it is not a regular file") }
+        if status.st_size == 0 { throw StoreFailure.damaged(database, "it is empty") }
+        return FileKey(device: status.st_dev, inode: status.st_ino)
+    }
+
+    func checkFiles() throws(GrantError) {
+        for file in [database, database + "-wal", database + "-shm", key] where exists(file) {
+            try StoreDirectory.checkOwner(file, S_IFREG)
+        }
+    }
+
+    /// The secret the grants are sealed with. A missing one is an error: with a new one, anything could be passed off as sealed.
+    func readKey() throws(GrantError) -> SipHash {
+        let bytes: [UInt8]
+        do {
+            bytes = try File.contents(of: Array(key.utf8))
+        } catch {
+            if error.rawValue == ENOENT { throw StoreFailure.damaged(path, "its key is missing") }
+            throw StoreFailure.unavailable(path, "its key cannot be read: \(error)")
+        }
+        guard let hash = SipHash(key: bytes) else { throw StoreFailure.damaged(path, "its key is not 16 bytes long") }
+        return hash
+    }
+
+    private func makeKey() throws(GrantError) {
+        // A key without a database is left from a start that was cut short; it was never used and serves.
+        if exists(key) { return }
+        let fresh = path + "/.new-\(GrantID.random())"
+        defer { unlink(fresh) }
+        let id = GrantID.random()
+        let bytes = [id.high, id.low].flatMap { word in withUnsafeBytes(of: word) { Array($0) } }
+        do {
+            let file = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+            let written = write(file.number, bytes, bytes.count)
+            if written < 0 { throw Errno(errno) }
+            if written < bytes.count { throw Errno(ENOSPC) }
+            if fsync(file.number) != 0 { throw Errno(errno) }
+        } catch let error as Errno {
+            if error.rawValue == ENOSPC || error.rawValue == EDQUOT { throw StoreFailure.full(path) }
+            throw StoreFailure.unavailable(path, error.description)
+        } catch {
+            throw StoreFailure.unavailable(path, "\(error)")
+        }
+        try publish(fresh, as: key)
+    }
+
+    /// Gives a finished file its name, unless somebody was faster, and makes the name last.
+    private func publish(_ fresh: String, as name: String) throws(GrantError) {
+        if link(fresh, name) != 0, errno != EEXIST { throw StoreFailure.unavailable(path, Errno(errno).description) }
+        let directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard directory >= 0 else { throw StoreFailure.unavailable(path, Errno(errno).description) }
+        defer { close(directory) }
+        if fsync(directory) != 0 { throw StoreFailure.unavailable(path, Errno(errno).description) }
+    }
+
+    private func exists(_ file: String) -> Bool {
+        var status = stat()
+        return lstat(file, &status) == 0
+    }
+
+    private static func makeDirectories(_ path: String) throws(GrantError) {
+        var partial = ""
+        for component in path.split(separator: "/") {
+            partial += "/" + component
+            var status = stat()
+            if stat(partial, &status) != 0 { try make(partial) }
+        }
+    }
+
+    private static func make(_ path: String) throws(GrantError) {
+        if mkdir(path, 0o700) != 0, errno != EEXIST {
+            let error = Errno(errno)
+            if error.rawValue == ENOSPC || error.rawValue == EDQUOT { throw StoreFailure.full(path) }
+            throw StoreFailure.unavailable(path, error.description)
+        }
+    }
+
+    /// Whoever may write to a store may grant himself anything, so it belongs to this user alone.
+    private static func checkOwner(_ path: String, _ kind: mode_t) throws(GrantError) {
+        var status = stat()
+        guard lstat(path, &status) == 0 else {
+            if errno == ENOENT, kind == S_IFREG { return }
+            throw StoreFailure.unavailable(path, Errno(errno).description)
+        }
+        guard status.st_mode & S_IFMT == kind else {
+            throw StoreFailure.unavailable(path, kind == S_IFDIR ? "it is not a directory" : "it is not a regular file")
+        }
+        if status.st_uid != geteuid() {
+            throw GrantError(
+                .permission, "the store \(path) cannot be used", cause: "it belongs to the user with id \(status.st_uid)",
+                advice: "act as that user, or choose another with --store")
+        }
+        if status.st_mode & 0o022 != 0 {
+            throw GrantError(
+                .permission, "the store \(path) cannot be used", cause: "others may write to it", advice: "chmod go-w it")
+        }
+    }
+}
+
+/// Which file a name stands for, while the machine runs.
+struct FileKey: Equatable, Sendable {
+    let device: dev_t
+    let inode: ino_t
+}

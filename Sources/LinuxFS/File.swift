@@ -1,0 +1,34 @@
+import Glibc
+
+/// Whole small files, such as those of /proc.
+public enum File {
+    /// Everything that read(2) gives until the end. Follows links: for paths of the program's own.
+    public static func contents(of path: some Sequence<UInt8>) throws(Errno) -> [UInt8] {
+        let file = try FileDescriptor.open(path, O_RDONLY)
+        var result: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = read(file.number, &buffer, buffer.count)
+            if count == 0 { return result }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw Errno(errno)
+            }
+            result.append(contentsOf: buffer[..<count])
+        }
+    }
+
+    /// The contents without white space at the ends, as text; nil when it cannot be read.
+    public static func line(of path: String) -> String? {
+        guard let bytes = try? contents(of: Array(path.utf8)) else { return nil }
+        let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x0A || byte == 0x09 }
+        let text = bytes.drop(while: isBlank).reversed().drop(while: isBlank).reversed()
+        return String(decoding: Array(text), as: UTF8.self)
+    }
+}
+
+/// This boot of the machine.
+public enum Boot {
+    /// /proc/sys/kernel/random/boot_id; `unknown` when it cannot be read.
+    public static var id: String { File.line(of: "/proc/sys/kernel/random/boot_id") ?? "unknown" }
+}

@@ -1,0 +1,97 @@
+import Glibc
+
+/// One line of /proc/self/mountinfo, see proc_pid_mountinfo(5).
+public struct MountEntry: Sendable, Hashable {
+    /// Unique among the mounts of now; used again once the mount is gone.
+    public let id: UInt64
+    public let parent: UInt64
+    public let major: UInt32
+    public let minor: UInt32
+    /// The directory of the filesystem that is the root of this mount; `/` unless it is a bind mount or a subvolume.
+    public let root: [UInt8]
+    /// Unescaped; relative to the process's root directory.
+    public let mountpoint: [UInt8]
+    /// `ro`, `nosuid`, … of this mount.
+    public let options: String
+    /// `ext4`, `tmpfs`, `fuse.grantfs`.
+    public let type: String
+    /// Unescaped.
+    public let source: [UInt8]
+    /// Of the filesystem, for all its mounts.
+    public let superOptions: String
+}
+
+/// The mounts of this process's namespace as they were when it was read, in the kernel's order: later ones cover earlier ones.
+public struct MountTable: Sendable {
+    public let entries: [MountEntry]
+
+    public init(entries: [MountEntry]) { self.entries = entries }
+
+    /// Reads /proc/self/mountinfo. It asks no mounted filesystem anything, so a dead one does not hold it up.
+    public static func current() throws(Errno) -> MountTable {
+        MountTable(parsing: try File.contents(of: Array("/proc/self/mountinfo".utf8)))
+    }
+
+    /// Lines that do not have the form are left out.
+    public init(parsing text: [UInt8]) {
+        entries = text.split(separator: 0x0A).compactMap { MountEntry(line: $0) }
+    }
+
+    public func entry(id: UInt64) -> MountEntry? { entries.first { $0.id == id } }
+
+    /// The topmost mount at exactly this path, which is absolute and canonical.
+    public func entry(mountpoint: [UInt8]) -> MountEntry? { entries.last { $0.mountpoint == mountpoint } }
+
+    /// The mount that holds this path, which is absolute and canonical.
+    public func entry(holding path: [UInt8]) -> MountEntry? {
+        var best: MountEntry?
+        for entry in entries where MountTable.path(path, isAtOrBelow: entry.mountpoint) {
+            if entry.mountpoint.count >= best?.mountpoint.count ?? 0 { best = entry }
+        }
+        return best
+    }
+
+    /// Whether `path` is `directory` or lies below it; both absolute, canonical, without a `/` at the end.
+    public static func path(_ path: [UInt8], isAtOrBelow directory: [UInt8]) -> Bool {
+        guard path.starts(with: directory) else { return false }
+        return path.count == directory.count || directory == [0x2F] || path[directory.count] == 0x2F
+    }
+}
+
+extension MountEntry {
+    init?(line: ArraySlice<UInt8>) {
+        // Fields are separated by one space, a space inside a field is \040; optional fields end at a lone "-".
+        let fields = line.split(separator: 0x20, omittingEmptySubsequences: false)
+        guard let dash = fields.dropFirst(6).firstIndex(of: [0x2D]), fields.count >= dash + 3 else { return nil }
+        let device = fields[2].split(separator: 0x3A)
+        guard device.count == 2, let id = MountEntry.number(fields[0]), let parent = MountEntry.number(fields[1]),
+            let major = MountEntry.number(device[0]), let minor = MountEntry.number(device[1])
+        else { return nil }
+        self.init(
+            id: id, parent: parent, major: UInt32(truncatingIfNeeded: major), minor: UInt32(truncatingIfNeeded: minor),
+            root: MountEntry.unescaped(fields[3]), mountpoint: MountEntry.unescaped(fields[4]),
+            options: String(decoding: fields[5], as: UTF8.self),
+            type: String(decoding: MountEntry.unescaped(fields[dash + 1]), as: UTF8.self),
+            source: MountEntry.unescaped(fields[dash + 2]),
+            superOptions: fields.count > dash + 3 ? String(decoding: fields[dash + 3], as: UTF8.self) : "")
+    }
+
+    private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? { UInt64(String(decoding: digits, as: UTF8.self)) }
+
+    /// `\040` and its like: a backslash and three octal digits.
+    static func unescaped(_ field: ArraySlice<UInt8>) -> [UInt8] {
+        guard field.contains(0x5C) else { return Array(field) }
+        var result: [UInt8] = []
+        var rest = field
+        while let byte = rest.popFirst() {
+            let digits = rest.prefix(3)
+            if byte == 0x5C, digits.count == 3, digits.allSatisfy({ (0x30...0x37).contains($0) }) {
+                result.append(digits.reduce(UInt8(0)) { $0 << 3 | ($1 - 0x30) })
+                rest = rest.dropFirst(3)
+            } else {
+                result.append(byte)
+            }
+        }
+        return result
+    }
+}
