@@ -1,0 +1,67 @@
+# grantfs: `make run DIR=~/Documents AT=~/view` and `make test` are all that a newcomer needs.
+
+SWIFT   ?= swift
+PREFIX  ?= /usr/local
+DESTDIR ?=
+BINDIR  ?= $(PREFIX)/bin
+MANDIR  ?= $(PREFIX)/share/man
+# mount(8) looks for its helpers here and nowhere else, whatever PREFIX is.
+HELPERDIR ?= /sbin
+INSTALL ?= install
+
+program := .build/release/grantfs
+sources := Package.swift $(shell find Sources -type f 2>/dev/null)
+
+export SWIFT
+
+.PHONY: help build release test run install uninstall lint clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: ## build everything for debugging, the tests included
+	@.ci/packages build
+	$(SWIFT) build --build-tests
+
+release: $(program) ## build the program as it is installed
+
+# Swift's own libraries are linked in: the program then starts in 2 ms and runs where no Swift is.
+# The touch tells make that it is up to date, also where the build found nothing to link again.
+$(program): $(sources)
+	@.ci/packages build
+	$(SWIFT) build -c release --static-swift-stdlib --product grantfs
+	@touch -c $@
+
+test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some)
+	@.ci/packages build run test
+	@.ci/test $(ARGS)
+
+# The values are handed over as they were typed: $(value) keeps a dollar sign a dollar sign.
+run: export GRANTFS_TRY_DIR = $(value DIR)
+run: export GRANTFS_TRY_AT = $(value AT)
+run: export GRANTFS_TRY_NAME = $(value NAME)
+run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documents AT=~/view
+	@.ci/try --check
+	@.ci/packages build run
+	@$(MAKE) --no-print-directory release
+	@.ci/try $(program)
+
+install: $(program) ## install the program, the mount helper and the man pages (PREFIX, DESTDIR)
+	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
+	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
+	sed 's|@BINDIR@|$(BINDIR)|g' mount-helpers/mount.grantfs >.build/mount.grantfs
+	$(INSTALL) -m 755 .build/mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
+	$(INSTALL) -m 644 docs/man/grantfs.5 '$(DESTDIR)$(MANDIR)/man5/grantfs.5'
+	$(INSTALL) -m 644 docs/man/mount.grantfs.8 '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
+
+uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
+	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
+
+lint: ## format, imports, banned calls, man pages, scripts
+	@.ci/packages build lint
+	@.ci/lint
+
+clean: ## remove what was built
+	rm -rf .build
