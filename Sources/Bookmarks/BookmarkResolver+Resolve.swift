@@ -26,13 +26,13 @@ extension BookmarkResolver {
     /// In this order: the stored path; the file handle, on every mounted filesystem that may be the one (needs
     /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since.
     public func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
-        var isOccupied = false
+        var place = Place.empty
         if let seen = reopen(bookmark.path) {
-            isOccupied = true
             if isBookmarked(seen, bookmark) {
                 if isElsewhereToo(bookmark, seen.status) { return .lost(.ambiguous) }
                 return found(seen, bookmark, at: bookmark.path)
             }
+            place = seen.status.is_mount_root ? .covered : .taken
         }
         switch byHandle(bookmark) {
         case .none: break
@@ -42,9 +42,25 @@ extension BookmarkResolver {
             // Opened anew by its path: the descriptor is then on the mount that users see, with that mount's flags.
             if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
         }
-        if let followed = follow(bookmark) { return followed }
+        if place == .empty, let target = targetOfLink(bookmark.path) {
+            if let candidate = reopen(target), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: target) }
+            place = .taken
+        }
         if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
-        return .lost(isOccupied ? .replaced : .missing)
+        switch place {
+        case .empty: return .lost(.missing)
+        case .taken: return .lost(.replaced)
+        case .covered: return .lost(.unavailable)
+        }
+    }
+
+    /// What stands at the stored path when it is not the bookmarked directory.
+    private enum Place {
+        case empty
+        /// Another directory, or a link to one.
+        case taken
+        /// The root of another mount, below which the directory may be.
+        case covered
     }
 
     /// Looks where a directory is that a running mount holds open. It works without privileges and on every filesystem, for
@@ -126,12 +142,10 @@ extension BookmarkResolver {
         return true
     }
 
-    /// The stored path, links followed: a directory above may have been moved and a link left in its place.
-    private func follow(_ bookmark: Bookmark) -> ResolvedBookmark? {
-        guard let opened = try? FileDescriptor.open(bookmark.path, OpenFlags.path | O_DIRECTORY), let path = try? opened.path(),
-            path != bookmark.path, let candidate = reopen(path), isBookmarked(candidate, bookmark)
-        else { return nil }
-        return found(candidate, bookmark, at: path)
+    /// Where a path leads when its links are followed; nil when to no directory.
+    private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
+        guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
+        return try? opened.path()
     }
 }
 
