@@ -24,7 +24,8 @@ extension BookmarkResolver {
     /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
     ///
     /// In this order: the stored path; the file handle, on every mounted filesystem that may be the one (needs
-    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since.
+    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since; where handles do not serve, a bounded search
+    /// below the nearest directory above that still exists.
     public func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
         var place = Place.empty
         if let seen = reopen(bookmark.path) {
@@ -47,6 +48,9 @@ extension BookmarkResolver {
             place = .taken
         }
         if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
+        if let path = searched(bookmark), let candidate = reopen(path), isBookmarked(candidate, bookmark) {
+            return found(candidate, bookmark, at: path)
+        }
         switch place {
         case .empty: return .lost(.missing)
         case .taken: return .lost(.replaced)
@@ -140,6 +144,25 @@ extension BookmarkResolver {
         if !FilesystemAccess.mayOpenByHandle { return true }
         if case .none = byHandle(bookmark, except: entry.device) { return false }
         return true
+    }
+
+    /// Where a search found the directory's inode number; nil also where the handle has already given the whole answer, and on
+    /// filesystems that may be slow to answer.
+    private func searched(_ bookmark: Bookmark) -> [UInt8]? {
+        if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
+        if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
+        var place = CanonicalPath.parent(bookmark.path)
+        while let path = place {
+            if let above = reopen(path) {
+                guard let filesystem = volumes.identity(of: above.descriptor, above.status), filesystem.isSame(as: bookmark.filesystem)
+                else {
+                    return nil
+                }
+                return search.path(inode: bookmark.identity.inode, device: above.status.st.st_dev, near: path)
+            }
+            place = CanonicalPath.parent(path)
+        }
+        return nil
     }
 
     /// Where a path leads when its links are followed; nil when to no directory.

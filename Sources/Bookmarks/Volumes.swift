@@ -121,8 +121,10 @@ extension FilesystemIdentity {
     /// The same filesystem, in whichever subvolume.
     func isSameVolume(as other: FilesystemIdentity) -> Bool {
         if bootID != other.bootID { return false }
-        if !uuid.isEmpty || !other.uuid.isEmpty { return uuid == other.uuid }
-        return type == other.type && fsid == other.fsid && source == other.source
+        if !uuid.isEmpty && !other.uuid.isEmpty { return uuid == other.uuid }
+        // One of them was looked at by a process that may not ask for the UUID; where there is an fsid, it comes from it.
+        if let fsid, let otherID = other.fsid { return type == other.type && fsid == otherID }
+        return uuid.isEmpty && other.uuid.isEmpty && type == other.type && source == other.source
     }
 
     /// The same filesystem and subvolume.

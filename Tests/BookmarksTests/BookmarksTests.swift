@@ -1,6 +1,6 @@
 import Foundation
 import GrantModel
-import LinuxFS
+@testable import LinuxFS
 import Testing
 
 @testable import Bookmarks
@@ -97,4 +97,40 @@ func asUser(_ body: () -> Void) {
     becomeUser(65534)
     defer { becomeUser(0) }
     body()
+}
+
+@Suite struct AUUIDOfALink {
+    @Test func isReadWhateverTheFilesystemsForm() {
+        #expect(DiskLinks.bytes(uuid: "00112233-4455-6677-8899-aabbccddeeff")?.count == 16)
+        #expect(DiskLinks.bytes(uuid: "1A2B-3c4d") == [0x1A, 0x2B, 0x3C, 0x4D])
+        for text in ["", "-", "1", "zz", "+1", "1A2B-3C4D-1A2B-3C4D-1A2B-3C4D-1A2B-3C4D-FF", "é1"] {
+            #expect(DiskLinks.bytes(uuid: text) == nil)
+        }
+    }
+}
+
+@Suite struct AFilesystemIsTheSame {
+    let whole = FilesystemIdentity(uuid: [1], type: "ext4", fsid: 7)
+
+    @Test func byItsUUIDOrElseByWhatComesFromIt() {
+        #expect(whole.isSame(as: FilesystemIdentity(uuid: [1], type: "ext3", fsid: 7)))
+        #expect(!whole.isSame(as: FilesystemIdentity(uuid: [2], type: "ext4", fsid: 7)))
+        #expect(whole.isSame(as: FilesystemIdentity(uuid: [], type: "ext4", fsid: 7)))
+        #expect(!whole.isSame(as: FilesystemIdentity(uuid: [], type: "ext4", fsid: 8)))
+        #expect(!whole.isSame(as: FilesystemIdentity(uuid: [], type: "ext4")))
+        #expect(!whole.isSame(as: FilesystemIdentity(uuid: [1], type: "ext4", bootID: "boot", fsid: 7)))
+    }
+
+    @Test func butNotAnotherSubvolume() {
+        let other = FilesystemIdentity(uuid: [1], type: "btrfs", fsid: 8)
+        #expect(whole.isSameVolume(as: other))
+        #expect(!whole.isSame(as: other))
+    }
+
+    @Test func orByWhatIsMountedWhereNothingElseTells() {
+        let host = FilesystemIdentity(uuid: [], type: "fuse.sshfs", source: [1])
+        #expect(host.isSame(as: host))
+        #expect(!host.isSame(as: FilesystemIdentity(uuid: [], type: "fuse.sshfs", source: [2])))
+        #expect(!host.isSame(as: FilesystemIdentity(uuid: [], type: "nfs", source: [1])))
+    }
 }

@@ -128,4 +128,16 @@ import Testing
         #expect(resolve(mark).finding == .unavailable)
         #expect(resolve(mark).inode == nil)
     }
+
+    @Test func beingMountedIsNoticed() throws {
+        let watch = try MountWatch()
+        _ = watch.changed(within: 0)
+        let disk = try Disk(.tmpfs, in: scratch)
+        _ = try disk.mount(at: "mnt")
+        let mounted = watch.changed(within: 1000)
+        #expect(mounted)
+        try disk.unmount()
+        let unmounted = watch.changed(within: 1000)
+        #expect(unmounted)
+    }
 }
