@@ -52,7 +52,7 @@ extension BookmarkResolver {
             return found(candidate, bookmark, at: path)
         }
         switch place {
-        case .empty: return .lost(.missing)
+        case .empty: return .lost(CanonicalPath.isBlocked(bookmark.path) ? .unavailable : .missing)
         case .taken: return .lost(.replaced)
         case .covered: return .lost(.unavailable)
         }

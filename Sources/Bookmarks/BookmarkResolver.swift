@@ -50,7 +50,7 @@ public final class BookmarkResolver {
 
     /// Opens a canonical path; nil when it leads over a link or to no directory.
     func reopen(_ path: [UInt8]) -> Candidate? {
-        guard let descriptor = CanonicalPath.open(path, OpenFlags.path) else { return nil }
+        guard let descriptor = try? CanonicalPath.open(path, OpenFlags.path) else { return nil }
         return Candidate(descriptor)
     }
 

@@ -31,7 +31,7 @@ final class Search {
             var next: [[UInt8]] = []
             for path in level {
                 guard budget > 0 else { return }
-                guard let directory = CanonicalPath.open(path, O_RDONLY | O_NONBLOCK), let status = try? directory.status(),
+                guard let directory = try? CanonicalPath.open(path, O_RDONLY | O_NONBLOCK), let status = try? directory.status(),
                     status.st.st_dev == device, let listing = try? directory.subdirectories(limit: budget)
                 else { continue }
                 budget -= listing.looked
@@ -43,21 +43,5 @@ final class Search {
             }
             level = next
         }
-    }
-}
-
-enum CanonicalPath {
-    /// Opens a directory by a path that has no link in it; nil when it has, or leads to no directory.
-    static func open(_ path: [UInt8], _ flags: Int32) -> FileDescriptor? {
-        guard path.first == 0x2F, let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else { return nil }
-        let below = path.drop { $0 == 0x2F }
-        return try? FileDescriptor.openBeneath(
-            root.number, below.isEmpty ? [0x2E] : below, flags | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
-    }
-
-    /// The directory above; nil for the root.
-    static func parent(_ path: [UInt8]) -> [UInt8]? {
-        guard path != [0x2F], let slash = path.lastIndex(of: 0x2F) else { return nil }
-        return slash == 0 ? [0x2F] : Array(path[..<slash])
     }
 }

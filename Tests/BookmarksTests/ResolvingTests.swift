@@ -111,6 +111,16 @@ import Testing
         withExtendedLifetime(disk) {}
     }
 
+    @Test func whereThisUserMayNotLook() throws {
+        make(scratch.path + "/x")
+        make(scratch.path + "/x/a")
+        let mark = try bookmark(scratch.path + "/x/a")
+        chmod(scratch.path + "/x", 0o600)
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .unavailable))
+        chmod(scratch.path + "/x", 0o755)
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .ok))
+    }
+
     @Test(arguments: Disk.kinds) func throughADescriptorThatIsHeld(_ kind: Disk.Kind) throws {
         let (disk, top) = try disk(kind)
         make(top + "/a")
