@@ -29,4 +29,7 @@ public struct Pipe: ~Copyable, Sendable {
         reading = FileDescriptor(owning: ends[0])
         writing = FileDescriptor(owning: ends[1])
     }
+
+    /// Keeps the reading end alone, so that the end of what the others write can be seen.
+    public consuming func closeWriting() -> FileDescriptor { reading }
 }
