@@ -112,7 +112,8 @@ extension BookmarkResolver {
         var paths: [[UInt8]] = []
         var isHidden = false
         for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.device != device {
-            guard let opened = try? volume.descriptor.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
+            guard let mount = volume.entry.opened(),
+                let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
                 let candidate = Candidate(opened), isBookmarked(candidate, bookmark)
             else { continue }
             if let path = path(of: candidate, on: volume) { paths.append(path) } else { isHidden = true }

@@ -5,7 +5,7 @@ import LinuxFS
 /// Makes bookmarks of directories and finds the directories of bookmarks.
 ///
 /// A resolver looks at the mount table and at each filesystem's identity once and remembers them, so make one for each batch
-/// and let it go afterwards; it holds a descriptor for some mounts. Not for several threads at once.
+/// and let it go afterwards. It keeps nothing open. Not for several threads at once.
 /// What a filesystem of a server or a daemon says may be long in coming: only its own bookmarks ask it.
 public final class BookmarkResolver {
     let volumes = Volumes()

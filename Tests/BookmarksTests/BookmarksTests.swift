@@ -47,6 +47,7 @@ import Testing
         chmod(scratch.path + "/closed", 0o311)
         var error: GrantError?
         asUser { error = refusal(Array((scratch.path + "/closed").utf8)) }
+        chmod(scratch.path + "/closed", 0o755)
         #expect(error?.code == .invalidDirectory)
         #expect(error?.cause?.hasPrefix("it cannot be read") == true)
     }

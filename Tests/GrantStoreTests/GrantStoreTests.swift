@@ -275,7 +275,8 @@ final class Writer {
         let one = lap()
         _ = try store.revoke(ids, by: tester)
         let all = lap()
-        #expect(opened < 1 && read < 2 && one < 0.5 && all < 5)
+        // Ten times what a debug build needs: a machine that does other things as well must not fail this.
+        #expect(opened < 1 && read < 5 && one < 0.5 && all < 15)
         print("10,000 grants: opened in \(opened) s, read in \(read) s, one revoked in \(one) s, all in \(all) s")
     }
 }
