@@ -45,7 +45,8 @@ let package = Package(
             swiftSettings: strict),
 
         tests("GrantModelTests", ["GrantModel"]),
-        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS"]),
-        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS"]),
+        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
+        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
+        .executableTarget(name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
     ]
 )

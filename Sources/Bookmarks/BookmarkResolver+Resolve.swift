@@ -24,15 +24,16 @@ extension BookmarkResolver {
     /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
     ///
     /// In this order: the stored path; the file handle, on every mounted filesystem that may be the one (needs
-    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since.
+    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since; where handles do not serve, a bounded search
+    /// below the nearest directory above that still exists.
     public func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
-        var isOccupied = false
+        var place = Place.empty
         if let seen = reopen(bookmark.path) {
-            isOccupied = true
             if isBookmarked(seen, bookmark) {
                 if isElsewhereToo(bookmark, seen.status) { return .lost(.ambiguous) }
                 return found(seen, bookmark, at: bookmark.path)
             }
+            place = seen.status.is_mount_root ? .covered : .taken
         }
         switch byHandle(bookmark) {
         case .none: break
@@ -42,9 +43,28 @@ extension BookmarkResolver {
             // Opened anew by its path: the descriptor is then on the mount that users see, with that mount's flags.
             if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
         }
-        if let followed = follow(bookmark) { return followed }
+        if place == .empty, let target = targetOfLink(bookmark.path) {
+            if let candidate = reopen(target), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: target) }
+            place = .taken
+        }
         if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
-        return .lost(isOccupied ? .replaced : .missing)
+        if let path = searched(bookmark), let candidate = reopen(path), isBookmarked(candidate, bookmark) {
+            return found(candidate, bookmark, at: path)
+        }
+        switch place {
+        case .empty: return .lost(CanonicalPath.isBlocked(bookmark.path) ? .unavailable : .missing)
+        case .taken: return .lost(.replaced)
+        case .covered: return .lost(.unavailable)
+        }
+    }
+
+    /// What stands at the stored path when it is not the bookmarked directory.
+    private enum Place {
+        case empty
+        /// Another directory, or a link to one.
+        case taken
+        /// The root of another mount, below which the directory may be.
+        case covered
     }
 
     /// Looks where a directory is that a running mount holds open. It works without privileges and on every filesystem, for
@@ -92,7 +112,8 @@ extension BookmarkResolver {
         var paths: [[UInt8]] = []
         var isHidden = false
         for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.device != device {
-            guard let opened = try? volume.descriptor.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
+            guard let mount = volume.entry.opened(),
+                let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
                 let candidate = Candidate(opened), isBookmarked(candidate, bookmark)
             else { continue }
             if let path = path(of: candidate, on: volume) { paths.append(path) } else { isHidden = true }
@@ -126,12 +147,29 @@ extension BookmarkResolver {
         return true
     }
 
-    /// The stored path, links followed: a directory above may have been moved and a link left in its place.
-    private func follow(_ bookmark: Bookmark) -> ResolvedBookmark? {
-        guard let opened = try? FileDescriptor.open(bookmark.path, OpenFlags.path | O_DIRECTORY), let path = try? opened.path(),
-            path != bookmark.path, let candidate = reopen(path), isBookmarked(candidate, bookmark)
-        else { return nil }
-        return found(candidate, bookmark, at: path)
+    /// Where a search found the directory's inode number; nil also where the handle has already given the whole answer, and on
+    /// filesystems that may be slow to answer.
+    private func searched(_ bookmark: Bookmark) -> [UInt8]? {
+        if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
+        if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
+        var place = CanonicalPath.parent(bookmark.path)
+        while let path = place {
+            if let above = reopen(path) {
+                guard let filesystem = volumes.identity(of: above.descriptor, above.status), filesystem.isSame(as: bookmark.filesystem)
+                else {
+                    return nil
+                }
+                return search.path(inode: bookmark.identity.inode, device: above.status.st.st_dev, near: path)
+            }
+            place = CanonicalPath.parent(path)
+        }
+        return nil
+    }
+
+    /// Where a path leads when its links are followed; nil when to no directory.
+    private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
+        guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
+        return try? opened.path()
     }
 }
 

@@ -5,10 +5,11 @@ import LinuxFS
 /// Makes bookmarks of directories and finds the directories of bookmarks.
 ///
 /// A resolver looks at the mount table and at each filesystem's identity once and remembers them, so make one for each batch
-/// and let it go afterwards; it holds a descriptor for some mounts. Not for several threads at once.
+/// and let it go afterwards. It keeps nothing open. Not for several threads at once.
 /// What a filesystem of a server or a daemon says may be long in coming: only its own bookmarks ask it.
 public final class BookmarkResolver {
     let volumes = Volumes()
+    let search = Search()
 
     public init() {}
 
@@ -49,12 +50,7 @@ public final class BookmarkResolver {
 
     /// Opens a canonical path; nil when it leads over a link or to no directory.
     func reopen(_ path: [UInt8]) -> Candidate? {
-        guard path.first == 0x2F, let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else { return nil }
-        let below = path.drop { $0 == 0x2F }
-        let flags = OpenFlags.path | O_DIRECTORY | O_NOFOLLOW
-        guard let descriptor = try? FileDescriptor.openBeneath(root.number, below.isEmpty ? [0x2E] : below, flags, crossMounts: true) else {
-            return nil
-        }
+        guard let descriptor = try? CanonicalPath.open(path, OpenFlags.path) else { return nil }
         return Candidate(descriptor)
     }
 

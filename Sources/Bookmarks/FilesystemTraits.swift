@@ -8,8 +8,6 @@ struct FilesystemTraits {
     var isRemote = false
     /// Its file handles find the same file after a remount.
     var hasLastingHandles = true
-    /// Its inode numbers are made up when a file is looked up, and differ after a remount.
-    var inventsInodes = false
 
     /// `type` as in /proc/self/mountinfo.
     init(type: String) {
@@ -22,9 +20,7 @@ struct FilesystemTraits {
             "securityfs", "bpf", "devpts", "mqueue":
             diesWithBoot = true
             hasLastingHandles = false
-        case "vfat", "exfat", "msdos":
-            hasLastingHandles = false
-            inventsInodes = true
+        case "vfat", "exfat", "msdos": hasLastingHandles = false
         case "nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "autofs", "gfs2", "ocfs2", "lustre":
             isRemote = true
             hasLastingHandles = false

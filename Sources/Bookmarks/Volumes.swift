@@ -7,8 +7,8 @@ final class Volumes {
     private(set) var table: MountTable
     private let bootID = Boot.id
     private var identities: [dev_t: FilesystemIdentity] = [:]
-    /// Opened mounts by type: for each filesystem of the type, one descriptor and where it is mounted.
-    private var opened: [String: [Volume]] = [:]
+    /// By type: for each mounted filesystem of the type, its widest mount.
+    private var known: [String: [Volume]] = [:]
 
     init() { table = (try? MountTable.current()) ?? MountTable(entries: []) }
 
@@ -46,7 +46,7 @@ final class Volumes {
     }
 
     private func volumes(type: String) -> [Volume] {
-        if let known = opened[type] { return known }
+        if let known = known[type] { return known }
         var result: [Volume] = []
         if !FilesystemTraits(type: type).isRemote {
             var seen: Set<dev_t> = []
@@ -58,27 +58,28 @@ final class Volumes {
                 result.append(volume)
             }
         }
-        opened[type] = result
+        known[type] = result
         return result
     }
 
-    /// nil when the mount cannot be reached, or is covered by another one.
     private func open(_ entry: MountEntry) -> Volume? {
-        guard let descriptor = try? FileDescriptor.open(entry.mountpoint, O_RDONLY | O_NONBLOCK | O_NOFOLLOW),
-            let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == entry.id,
-            status.st.st_mode & S_IFMT == S_IFDIR, let identity = identity(of: descriptor, status)
-        else { return nil }
-        return Volume(entry: entry, identity: identity, descriptor: descriptor)
+        guard let descriptor = entry.opened(), let status = try? descriptor.status(), let identity = identity(of: descriptor, status) else {
+            return nil
+        }
+        return Volume(entry: entry, identity: identity)
     }
 
     private func look(at descriptor: borrowing FileDescriptor, _ entry: MountEntry, device: dev_t) -> FilesystemIdentity {
         let traits = FilesystemTraits(type: entry.type)
         var uuid = traits.isRemote ? [] : askedUUID(descriptor, entry) ?? DiskLinks.uuid(device: entry.device) ?? []
         if uuid.allSatisfy({ $0 == 0 }) { uuid = [] }
-        let fsid = traits.hasLastingID ? try? descriptor.filesystemID() : nil
+        var fsid = traits.hasLastingID ? try? descriptor.filesystemID() : nil
+        if fsid == 0 { fsid = nil }
+        let source = uuid.isEmpty && fsid == nil && !traits.diesWithBoot ? entry.source : nil
+        // The name of a device stands for another one after the next boot.
+        let isNamedByDevice = source?.starts(with: "/dev/".utf8) ?? false
         return FilesystemIdentity(
-            uuid: uuid, type: entry.type, bootID: traits.diesWithBoot ? bootID : nil, fsid: fsid == 0 ? nil : fsid,
-            source: uuid.isEmpty && fsid == nil && !traits.diesWithBoot ? entry.source : nil)
+            uuid: uuid, type: entry.type, bootID: traits.diesWithBoot || isNamedByDevice ? bootID : nil, fsid: fsid, source: source)
     }
 }
 
@@ -86,29 +87,28 @@ extension Volumes {
     /// The UUID by the kernel's word, through the directory or, when this user may not read it, the root of its mount.
     private func askedUUID(_ descriptor: borrowing FileDescriptor, _ entry: MountEntry) -> [UInt8]? {
         if let readable = try? descriptor.reopened(O_RDONLY | O_DIRECTORY), let uuid = try? readable.filesystemUUID() { return uuid }
-        guard let root = try? FileDescriptor.open(entry.mountpoint, O_RDONLY | O_DIRECTORY | O_NOFOLLOW),
-            let status = try? root.status(), status.has_mount_id, status.mount_id == entry.id
-        else { return nil }
+        guard let root = entry.opened() else { return nil }
         return try? root.filesystemUUID()
     }
 }
 
-/// A mounted filesystem, with a descriptor of a directory on it to open handles by.
-final class Volume {
+/// A mounted filesystem. It is opened for each use: a descriptor that is kept would make `umount` fail.
+struct Volume {
     let entry: MountEntry
     let identity: FilesystemIdentity
-    let descriptor: FileDescriptor
-
-    init(entry: MountEntry, identity: FilesystemIdentity, descriptor: consuming FileDescriptor) {
-        self.entry = entry
-        self.identity = identity
-        self.descriptor = descriptor
-    }
 }
 
 extension MountEntry {
     /// As stat(2) has it (on btrfs, files have another one for each subvolume).
     var device: dev_t { makedev(major, minor) }
+
+    /// The root of the mount, not O_PATH; nil when it cannot be reached, is covered by another mount, or is no directory.
+    func opened() -> FileDescriptor? {
+        guard let descriptor = try? FileDescriptor.open(mountpoint, O_RDONLY | O_NONBLOCK | O_NOFOLLOW),
+            let status = try? descriptor.status(), !status.has_mount_id || status.mount_id == id, status.st.st_mode & S_IFMT == S_IFDIR
+        else { return nil }
+        return descriptor
+    }
 
     private func makedev(_ major: UInt32, _ minor: UInt32) -> dev_t {
         let high: UInt64 = (UInt64(major) & ~0xFFF) << 32 | (UInt64(minor) & ~0xFF) << 12
@@ -121,8 +121,10 @@ extension FilesystemIdentity {
     /// The same filesystem, in whichever subvolume.
     func isSameVolume(as other: FilesystemIdentity) -> Bool {
         if bootID != other.bootID { return false }
-        if !uuid.isEmpty || !other.uuid.isEmpty { return uuid == other.uuid }
-        return type == other.type && fsid == other.fsid && source == other.source
+        if !uuid.isEmpty && !other.uuid.isEmpty { return uuid == other.uuid }
+        // One of them was looked at by a process that may not ask for the UUID; where there is an fsid, it comes from it.
+        if let fsid, let otherID = other.fsid { return type == other.type && fsid == otherID }
+        return uuid.isEmpty && other.uuid.isEmpty && type == other.type && source == other.source
     }
 
     /// The same filesystem and subvolume.

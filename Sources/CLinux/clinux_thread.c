@@ -45,3 +45,6 @@ static long long nanoseconds(clockid_t clock) {
 }
 long long clinux_clock_realtime(void) { return nanoseconds(CLOCK_REALTIME); }
 long long clinux_clock_monotonic(void) { return nanoseconds(CLOCK_MONOTONIC); }
+
+__thread void *clinux_own_worker __attribute__((tls_model("initial-exec")));
+__thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));

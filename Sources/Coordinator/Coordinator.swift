@@ -1,1 +1,146 @@
-// Coordinator
+import Synchronization
+
+/// Lets operations into scopes or refuses them, and tells a revoker who is inside.
+///
+/// The protocol is Dekker's: whoever enters stores its mark and then loads the gate; whoever closes stores into the gate and then
+/// looks at the marks. Both are sequentially consistent, so at least one of the two sees the other: no operation is inside
+/// unseen once the gate is closed. Entering touches one cache line that belongs to the worker, and reads one that all share.
+///
+/// Locking: none on the way of an operation. `makeScope` is called by one thread at a time (the owner of the scope table).
+public final class Coordinator: @unchecked Sendable {
+    // Safe to share: the arrays are allocated once and never move; their elements are atomics.
+    public let slotCount: Int
+    private let slots: UnsafeMutablePointer<Slot>
+    private let chunks: UnsafeMutablePointer<UnsafeMutablePointer<Gate>?>
+    private let scopeCount = Atomic<UInt32>(1)
+
+    private static let gatesPerChunk = 1024
+    private static let chunkLimit = 1 << 14
+
+    /// One for each worker, on cache lines of its own.
+    struct Slot: ~Copyable {
+        let mark = Atomic<UInt64>(0)
+        let sequence = Atomic<UInt32>(0)
+        // 128 bytes: two lines, because processors fetch lines in pairs.
+        private let padding: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0, 0, 0)
+        private let padding2: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
+    }
+
+    /// `slotCount`: how many threads can be inside scopes at once, 4,096 at most.
+    public init(slotCount: Int) {
+        self.slotCount = slotCount
+        let raw = UnsafeMutableRawPointer.allocate(byteCount: slotCount * MemoryLayout<Slot>.stride, alignment: 128)
+        slots = raw.bindMemory(to: Slot.self, capacity: slotCount)
+        for index in 0..<slotCount { (slots + index).initialize(to: Slot()) }
+        chunks = .allocate(capacity: Self.chunkLimit)
+        chunks.initialize(repeating: nil, count: Self.chunkLimit)
+    }
+
+    deinit {
+        for index in 0..<Self.chunkLimit {
+            guard let chunk = chunks[index] else { break }
+            chunk.deinitialize(count: Self.gatesPerChunk)
+            chunk.deallocate()
+        }
+        chunks.deallocate()
+        slots.deinitialize(count: slotCount)
+        UnsafeMutableRawPointer(slots).deallocate()
+    }
+
+    /// A new scope whose gate refuses `refusals` from the start. nil when 16 million scopes were made: ids are never used twice.
+    public func makeScope(refusing refusals: Refusals) -> ScopeID? {
+        let number = scopeCount.load(ordering: .relaxed)
+        let chunk = Int(number) / Self.gatesPerChunk
+        guard chunk < Self.chunkLimit else { return nil }
+        if chunks[chunk] == nil {
+            let gates = UnsafeMutablePointer<Gate>.allocate(capacity: Self.gatesPerChunk)
+            for index in 0..<Self.gatesPerChunk { (gates + index).initialize(to: Gate()) }
+            chunks[chunk] = gates
+        }
+        let scope = ScopeID(rawValue: number)
+        gate(scope).pointee.refusals.store(refusals.rawValue, ordering: .sequentiallyConsistent)
+        scopeCount.store(number + 1, ordering: .releasing)
+        return scope
+    }
+
+    /// The gate of a scope that `makeScope` gave out; valid as long as the coordinator.
+    public func gate(_ scope: ScopeID) -> UnsafeMutablePointer<Gate> {
+        let number = Int(scope.rawValue)
+        return chunks[number / Self.gatesPerChunk]! + number % Self.gatesPerChunk
+    }
+
+    // MARK: the way of an operation
+
+    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter` the thread is inside until `leave(slot)`;
+    /// after anything else it is outside.
+    @inline(__always)
+    public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
+        let own = slots + slot
+        let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
+        own.pointee.sequence.store(sequence, ordering: .relaxed)
+        let kind: UInt64 = entry == .cacheWrite ? Self.cacheWriteBit : 0
+        let mark = UInt64(sequence & 0x7fff_ffff) << 33 | kind | UInt64(scope.rawValue)
+        own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
+        let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
+        if refused & entry.rawValue == 0 { return .enter }
+        own.pointee.mark.store(0, ordering: .releasing)
+        return refused & Entry.read.rawValue != 0 ? .revoked : .readOnly
+    }
+
+    /// Leaves whatever scope the slot is in.
+    @inline(__always)
+    public func leave(slot: Int) {
+        slots[slot].mark.store(0, ordering: .releasing)
+    }
+
+    /// Counts a refusal, with who asked (uid and pid).
+    public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
+        let gate = gate(scope)
+        gate.pointee.denials.wrappingAdd(1, ordering: .relaxed)
+        gate.pointee.lastDenied.store(UInt64(uid) << 32 | UInt64(UInt32(bitPattern: pid)), ordering: .relaxed)
+    }
+
+    // MARK: the way of a revocation
+
+    static let cacheWriteBit: UInt64 = 1 << 32
+
+    /// Somebody who was inside a scope when a revoker looked.
+    public struct Visit: Hashable, Sendable {
+        public let slot: Int
+        let mark: UInt64
+        /// Writing back what the kernel had cached.
+        public var isCacheWrite: Bool { mark & Coordinator.cacheWriteBit != 0 }
+    }
+
+    /// Refuses, from now on, what `refusals` names as well.
+    public func close(_ scope: ScopeID, _ refusals: Refusals) {
+        gate(scope).pointee.refusals.bitwiseOr(refusals.rawValue, ordering: .sequentiallyConsistent)
+    }
+
+    /// Lets writes in again, unless the scope is being revoked.
+    public func widen(_ scope: ScopeID) {
+        let gate = gate(scope)
+        var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
+        while old & Entry.read.rawValue == 0 {
+            let (done, seen) = gate.pointee.refusals.compareExchange(
+                expected: old, desired: 0, ordering: .sequentiallyConsistent)
+            if done { return }
+            old = seen
+        }
+    }
+
+    /// Who is inside `scope` now.
+    public func visits(in scope: ScopeID) -> [Visit] {
+        var result: [Visit] = []
+        for index in 0..<slotCount {
+            let mark = slots[index].mark.load(ordering: .sequentiallyConsistent)
+            if mark != 0, UInt32(truncatingIfNeeded: mark) == scope.rawValue { result.append(Visit(slot: index, mark: mark)) }
+        }
+        return result
+    }
+
+    /// Whether that very visit still goes on.
+    public func isInside(_ visit: Visit) -> Bool {
+        slots[visit.slot].mark.load(ordering: .sequentiallyConsistent) == visit.mark
+    }
+}

@@ -17,12 +17,23 @@ final class Database {
             throw error
         }
         sqlite3_extended_result_codes(handle, 1)
-        sqlite3_busy_timeout(handle, 10_000)
+        sqlite3_busy_timeout(handle, Database.patience)
         self.handle = handle
         self.path = path
     }
 
     deinit { sqlite3_close_v2(handle) }
+
+    /// How many milliseconds to wait for another connection's transaction.
+    private static let patience: Int32 = 10_000
+
+    /// Copies the write-ahead log into the database and truncates it. Best effort: what it holds is durable already, and a
+    /// reader that is under way for longer than a quarter of a second is not waited for.
+    func emptyLog() {
+        sqlite3_busy_timeout(handle, 250)
+        sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)
+        sqlite3_busy_timeout(handle, Database.patience)
+    }
 
     /// Runs statements that give no rows.
     func execute(_ sql: String) throws(GrantError) {

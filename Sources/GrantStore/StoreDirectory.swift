@@ -38,8 +38,10 @@ struct StoreDirectory: Sendable {
     ///
     /// The database appears under its name whole or not at all, so that an empty file there is always damage, never a start.
     func create(_ schema: Schema) throws(GrantError) {
+        // Looked for first: a log without a database is then never that of a process which makes both just now.
+        let hasLog = exists(database + "-wal")
         if exists(database) { return }
-        if exists(database + "-wal") {
+        if hasLog {
             // SQLite would play that log into the new database.
             throw StoreFailure.damaged(database, "the database is gone and its log grants.sqlite-wal is still there")
         }
@@ -48,10 +50,14 @@ struct StoreDirectory: Sendable {
         defer {
             for suffix in ["", "-journal", "-wal", "-shm"] { unlink(fresh + suffix) }
         }
-        let mask = umask(0o077)
+        // Made here for its mode: SQLite would use 0644, and gives the files beside it the mode of this one.
         do {
-            defer { umask(mask) }
-            let database = try Database(path: fresh, create: true)
+            _ = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        } catch {
+            throw failure(error)
+        }
+        do {
+            let database = try Database(path: fresh, create: false)
             try schema.create(in: database)
         }
         try publish(fresh, as: database)
@@ -96,28 +102,30 @@ struct StoreDirectory: Sendable {
         defer { unlink(fresh) }
         let id = GrantID.random()
         let bytes = [id.high, id.low].flatMap { word in withUnsafeBytes(of: word) { Array($0) } }
-        do {
+        do throws(Errno) {
             let file = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
             let written = write(file.number, bytes, bytes.count)
             if written < 0 { throw Errno(errno) }
             if written < bytes.count { throw Errno(ENOSPC) }
             if fsync(file.number) != 0 { throw Errno(errno) }
-        } catch let error as Errno {
-            if error.rawValue == ENOSPC || error.rawValue == EDQUOT { throw StoreFailure.full(path) }
-            throw StoreFailure.unavailable(path, error.description)
         } catch {
-            throw StoreFailure.unavailable(path, "\(error)")
+            throw failure(error)
         }
         try publish(fresh, as: key)
     }
 
     /// Gives a finished file its name, unless somebody was faster, and makes the name last.
     private func publish(_ fresh: String, as name: String) throws(GrantError) {
-        if link(fresh, name) != 0, errno != EEXIST { throw StoreFailure.unavailable(path, Errno(errno).description) }
+        if link(fresh, name) != 0, errno != EEXIST { throw failure(Errno(errno)) }
         let directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard directory >= 0 else { throw StoreFailure.unavailable(path, Errno(errno).description) }
+        guard directory >= 0 else { throw failure(Errno(errno)) }
         defer { close(directory) }
-        if fsync(directory) != 0 { throw StoreFailure.unavailable(path, Errno(errno).description) }
+        if fsync(directory) != 0 { throw failure(Errno(errno)) }
+    }
+
+    private func failure(_ error: Errno) -> GrantError {
+        if error.rawValue == ENOSPC || error.rawValue == EDQUOT { return StoreFailure.full(path) }
+        return StoreFailure.unavailable(path, error.description)
     }
 
     private func exists(_ file: String) -> Bool {

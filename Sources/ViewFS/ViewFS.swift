@@ -1,1 +1,66 @@
-// ViewFS
+import Coordinator
+import FUSEKit
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewTree
+
+/// The file system of one mount: what every operation works on.
+///
+/// Locking: operations take none here; `root` and `locks` guard themselves.
+public final class ViewFS: @unchecked Sendable {
+    // Safe to share: everything is fixed after `init` but `session`, which is set before the first request.
+    public let coordinator: Coordinator
+    public let tree: NodeTree
+    public let files = OpenFiles()
+    public let directories = OpenDirectories()
+    public let root: RootDirectory
+    let locks: LockTable
+    let policy: CachePolicy
+    public internal(set) var session: Session!
+
+    /// Workers at the most. Each hung request holds one; beyond that, requests wait in the kernel.
+    public static let workerLimit = 1000
+    /// The slot of the thread that waits for locks.
+    static let lockSlot = workerLimit
+
+    /// `descriptorLimit`: how many descriptors nodes may keep open together.
+    public init(cache: CacheMode, descriptorLimit: Int) {
+        coordinator = Coordinator(slotCount: Self.workerLimit + 8)
+        tree = NodeTree(descriptorLimit: descriptorLimit)
+        root = RootDirectory()
+        locks = LockTable()
+        policy = CachePolicy(cache)
+    }
+
+    /// Mounts the view and starts serving it.
+    public func mount(at mountpoint: String, source: String, words: [String]) throws(Errno) {
+        let options = SessionOptions(source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData)
+        session = try Session(
+            operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
+            workerLimit: Self.workerLimit)
+        locks.start(for: self)
+        session.start()
+    }
+}
+
+/// For how long the kernel may answer by itself.
+struct CachePolicy: Sendable {
+    /// Seconds that names and attributes hold.
+    let timeout: Double
+    /// Seconds that the absence of a name holds.
+    let negativeTimeout: Double
+    let writeBack: Bool
+    let checkData: Bool
+    /// No data is cached.
+    let direct: Bool
+
+    init(_ mode: CacheMode) {
+        switch mode {
+        // Under the second that is promised, with room for the look itself.
+        case .shared: (timeout, negativeTimeout, writeBack, checkData, direct) = (0.9, 0.9, false, true, false)
+        case .exclusive: (timeout, negativeTimeout, writeBack, checkData, direct) = (86_400, 86_400, true, false, false)
+        case .none: (timeout, negativeTimeout, writeBack, checkData, direct) = (0, 0, false, true, true)
+        }
+    }
+}

@@ -1,3 +1,3 @@
 import Glibc
 
-exit(0)
+exit(CommandLineProgram.run(ProcessArguments.words.dropFirst().map { $0 }))

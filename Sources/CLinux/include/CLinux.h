@@ -7,5 +7,6 @@
 #include <sys/types.h>
 #include "clinux_fs.h"
 #include "clinux_thread.h"
+#include "clinux_process.h"
 #include "clinux_fuse.h"
 #include "clinux_volume.h"

@@ -18,3 +18,14 @@ int clinux_set_thread_name(const char *name);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
 long long clinux_clock_realtime(void);
 long long clinux_clock_monotonic(void);
+
+// One pointer for each thread: the worker it is. Initial-exec, so that a look costs one instruction.
+extern __thread void *clinux_own_worker __attribute__((tls_model("initial-exec")));
+static inline void *clinux_worker(void) { return clinux_own_worker; }
+static inline void clinux_set_worker(void *worker) { clinux_own_worker = worker; }
+
+// The identity this thread acts with now, as it last set it.
+struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; };
+extern __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
+static inline struct clinux_thread_identity clinux_identity(void) { return clinux_own_identity; }
+static inline void clinux_set_identity(struct clinux_thread_identity identity) { clinux_own_identity = identity; }

@@ -1,0 +1,137 @@
+#include "clinux_process.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static int address_of(struct sockaddr_un *address, int directory, const char *name) {
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    int length = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d/%s", directory, name);
+    return length < 0 || (size_t)length >= sizeof address->sun_path ? -ENAMETOOLONG : 0;
+}
+
+int clinux_socket_listen(int directory, const char *name, int backlog) {
+    struct sockaddr_un address;
+    int result = address_of(&address, directory, name);
+    if (result < 0) return result;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd == -1) return -errno;
+    // bind(2) gives the name the mode of the socket: there is no moment in which others could connect.
+    if (fchmod(fd, 0600) == -1 || bind(fd, (struct sockaddr *)&address, sizeof address) == -1 || listen(fd, backlog) == -1) {
+        result = -errno;
+        close(fd);
+        return result;
+    }
+    return fd;
+}
+
+int clinux_socket_connect(int directory, const char *name) {
+    struct sockaddr_un address;
+    int result = address_of(&address, directory, name);
+    if (result < 0) return result;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd == -1) return -errno;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) == -1) {
+        result = -errno;
+        close(fd);
+        return result;
+    }
+    return fd;
+}
+
+int clinux_socket_accept(int fd) {
+    int result = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    return result == -1 ? -errno : result;
+}
+
+int clinux_socket_peer(int fd, pid_t *pid, uid_t *uid, gid_t *gid) {
+    struct ucred peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == -1) return -errno;
+    *pid = peer.pid;
+    *uid = peer.uid;
+    *gid = peer.gid;
+    return 0;
+}
+
+ssize_t clinux_socket_send(int fd, const void *data, size_t size) {
+    ssize_t result = send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return result == -1 ? -errno : result;
+}
+
+ssize_t clinux_socket_receive(int fd, void *data, size_t size) {
+    ssize_t result = recv(fd, data, size, MSG_DONTWAIT);
+    return result == -1 ? -errno : result;
+}
+
+int clinux_wait(int fd, bool writing, int other, int milliseconds) {
+    struct pollfd entries[2] = {{.fd = fd, .events = writing ? POLLOUT : POLLIN}, {.fd = other, .events = POLLIN}};
+    int result = poll(entries, 2, milliseconds);
+    if (result == -1) return -errno;
+    if (result == 0) return 0;
+    return entries[1].revents != 0 ? 2 : 1;
+}
+
+int clinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == -1 ? -errno : 0; }
+
+pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int descriptor) {
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t actions;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : 0));
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    if (detached) {
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+        posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    }
+    // dup2 of a number onto itself clears close-on-exec here (glibc 2.29 and later).
+    if (descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, descriptor, 3);
+    pid_t pid = 0;
+    int error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return error != 0 ? -error : pid;
+}
+
+int clinux_wait_for_child(pid_t pid) {
+    int status;
+    while (waitpid(pid, &status, 0) == -1) {
+        if (errno != EINTR) return -errno;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int clinux_unmount(const char *path, bool lazy) {
+    return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == -1 ? -errno : 0;
+}
+
+int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time) {
+    unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0) | (set_id ? 0 : MS_NOSUID) | (devices ? 0 : MS_NODEV) |
+                          (no_execute ? MS_NOEXEC : 0) | (no_access_time ? MS_NOATIME : 0);
+    return mount("none", path, NULL, flags, NULL) == -1 ? -errno : 0;
+}
+
+int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor) {
+    struct statx x;
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &x) == -1) return -errno;
+    *major = x.stx_dev_major;
+    *minor = x.stx_dev_minor;
+    return 0;
+}

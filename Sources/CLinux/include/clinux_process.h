@@ -1,0 +1,35 @@
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// Sockets in the filesystem. `directory` is an open directory; the address is built as /proc/self/fd/N/name, so that a
+// directory of any length serves. Every descriptor made here is close-on-exec.
+
+// A listening stream socket of mode 0600.
+int clinux_socket_listen(int directory, const char *name, int backlog);
+// One try, without waiting: -EAGAIN when the server's queue is full.
+int clinux_socket_connect(int directory, const char *name);
+int clinux_socket_accept(int fd);
+// Who made the other end (SO_PEERCRED).
+int clinux_socket_peer(int fd, pid_t *pid, uid_t *uid, gid_t *gid);
+// One send or receive without waiting; -EAGAIN when it would. SIGPIPE is never raised.
+ssize_t clinux_socket_send(int fd, const void *data, size_t size);
+ssize_t clinux_socket_receive(int fd, void *data, size_t size);
+// Waits until `fd` or `other` (or -1) is readable, or `fd` writable. 1 when `fd` is ready, 2 when `other` is, 0 on timeout.
+int clinux_wait(int fd, bool writing, int other, int milliseconds);
+int clinux_pipe(int ends[2]);
+
+// posix_spawn with stdin and stdout from /dev/null when `detached`, a new session, no signals blocked or ignored.
+// `descriptor` (or -1) becomes number 3 of the child. Returns the child's pid.
+pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int descriptor);
+// The child's exit status, or 128 + the signal that ended it.
+int clinux_wait_for_child(pid_t pid);
+
+int clinux_unmount(const char *path, bool lazy);
+int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time);
+
+// The device number of what `path` leads to, links followed, from the kernel's memory alone: no filesystem is asked, so a
+// filesystem that hangs cannot delay it (statx(2) with an empty mask and AT_STATX_DONT_SYNC).
+int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor);

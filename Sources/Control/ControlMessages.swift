@@ -1,0 +1,113 @@
+import GrantModel
+
+/// What a command asks of the daemon of one mount.
+public enum ControlRequest: Sendable, Equatable {
+    /// The store has changed: read it again, make what it says true for these grants and all others, and answer when that is
+    /// in force, or when the time has passed with what was reached until then.
+    case apply(grants: [GrantID], timeoutMilliseconds: UInt32)
+    case status
+    /// Answered with `done`, by a daemon that is able to answer.
+    case ping
+    /// Unmount and end.
+    case unmount
+}
+
+/// What the daemon answers.
+public enum ControlReply: Sendable, Equatable {
+    /// An outcome for each grant of the request.
+    case applied([GrantOutcome])
+    case status(MountStatus)
+    /// It could not be done; the text is for people.
+    case failed(String)
+    case done
+}
+
+/// What came of a change to one grant, in one mount. The counts are 0 where nothing was withdrawn.
+public struct GrantOutcome: Sendable, Equatable {
+    public var grant: GrantID
+    /// Whether the change is in force.
+    public var confirmed: Bool
+    public var milliseconds: Double
+    /// Operations that were under way and have ended or were answered.
+    public var drained: UInt64
+    public var flushedBytes: UInt64
+    public var invalidatedInodes: UInt64
+    /// Operations whose backing filesystem hangs; their callers were released and their results will be thrown away.
+    public var pending: UInt64
+
+    public init(
+        grant: GrantID, confirmed: Bool, milliseconds: Double = 0, drained: UInt64 = 0, flushedBytes: UInt64 = 0,
+        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0
+    ) {
+        self.grant = grant
+        self.confirmed = confirmed
+        self.milliseconds = milliseconds
+        self.drained = drained
+        self.flushedBytes = flushedBytes
+        self.invalidatedInodes = invalidatedInodes
+        self.pending = pending
+    }
+}
+
+/// One grant as it is live in a mount.
+public struct GrantStatus: Sendable, Equatable {
+    public var id: GrantID
+    public var name: GrantName
+    public var state: GrantState
+    /// Where the directory is now; nil when it cannot be found.
+    public var path: [UInt8]?
+    /// Inodes of it that the kernel knows.
+    public var inodes: UInt64
+    /// Operations under way.
+    public var inFlight: UInt64
+
+    public init(id: GrantID, name: GrantName, state: GrantState, path: [UInt8]?, inodes: UInt64, inFlight: UInt64) {
+        self.id = id
+        self.name = name
+        self.state = state
+        self.path = path
+        self.inodes = inodes
+        self.inFlight = inFlight
+    }
+}
+
+/// One live mount.
+public struct MountStatus: Sendable, Equatable {
+    public var view: ViewName
+    public var mountpoint: [UInt8]
+    public var pid: Int32
+    public var since: Instant
+    public var grants: [GrantStatus]
+    public var inodes: UInt64
+    /// Open descriptors of the daemon.
+    public var descriptors: UInt64
+
+    public init(
+        view: ViewName, mountpoint: [UInt8], pid: Int32, since: Instant, grants: [GrantStatus], inodes: UInt64, descriptors: UInt64
+    ) {
+        self.view = view
+        self.mountpoint = mountpoint
+        self.pid = pid
+        self.since = since
+        self.grants = grants
+        self.inodes = inodes
+        self.descriptors = descriptors
+    }
+}
+
+/// The process at the other end of a connection, as the kernel knows it.
+public struct Peer: Sendable, Equatable {
+    public var uid: UInt32
+    public var pid: Int32
+
+    public init(uid: UInt32, pid: Int32) {
+        self.uid = uid
+        self.pid = pid
+    }
+}
+
+/// What a daemon does with requests.
+public protocol ControlHandler: Sendable {
+    /// Called on a thread for each connection; it may block.
+    func handle(_ request: ControlRequest, peer: Peer) -> ControlReply
+}

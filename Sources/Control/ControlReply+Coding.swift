@@ -1,0 +1,91 @@
+import GrantModel
+
+extension ControlReply: WireMessage {
+    func write(to writer: inout BinaryWriter) {
+        switch self {
+        case .applied(let outcomes):
+            writer.write(UInt8(1))
+            writer.write(list: outcomes) { $1.write(to: &$0) }
+        case .status(let status):
+            writer.write(UInt8(2))
+            status.write(to: &writer)
+        case .failed(let text):
+            writer.write(UInt8(3))
+            writer.write(text)
+        case .done:
+            writer.write(UInt8(4))
+        }
+    }
+
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
+        switch try reader.number(UInt8.self) {
+        case 1: return .applied(try reader.list { (reader) throws(CodingFlaw) in try GrantOutcome.read(from: &reader) })
+        case 2: return .status(try MountStatus.read(from: &reader))
+        case 3: return .failed(try reader.string())
+        case 4: return .done
+        default: throw .unknownKind
+        }
+    }
+}
+
+extension GrantOutcome {
+    fileprivate func write(to writer: inout BinaryWriter) {
+        writer.write(grant)
+        writer.write(confirmed)
+        writer.write(milliseconds.bitPattern)
+        writer.write(drained)
+        writer.write(flushedBytes)
+        writer.write(invalidatedInodes)
+        writer.write(pending)
+    }
+
+    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantOutcome {
+        GrantOutcome(
+            grant: try reader.id(), confirmed: try reader.bool(), milliseconds: Double(bitPattern: try reader.number(UInt64.self)),
+            drained: try reader.number(UInt64.self), flushedBytes: try reader.number(UInt64.self),
+            invalidatedInodes: try reader.number(UInt64.self), pending: try reader.number(UInt64.self))
+    }
+}
+
+extension MountStatus {
+    fileprivate func write(to writer: inout BinaryWriter) {
+        writer.write(view.description)
+        writer.write(mountpoint)
+        writer.write(pid)
+        writer.write(since.nanoseconds)
+        writer.write(list: grants) { $1.write(to: &$0) }
+        writer.write(inodes)
+        writer.write(descriptors)
+    }
+
+    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
+        guard let view = try? ViewName(try reader.string()) else { throw .badValue }
+        return MountStatus(
+            view: view, mountpoint: try reader.bytes(), pid: try reader.number(Int32.self),
+            since: Instant(nanoseconds: try reader.number(Int64.self)),
+            grants: try reader.list { (reader) throws(CodingFlaw) in try GrantStatus.read(from: &reader) },
+            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self))
+    }
+}
+
+extension GrantStatus {
+    fileprivate func write(to writer: inout BinaryWriter) {
+        writer.write(id)
+        writer.write(name.bytes)
+        writer.write(state.rawValue)
+        writer.write(path != nil)
+        if let path { writer.write(path) }
+        writer.write(inodes)
+        writer.write(inFlight)
+    }
+
+    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantStatus {
+        let id = try reader.id()
+        let bytes = try reader.bytes()
+        guard let name = try? GrantName(entry: bytes), let state = GrantState(rawValue: try reader.string()) else { throw .badValue }
+        let path = try reader.bool() ? try reader.bytes() : nil
+        return GrantStatus(
+            id: id, name: name, state: state, path: path, inodes: try reader.number(UInt64.self),
+            inFlight: try reader.number(UInt64.self))
+    }
+}

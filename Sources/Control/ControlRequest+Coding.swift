@@ -1,0 +1,28 @@
+import GrantModel
+
+extension ControlRequest: WireMessage {
+    func write(to writer: inout BinaryWriter) {
+        switch self {
+        case .apply(let grants, let timeout):
+            writer.write(UInt8(1))
+            writer.write(timeout)
+            writer.write(list: grants) { $0.write($1) }
+        case .status: writer.write(UInt8(2))
+        case .ping: writer.write(UInt8(3))
+        case .unmount: writer.write(UInt8(4))
+        }
+    }
+
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
+        switch try reader.number(UInt8.self) {
+        case 1:
+            let timeout = try reader.number(UInt32.self)
+            let grants = try reader.list { (reader) throws(CodingFlaw) in try reader.id() }
+            return .apply(grants: grants, timeoutMilliseconds: timeout)
+        case 2: return .status
+        case 3: return .ping
+        case 4: return .unmount
+        default: throw .unknownKind
+        }
+    }
+}

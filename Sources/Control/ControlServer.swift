@@ -1,0 +1,116 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// Answers the commands of one mount, on a socket that only this user and root can use.
+///
+/// Locking: `connections` is held for table changes alone, never while a request is handled.
+public final class ControlServer: Sendable {
+    /// How long a client may take to send its request, or to take its answer: nanoseconds.
+    private static let patience: Int64 = 10_000_000_000
+    /// More at once than any use has; a further one waits in the socket's queue.
+    private static let mostConnections = 64
+
+    private final class Connection: Sendable {
+        let socket: UnixSocket
+        init(_ socket: consuming UnixSocket) { self.socket = socket }
+    }
+
+    private struct State {
+        var connections: [Int32: Connection] = [:]
+        var isStopped = false
+    }
+
+    private let directory: FileDescriptor
+    private let name: String
+    private let listening: UnixSocket
+    private let wakeUp: Pipe
+    private let handler: any ControlHandler
+    private let state = Lock(State())
+    private let accepting = Lock<WorkerThread?>(nil)
+
+    /// Listens at `name` in `directory`, which is made (0700) when it is missing; what a dead daemon left there is replaced.
+    /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
+    public init(directory path: String, name: String, handler: any ControlHandler) throws(GrantError) {
+        do throws(Errno) {
+            if mkdir(path, 0o700) != 0, errno != EEXIST { throw Errno(errno) }
+            directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+            if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw Errno(errno) }
+            listening = try UnixSocket.listen(directory: directory.number, name: name)
+            wakeUp = try Pipe()
+        } catch {
+            throw GrantError(.system, "cannot listen for commands at \(path)/\(name)", cause: error.description)
+        }
+        self.name = name
+        self.handler = handler
+        do throws(Errno) {
+            let thread = try WorkerThread.start("control") { [self] in acceptConnections() }
+            accepting.withLock { $0 = thread }
+        } catch {
+            throw GrantError(.system, "cannot start a thread", cause: error.description)
+        }
+    }
+
+    /// Takes no further requests and removes the socket. Answers that are being given still go out; a handler that blocks is
+    /// not waited for. It may be called from a handler, and more than once.
+    public func stop() {
+        let thread = accepting.withLock { (thread) -> WorkerThread? in
+            defer { thread = nil }
+            return thread
+        }
+        guard let thread else { return }
+        _ = unlinkat(directory.number, name, 0)
+        state.withLock { state in
+            state.isStopped = true
+            for connection in state.connections.values { connection.socket.shutdownReceiving() }
+        }
+        _ = write(wakeUp.writing.number, [0], 1)
+        thread.join()
+    }
+
+    private func acceptConnections() {
+        while true {
+            guard let isOver = try? Poll.waitForEither(listening.number, wakeUp.reading.number), !isOver else { return }
+            let isFull = state.withLock { $0.connections.count >= ControlServer.mostConnections }
+            if isFull {
+                usleep(10_000)
+                continue
+            }
+            do throws(Errno) {
+                try serve(Connection(try listening.accept()))
+            } catch {
+                // Descriptors or threads have run out, or the client is gone: what is in the queue is tried again.
+                if error != Errno(EAGAIN) { usleep(10_000) }
+            }
+        }
+    }
+
+    private func serve(_ connection: Connection) throws(Errno) {
+        let isOpen = state.withLock { state in
+            if !state.isStopped { state.connections[connection.socket.number] = connection }
+            return !state.isStopped
+        }
+        guard isOpen else { return }
+        do throws(Errno) {
+            try WorkerThread.start("control-client") { [self] in
+                answer(connection)
+                _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
+            }.detach()
+        } catch {
+            _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
+            throw error
+        }
+    }
+
+    private func answer(_ connection: Connection) {
+        guard let (uid, pid) = try? connection.socket.peer(), uid == geteuid() || uid == 0 else { return }
+        guard let message = try? Frame.receive(over: connection.socket, deadline: Clock.monotonic + ControlServer.patience) else { return }
+        let reply: ControlReply
+        do {
+            reply = handler.handle(try ControlRequest.decode(message), peer: Peer(uid: uid, pid: pid))
+        } catch {
+            reply = .failed(error == .otherVersion ? "the daemon is of another version than the command" : "the request makes no sense")
+        }
+        try? Frame.send(reply.encoded, over: connection.socket, deadline: Clock.monotonic + ControlServer.patience)
+    }
+}

@@ -1,0 +1,58 @@
+import Synchronization
+
+/// Names one scope in one mount. Counted upwards, never used twice.
+public struct ScopeID: Hashable, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+}
+
+/// What an operation wants of a scope.
+public enum Entry: UInt32, Sendable {
+    /// To look: names, attributes, data.
+    case read = 1
+    /// To change something.
+    case write = 2
+    /// To write back what the kernel's cache of the mount still holds: the echo of changes that were let in before.
+    case cacheWrite = 4
+}
+
+/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access.
+public struct Refusals: OptionSet, Sendable {
+    public let rawValue: UInt32
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    public static let read = Refusals(rawValue: Entry.read.rawValue)
+    public static let write = Refusals(rawValue: Entry.write.rawValue)
+    public static let cacheWrite = Refusals(rawValue: Entry.cacheWrite.rawValue)
+
+    /// `open`: nothing is refused.
+    public static let none: Refusals = []
+    /// A read-only grant whose cached changes are still being written back.
+    public static let narrowing: Refusals = [.write]
+    /// A read-only grant.
+    public static let readOnly: Refusals = [.write, .cacheWrite]
+    /// Revoked; the kernel's cached changes are still let through.
+    public static let flushing: Refusals = [.read, .write]
+    /// Revoked.
+    public static let shut: Refusals = [.read, .write, .cacheWrite]
+}
+
+/// The gate of one scope. Read by every operation, written by a revocation.
+public struct Gate: ~Copyable {
+    let refusals = Atomic<UInt32>(0)
+    /// Operations refused since the gate was made, and who came last.
+    public let denials = Atomic<UInt64>(0)
+    public let lastDenied = Atomic<UInt64>(0)
+    /// Bytes that cache write-back brought while the gate was closing.
+    public let flushedBytes = Atomic<UInt64>(0)
+
+    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)) }
+}
+
+public enum Verdict {
+    case enter
+    /// Revoked: EACCES.
+    case revoked
+    /// A change below a read-only grant: EROFS.
+    case readOnly
+}

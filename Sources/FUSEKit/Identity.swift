@@ -1,0 +1,44 @@
+import CLinux
+import Glibc
+
+/// With whose rights and whose umask the calling worker acts: its fsuid, fsgid and umask, changed by raw calls on this thread
+/// alone and only when the caller is another one than before. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front
+/// has checked permissions with the caller's own groups (`default_permissions`), and what is created must belong to the caller.
+public enum Identity {
+    /// Whether the daemon may take on other identities at all: it has CAP_SETUID and CAP_SETGID. Set once, before the session starts.
+    nonisolated(unsafe) public static var canChange = false
+
+    /// Makes the thread act as `caller`. Returns 0, or the error number of what the kernel refused.
+    @inline(__always)
+    public static func assume(_ caller: Caller) -> Int32 {
+        let current = clinux_identity()
+        if !canChange || (current.uid == caller.uid && current.gid == caller.gid) { return 0 }
+        return change(to: caller)
+    }
+
+    /// Gives the thread the caller's umask: what it creates gets its mode from the backing file system, which leaves the umask
+    /// out of account where a default ACL stands in for it.
+    public static func assumeMask(_ mask: mode_t) {
+        var current = clinux_identity()
+        guard current.umask != mask else { return }
+        _ = clinux_thread_umask(mask)
+        current.umask = mask
+        clinux_set_identity(current)
+    }
+
+    private static func change(to caller: Caller) -> Int32 {
+        let group = clinux_thread_setfsgid(caller.gid)
+        let user = group == 0 ? clinux_thread_setfsuid(caller.uid) : group
+        var current = clinux_identity()
+        // After a refusal the identity is unknown; a value no caller has makes the next one try again.
+        current.uid = user == 0 ? caller.uid : .max
+        current.gid = user == 0 ? caller.gid : .max
+        clinux_set_identity(current)
+        return -user
+    }
+
+    static func resetOnThisThread() {
+        _ = clinux_thread_umask(0)
+        clinux_set_identity(clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0))
+    }
+}

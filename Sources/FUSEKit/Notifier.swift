@@ -1,0 +1,27 @@
+import CFuse3
+import Glibc
+
+/// Tells the kernel to forget. Every call may wait for requests that the daemon has to answer, so it is made by a thread that
+/// serves none, and with no lock held that a handler takes (fuse_lowlevel.h, fuse_lowlevel_notify_inval_inode).
+///
+/// Each returns 0, or a negative error number: -ENOENT when the kernel does not know the node or name, which is as good as done.
+public struct Notifier: @unchecked Sendable {
+    // Safe to share: libfuse writes each notification with one writev on the session's descriptor.
+    let session: OpaquePointer
+
+    /// The node's attributes, and with them the permission to use a cached name.
+    public func forgetAttributes(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, -1, 0) }
+
+    /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
+    public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
+
+    /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
+    /// the kernel cannot expire (before 6.2).
+    public func expireName(_ name: [UInt8], in parent: NodeID) -> Int32 {
+        name.withUnsafeBytes { bytes in
+            let text = bytes.baseAddress!.assumingMemoryBound(to: CChar.self)
+            let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, text, bytes.count, FUSE_LL_EXPIRE_ONLY)
+            return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, text, bytes.count) : result
+        }
+    }
+}

@@ -1,0 +1,79 @@
+import CFuse3
+import CLinux
+import Glibc
+import Synchronization
+
+extension Session {
+    /// Starts a worker unless all slots are taken.
+    ///
+    /// Locking: takes `freeSlots` for a moment.
+    func startWorker() {
+        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return }
+        let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot))
+        running.wrappingAdd(1, ordering: .relaxed)
+        var thread = pthread_t()
+        var attributes = pthread_attr_t()
+        pthread_attr_init(&attributes)
+        pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
+        pthread_attr_setstacksize(&attributes, 512 << 10)
+        let result = pthread_create(&thread, &attributes, workerMain, start)
+        pthread_attr_destroy(&attributes)
+        if result != 0 {
+            running.wrappingSubtract(1, ordering: .relaxed)
+            start.deinitialize(count: 1)
+            start.deallocate()
+            freeSlots.withLock { $0.append(slot) }
+        }
+    }
+
+    /// Receives and processes until the connection ends or there are idle workers to spare.
+    func serve(_ worker: UnsafeMutablePointer<Worker>) {
+        clinux_set_worker(worker)
+        var buffer = fuse_buf()
+        idle.wrappingAdd(1, ordering: .relaxed)
+        while true {
+            let received = fuse_session_receive_buf(pointer, &buffer)
+            if received == -EINTR || received == -EAGAIN { continue }
+            if received <= 0 { break }
+            let left = idle.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue
+            if left <= 0 { startWorker() }
+            fuse_session_process_buf(pointer, &buffer)
+            if fuse_session_exited(pointer) != 0 { break }
+            if idle.load(ordering: .relaxed) >= Self.idleKept {
+                finish(worker, &buffer)
+                return
+            }
+            idle.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        }
+        // The kernel has ended the connection, for every worker: the others come here as they wake.
+        ended.store(true, ordering: .releasing)
+        finish(worker, &buffer)
+    }
+
+    private func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        free(buffer.mem)
+        clinux_set_worker(nil)
+        running.wrappingSubtract(1, ordering: .relaxed)
+        let slot = worker.pointee.slot
+        freeSlots.withLock { $0.append(slot) }
+    }
+}
+
+private struct WorkerStart {
+    let session: Session
+    let worker: UnsafeMutablePointer<Worker>
+}
+
+private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    let start = argument!.assumingMemoryBound(to: WorkerStart.self)
+    let (session, worker) = (start.pointee.session, start.pointee.worker)
+    start.deinitialize(count: 1)
+    start.deallocate()
+    _ = clinux_set_thread_name("grantfs-worker")
+    // A file system context of its own: the umask of a caller is set on this thread alone.
+    _ = clinux_thread_unshare_fs()
+    Identity.resetOnThisThread()
+    session.serve(worker)
+    return nil
+}

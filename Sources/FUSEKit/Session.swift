@@ -1,0 +1,121 @@
+import CFuse3
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// The table of low-level operations that a file system fills in: see `fuse_lowlevel_ops`.
+public typealias OperationTable = fuse_lowlevel_ops
+public typealias EntryParameters = fuse_entry_param
+public typealias OpenFileInfo = fuse_file_info
+public typealias BufferVector = fuse_bufvec
+
+/// One mount: the library's session, its workers, and the loop that hands requests to them.
+///
+/// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`: a request that hangs keeps its worker,
+/// so another is started whenever the last idle one takes a request, and every worker owns a slot that a revoker can look into.
+public final class Session: @unchecked Sendable {
+    // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
+    public let notifier: Notifier
+    public let mountpoint: String
+    let pointer: OpaquePointer
+    let workers: UnsafeMutablePointer<Worker>
+    let workerLimit: Int
+    let idle = Atomic<Int>(0)
+    let running = Atomic<Int>(0)
+    let ended = Atomic<Bool>(false)
+    let freeSlots: Lock<[Int]>
+    private let context: UnsafeMutablePointer<SessionContext>
+
+    /// Idle workers that stay: more of them cost context switches, and a new one is made in microseconds.
+    static let idleKept = 4
+
+    /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
+    /// `operations.init` is filled in here.
+    public init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: String, workerLimit: Int
+    ) throws(Errno) {
+        self.mountpoint = mountpoint
+        self.workerLimit = workerLimit
+        let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
+        context.initialize(to: SessionContext(options: options, state: state))
+        self.context = context
+        var table = operations
+        table.`init` = { context, connection in
+            configure(connection!, as: context!.assumingMemoryBound(to: SessionContext.self).pointee.options)
+        }
+        let source = options.source.map { $0 == "," || $0 == "\\" ? "\\\($0)" : "\($0)" }.joined()
+        let words = (["subtype=grantfs", "fsname=\(source)"] + options.mountWords).joined(separator: ",")
+        var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("grantfs"), strdup("-o"), strdup(words), nil]
+        defer { for argument in arguments { free(argument) } }
+        let session = arguments.withUnsafeMutableBufferPointer { buffer -> OpaquePointer? in
+            var args = fuse_args(argc: 3, argv: buffer.baseAddress, allocated: 0)
+            defer { fuse_opt_free_args(&args) }
+            return fuse_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
+        }
+        guard let session else { throw Errno(EINVAL) }
+        guard fuse_session_mount(session, mountpoint) == 0 else {
+            fuse_session_destroy(session)
+            throw Errno(EIO)
+        }
+        pointer = session
+        notifier = Notifier(session: session)
+        workers = .allocate(capacity: workerLimit)
+        // One mapping for all buffers; the kernel gives pages as they are touched.
+        let buffers = mmap(
+            nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
+        for slot in 0..<workerLimit {
+            (workers + slot).initialize(to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize))
+        }
+        freeSlots = Lock(Array((0..<workerLimit).reversed()))
+    }
+
+    /// Starts the first workers. Returns at once; `waitUntilEnded` waits.
+    public func start() {
+        for _ in 0..<2 { startWorker() }
+    }
+
+    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered. `stillHeld` is asked between
+    /// looking and answering, so that a request which came in since is left alone. Returns whether it was answered here.
+    public func answer(slot: Int, error: Int32, stillHeld: () -> Bool) -> Bool {
+        guard slot < workerLimit else { return false }
+        let worker = workers + slot
+        let seen = worker.pointee.answer.load(ordering: .sequentiallyConsistent)
+        guard seen & 1 == 1, stillHeld(), worker.pointee.claim(seen >> 1) else { return false }
+        let request = fuse_req_t(bitPattern: worker.pointee.request.load(ordering: .relaxed))
+        fuse_reply_err(request, error)
+        return true
+    }
+
+    public var hasEnded: Bool { ended.load(ordering: .acquiring) }
+
+    /// Waits until the mount is gone: the kernel has ended the connection.
+    public func waitUntilEnded() {
+        while !hasEnded { usleep(20_000) }
+    }
+}
+
+/// What the library hands to every operation: our settings, and the file system.
+struct SessionContext {
+    let options: SessionOptions
+    let state: UnsafeMutableRawPointer
+}
+
+/// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
+private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as options: SessionOptions) {
+    var wanted =
+        FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS
+        | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
+        | FUSE_CAP_EXPIRE_ONLY
+    // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
+    // FUSE_CAP_ATOMIC_O_TRUNC and FUSE_CAP_HANDLE_KILLPRIV stay off: the kernel then clears set-id bits by SETATTR, as natively.
+    if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
+    if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
+    connection.pointee.want = UInt32(wanted) & connection.pointee.capable
+    connection.pointee.max_write = 1 << 20
+    connection.pointee.max_readahead = 1 << 20
+    // Hung readaheads of one grant must not stop every other's (64 did).
+    connection.pointee.max_background = 1024
+    connection.pointee.congestion_threshold = 768
+    connection.pointee.time_gran = 1
+}

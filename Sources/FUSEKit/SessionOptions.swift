@@ -1,0 +1,18 @@
+/// How a session asks to be mounted.
+public struct SessionOptions: Sendable {
+    /// The source in /proc/mounts; the type is `fuse.grantfs`.
+    public var source: String
+    /// Words for `-o`, as mount.fuse3(8) knows them, without `fsname` and `subtype`.
+    public var mountWords: [String]
+    /// Whether the kernel may keep changes back (FUSE_CAP_WRITEBACK_CACHE).
+    public var writeBack: Bool
+    /// Whether the kernel drops a file's cached data when its times or size have changed (FUSE_CAP_AUTO_INVAL_DATA).
+    public var checkData: Bool
+
+    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool) {
+        self.source = source
+        self.mountWords = mountWords
+        self.writeBack = writeBack
+        self.checkData = checkData
+    }
+}

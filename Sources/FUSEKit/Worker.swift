@@ -1,0 +1,38 @@
+import CFuse3
+import CLinux
+import Glibc
+import Synchronization
+
+/// What one thread of the session has of its own: the request it holds, whether that has been answered, a buffer for replies,
+/// and the identity it acts with. Lives in raw memory at a fixed place, because the revoker looks into it.
+public struct Worker: ~Copyable {
+    /// Which slot of the coordinator belongs to this worker.
+    public let slot: Int
+    /// `sequence << 1 | open`: odd while a request waits for its answer. Whoever turns it even answers, and nobody else does.
+    let answer = Atomic<UInt64>(0)
+    /// Written by the worker before `answer` turns odd; read by whoever turned it even.
+    let request = Atomic<UInt>(0)
+    /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
+    public let buffer: UnsafeMutableRawPointer
+
+    public static let bufferSize = (1 << 20) + 4096
+
+    init(slot: Int, buffer: UnsafeMutableRawPointer) {
+        self.slot = slot
+        self.buffer = buffer
+    }
+
+    /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.
+    @inline(__always)
+    func claim(_ sequence: UInt64) -> Bool {
+        answer.compareExchange(expected: sequence << 1 | 1, desired: sequence << 1, ordering: .sequentiallyConsistent).exchanged
+    }
+}
+
+/// Who asks: a copy of fuse_ctx, made before the request can be answered by anybody else.
+public struct Caller: Equatable, Sendable {
+    public let uid: uid_t
+    public let gid: gid_t
+    public let pid: pid_t
+    public let umask: mode_t
+}

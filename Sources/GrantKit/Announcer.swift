@@ -1,0 +1,97 @@
+import Control
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Tells the mounts of a store that it has changed, and collects what they say.
+struct Announcer: Sendable {
+    let store: GrantStore
+
+    private enum Answer: Sendable {
+        case outcomes([GrantOutcome], milliseconds: Double)
+        case none(reason: String, milliseconds: Double)
+        /// The daemon has ended, and whatever it served with it.
+        case dead
+    }
+
+    /// Asks every mount of the grants' views, all at once, and waits `seconds` for them.
+    func announce(_ grants: [Grant], timeout seconds: Double) throws(GrantError) -> [GrantChange] {
+        let views = Set(grants.map(\.view))
+        let records = try store.mounts().filter { views.contains($0.view) }
+        let answers = inParallel(records) { record in
+            ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds)
+        }
+        for (record, answer) in zip(records, answers) {
+            if case .dead = answer { prune(record) }
+        }
+        return grants.map { grant in
+            let mounts = zip(records, answers).compactMap { record, answer in
+                record.view == grant.view ? confirmation(of: grant, record, answer) : nil
+            }
+            return GrantChange(grant: grant, mounts: mounts)
+        }
+    }
+
+    private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
+        let start = Clock.monotonic
+        let elapsed = { Double(Clock.monotonic - start) / 1e6 }
+        let request = ControlRequest.apply(grants: grants, timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+        // A daemon that cannot make it in time says so itself, and tells what it has reached: its word may take a moment longer.
+        switch Daemons.ask(record, request, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+        case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
+        case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
+        case .success(.done), .success(.status): return .none(reason: "its daemon answered something else", milliseconds: elapsed())
+        case .failure(.dead): return .dead
+        case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())
+        }
+    }
+
+    private func confirmation(of grant: Grant, _ record: MountRecord, _ answer: Answer) -> MountConfirmation? {
+        switch answer {
+        case .dead:
+            return nil
+        case .none(let reason, let milliseconds):
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
+        case .outcomes(let outcomes, let milliseconds):
+            guard let outcome = outcomes.first(where: { $0.grant == grant.id }) else {
+                return MountConfirmation(
+                    mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds,
+                    reason: "its daemon said nothing of this grant")
+            }
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: outcome.confirmed, milliseconds: outcome.milliseconds,
+                drained: outcome.drained, flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes,
+                pending: outcome.pending, reason: outcome.confirmed ? nil : "it did not finish in time")
+        }
+    }
+
+    /// Forgets a mount whose daemon is gone, unless the dead mount still stands there: then `mount` needs the record to know
+    /// it as one of this store's.
+    private func prune(_ record: MountRecord) {
+        let stands = (try? MountTable.current())?.entry(mountpoint: record.mountpoint)?.type == GrantAdministrator.filesystemType
+        if stands && record.bootID == Boot.id { return }
+        // Best effort: the next command tries again.
+        try? store.unregister(record.id)
+    }
+}
+
+/// Calls `body` for all items at once, on a thread each, and returns the results in their order.
+func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @escaping @Sendable (Item) -> Result) -> [Result] {
+    if items.count == 1 { return [body(items[0])] }
+    let results = Lock([Result?](repeating: nil, count: items.count))
+    let threads = items.indices.map { index in
+        let work: @Sendable () -> Void = {
+            let result = body(items[index])
+            results.withLock { $0[index] = result }
+        }
+        // Without a thread it takes its turn here.
+        guard let thread = try? WorkerThread.start("ask", work) else {
+            work()
+            return WorkerThread?.none
+        }
+        return thread
+    }
+    for thread in threads { thread?.join() }
+    return results.withLock { $0.compactMap { $0 } }
+}

@@ -1,0 +1,58 @@
+import Glibc
+import LinuxFS
+
+/// Paths as bytes.
+public enum CanonicalPath {
+    /// The path from the root, `.`, `..` and doubled slashes as they are.
+    public static func absolute(_ path: [UInt8]) -> [UInt8] {
+        if path.first == UInt8(ascii: "/") { return path }
+        guard let current = getcwd(nil, 0) else { return path }
+        defer { free(current) }
+        return bytes(of: current) + [UInt8(ascii: "/")] + path
+    }
+
+    /// realpath(3). Throws ENOENT, ENOTDIR, EACCES, ELOOP.
+    public static func resolve(_ path: [UInt8]) throws(Errno) -> [UInt8] {
+        var error: Int32 = 0
+        let result: [UInt8]? = withCString(path) { path in
+            guard let resolved = realpath(path, nil) else {
+                error = errno
+                return nil
+            }
+            defer { free(resolved) }
+            return bytes(of: resolved)
+        }
+        guard let result else { throw Errno(error) }
+        return result
+    }
+
+    /// The directory above is resolved, the last name stays as it is: for a mountpoint whose filesystem may not answer.
+    public static func resolveAbove(_ path: [UInt8]) throws(Errno) -> [UInt8] {
+        var names = absolute(path).split(separator: UInt8(ascii: "/"))
+        guard let last = names.popLast() else { return [UInt8(ascii: "/")] }
+        if last == [UInt8(ascii: ".")] || Array(last) == Array("..".utf8) { return try resolve(path) }
+        let parent = try resolve([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")]))
+        return join(parent, Array(last))
+    }
+
+    /// Resolves as much of the path as there is; names behind that stay.
+    public static func resolveWhatExists(_ path: [UInt8]) -> [UInt8] {
+        var names = absolute(path).split(separator: UInt8(ascii: "/")).filter { $0 != [UInt8(ascii: ".")] }
+        var missing: [[UInt8]] = []
+        while true {
+            if let found = try? resolve([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])) {
+                return missing.reversed().reduce(found) { join($0, $1) }
+            }
+            guard let last = names.popLast() else { return absolute(path) }
+            missing.append(Array(last))
+        }
+    }
+
+    public static func join(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {
+        directory.last == UInt8(ascii: "/") ? directory + name : directory + [UInt8(ascii: "/")] + name
+    }
+
+    static func bytes(of text: UnsafePointer<CChar>) -> [UInt8] {
+        UnsafeBufferPointer(start: text, count: strlen(text)).map { UInt8(bitPattern: $0) }
+    }
+}

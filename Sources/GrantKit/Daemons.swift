@@ -1,0 +1,44 @@
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Asks recorded mounts.
+enum Daemons {
+    enum Failure: Error {
+        /// The process has ended.
+        case dead
+        case silent(String)
+    }
+
+    /// Asks until there is an answer, the daemon is seen to be dead, or `deadline` (`Clock.monotonic`) has passed. A daemon
+    /// that lives and does not listen yet is asked again.
+    ///
+    /// The process table alone is not believed: from within another PID namespace a living daemon has no number. One counts
+    /// as dead when it is in no process table and nobody listens at its socket either.
+    static func ask(
+        _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
+    ) -> Result<ControlReply, Failure> {
+        var hungUp = 0
+        while true {
+            do {
+                return .success(
+                    try ControlClient.ask(request, socket: record.socket, directory: directory, deadline: deadline))
+            } catch {
+                switch error {
+                case .absent:
+                    if !record.process.isRunning { return .failure(.dead) }
+                case .hungUp:
+                    // It ended, or is about to; a third try that is hung up on is an answer.
+                    hungUp += 1
+                    if hungUp > 20 && record.process.isRunning { return .failure(.silent(error.description)) }
+                case .timedOut, .stranger, .nonsense, .system:
+                    return .failure(.silent(error.description))
+                }
+                if Clock.monotonic >= deadline { return .failure(.silent(error.description)) }
+                usleep(10_000)
+            }
+        }
+    }
+}

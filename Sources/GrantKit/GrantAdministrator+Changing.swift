@@ -1,0 +1,51 @@
+import Bookmarks
+import GrantModel
+import GrantStore
+import LinuxFS
+
+extension GrantAdministrator {
+    /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the error says so, and
+    /// nothing is withdrawn.
+    public func revoke(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+        try announce(try store.revoke(grants.map(\.id), by: actor), timeout)
+    }
+
+    /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above
+    /// it, of one below it. A directory that is gone is compared by the path it had.
+    public func grants(reaching directory: [UInt8]) throws(GrantError) -> [Grant] {
+        let table = try Placement.currentTable()
+        let resolver = BookmarkResolver()
+        let place = Place(CanonicalPath.resolveWhatExists(directory), in: table)
+        let own = (try? resolver.bookmark(directory: directory))?.bookmark
+        return try store.grants().filter { grant in
+            if let own, own.filesystem == grant.bookmark.filesystem, own.identity == grant.bookmark.identity { return true }
+            let now = resolver.resolve(grant.bookmark).path
+            return Place(now ?? grant.bookmark.path, in: table).meets(place)
+        }
+    }
+
+    /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one.
+    public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+        let placement = try Placement(store: store)
+        for grant in describe(grants) where grant.finding.isUsable { try placement.check(grant.path) }
+        return try announce(try store.restore(grants.map(\.id), by: actor), timeout)
+    }
+
+    /// Revokes, then forgets. The records are forgotten also when a mount has not confirmed: it refuses what it finds no
+    /// record of. What comes back is what the mounts said to the revocation.
+    public func remove(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+        let changes = try revoke(grants, timeout: timeout)
+        try store.remove(grants.map(\.id), by: actor)
+        // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
+        if changes.areConfirmed { _ = try? announce(grants, timeout) }
+        return changes
+    }
+
+    /// Changes what is given; `expires` as `GrantStore.update` takes it.
+    public func set(
+        _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, timeout: Double = standardTimeout
+    ) throws(GrantError) -> GrantChange {
+        let changed = try store.update(grant.id, access: access, name: name, expires: expires, by: actor)
+        return try announce([changed], timeout)[0]
+    }
+}

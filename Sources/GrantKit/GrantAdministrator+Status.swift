@@ -1,0 +1,42 @@
+import Control
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// A live mount, and who holds something of it.
+public struct MountReport: Sendable {
+    public let record: MountRecord
+    /// nil when the daemon did not answer; `silence` then says why.
+    public let status: MountStatus?
+    public let silence: String?
+    public let holders: [Holder]
+}
+
+extension GrantAdministrator {
+    /// Every live mount of the store. All daemons are asked at once; each has `timeout` seconds.
+    public func status(view: ViewName? = nil, timeout: Double = 2) throws(GrantError) -> [MountReport] {
+        let records = try store.mounts(view: view)
+        let directory = store.runDirectory
+        let answers = inParallel(records) { record in
+            Daemons.ask(record, .status, in: directory, deadline: Clock.deadline(seconds: timeout))
+        }
+        let table = try? MountTable.current()
+        let devices = records.map { record -> DeviceNumber? in
+            let entry = table?.entries.last { $0.mountpoint == record.mountpoint && $0.type == GrantAdministrator.filesystemType }
+            return entry.map { DeviceNumber(major: $0.major, minor: $0.minor) }
+        }
+        let holders = Holder.all(of: Set(devices.compactMap { $0 }))
+        return records.indices.compactMap { index in
+            let held = devices[index].flatMap { holders[$0] } ?? []
+            switch answers[index] {
+            case .failure(.dead): return nil
+            case .success(.status(let status)):
+                return MountReport(record: records[index], status: status, silence: nil, holders: held)
+            case .success(.failed(let reason)), .failure(.silent(let reason)):
+                return MountReport(record: records[index], status: nil, silence: reason, holders: held)
+            case .success(.done), .success(.applied):
+                return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
+            }
+        }
+    }
+}

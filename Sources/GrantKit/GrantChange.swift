@@ -1,0 +1,28 @@
+import GrantModel
+
+/// What one mount said to a change.
+public struct MountConfirmation: Sendable {
+    public var mountpoint: [UInt8]
+    public var pid: Int32
+    /// Whether the change is in force there.
+    public var confirmed: Bool
+    public var milliseconds: Double
+    public var drained: UInt64 = 0
+    public var flushedBytes: UInt64 = 0
+    public var invalidatedInodes: UInt64 = 0
+    public var pending: UInt64 = 0
+    /// Why it is not confirmed.
+    public var reason: String?
+}
+
+/// A grant after a change, and what the mounts of its view said.
+public struct GrantChange: Sendable {
+    public let grant: Grant
+    public let mounts: [MountConfirmation]
+
+    public var isConfirmed: Bool { mounts.allSatisfy(\.confirmed) }
+}
+
+extension [GrantChange] {
+    public var areConfirmed: Bool { allSatisfy(\.isConfirmed) }
+}

@@ -1,0 +1,80 @@
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// What may not be granted or mounted, because the filesystem would then show itself: a loop that nobody can end.
+struct Placement {
+    private let store: GrantStore
+    private let table: MountTable
+    private let mounts: [MountRecord]
+
+    init(store: GrantStore) throws(GrantError) {
+        self.store = store
+        table = try Placement.currentTable()
+        mounts = try store.mounts()
+    }
+
+    static func currentTable() throws(GrantError) -> MountTable {
+        do {
+            return try MountTable.current()
+        } catch {
+            throw GrantError(.system, "the mount table cannot be read", cause: error.description)
+        }
+    }
+
+    /// `.invalidDirectory` when the directory (canonical) holds the store or lies in it. The store need not exist.
+    static func check(_ directory: [UInt8], store: String) throws(GrantError) {
+        let table = try currentTable()
+        let place = Place(directory, in: table)
+        let storePlace = Place(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
+        if place.holds(storePlace) { throw refusal(directory, "it holds the store \(store)") }
+        if storePlace.holds(place) { throw refusal(directory, "it lies in the store \(store)") }
+    }
+
+    /// `.invalidDirectory` when a grant of the directory (canonical; `device` that of its mount) would hold or lie in the store
+    /// or one of its mounts.
+    func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
+        try Placement.check(directory, store: store.directory)
+        let place = Place(directory, in: table)
+        for entry in ownMounts {
+            let mountpoint = String(decoding: entry.mountpoint, as: UTF8.self)
+            let mounted = DeviceNumber(major: entry.major, minor: entry.minor)
+            if place.device == mounted || device == mounted || MountTable.path(directory, isAtOrBelow: entry.mountpoint) {
+                throw Placement.refusal(directory, "it lies inside the mount at \(mountpoint), which is of the same store")
+            }
+            if place.holds(Place(below: entry.mountpoint, in: table)) {
+                throw Placement.refusal(directory, "the mount at \(mountpoint), which is of the same store, lies inside it")
+            }
+        }
+    }
+
+    /// `.mountFailed` when a mount at the canonical path would lie inside a grant, inside another mount of the store, or hide
+    /// the store. The grants are those with the places they are at now.
+    func check(mountpoint: [UInt8], grants: [GrantDescription]) throws(GrantError) {
+        let place = Place(mountpoint, in: table)
+        let advice = "choose a mountpoint elsewhere"
+        let shown = String(decoding: mountpoint, as: UTF8.self)
+        if place.holds(Place(Array(store.directory.utf8), in: table)) {
+            throw GrantError(.mountFailed, "\(shown) cannot be a mountpoint", cause: "it would hide the store", advice: advice)
+        }
+        for entry in ownMounts where place.device == DeviceNumber(major: entry.major, minor: entry.minor) {
+            throw GrantError(
+                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside a mount of the same store", advice: advice)
+        }
+        for grant in grants where Place(grant.path, in: table).holds(place) {
+            throw GrantError(
+                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside the grant “\(grant.grant.name)”", advice: advice)
+        }
+    }
+
+    /// The mounts of this store that stand, alive or dead.
+    private var ownMounts: [MountEntry] {
+        mounts.compactMap { record in
+            table.entries.last { $0.mountpoint == record.mountpoint && $0.type == GrantAdministrator.filesystemType }
+        }
+    }
+
+    private static func refusal(_ directory: [UInt8], _ cause: String) -> GrantError {
+        GrantError(.invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause)
+    }
+}

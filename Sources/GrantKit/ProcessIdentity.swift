@@ -1,0 +1,44 @@
+import Glibc
+import GrantStore
+import LinuxFS
+
+/// One process, told from later ones with the same number.
+public struct ProcessIdentity: Hashable, Sendable {
+    public let pid: Int32
+    /// Ticks since boot, field 22 of /proc/PID/stat.
+    public let start: UInt64
+    public let bootID: String
+
+    public init(pid: Int32, start: UInt64, bootID: String) {
+        self.pid = pid
+        self.start = start
+        self.bootID = bootID
+    }
+
+    /// The process of this number as it is now; nil when there is none, or when all that is left waits for its parent.
+    public init?(running pid: Int32) {
+        guard let text = try? File.contents(of: Array("/proc/\(pid)/stat".utf8)), let fields = ProcessIdentity.fields(text) else {
+            return nil
+        }
+        // Fields are counted from 3, the state: the name before it may hold anything. A dead leader of living threads has Z too.
+        let isDead = (fields[0] == "Z" || fields[0] == "X") && (Int(fields[17]) ?? 0) <= 1
+        guard !isDead, let start = UInt64(fields[19]) else { return nil }
+        self.init(pid: pid, start: start, bootID: Boot.id)
+    }
+
+    /// This process.
+    public static var own: ProcessIdentity? { ProcessIdentity(running: getpid()) }
+
+    public var isRunning: Bool { ProcessIdentity(running: pid) == self }
+
+    private static func fields(_ stat: [UInt8]) -> [String]? {
+        guard let name = stat.lastIndex(of: UInt8(ascii: ")")) else { return nil }
+        let fields = stat[(name + 1)...].split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
+        return fields.count >= 20 ? fields : nil
+    }
+}
+
+extension MountRecord {
+    /// The daemon of the mount.
+    public var process: ProcessIdentity { ProcessIdentity(pid: pid, start: processStart, bootID: bootID) }
+}

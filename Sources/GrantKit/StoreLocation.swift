@@ -1,0 +1,35 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// Where the store is.
+public enum StoreLocation {
+    /// What was asked for, else `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and `$XDG_DATA_HOME/grantfs` for others.
+    /// Absolute. `.usage` when a path is empty or not UTF-8, `.storeUnavailable` when there is no home directory either.
+    public static func directory(explicit: [UInt8]?) throws(GrantError) -> String {
+        if let explicit { return try absolute(explicit, "the store directory") }
+        if let set = environment("GRANTFS_STORE") { return try absolute(set, "$GRANTFS_STORE") }
+        if geteuid() == 0 { return "/var/lib/grantfs" }
+        // The specification tells to ignore a relative path there.
+        if let data = environment("XDG_DATA_HOME"), data.first == UInt8(ascii: "/") {
+            return try absolute(data, "$XDG_DATA_HOME") + "/grantfs"
+        }
+        if let home = environment("HOME") { return try absolute(home, "$HOME") + "/.local/share/grantfs" }
+        throw GrantError(
+            .storeUnavailable, "no place for the store is known", cause: "$HOME is not set", advice: "name one with --store DIR")
+    }
+
+    private static func environment(_ name: String) -> [UInt8]? {
+        guard let value = getenv(name) else { return nil }
+        let bytes = Array(UnsafeBufferPointer(start: value, count: strlen(value))).map { UInt8(bitPattern: $0) }
+        return bytes.isEmpty ? nil : bytes
+    }
+
+    private static func absolute(_ path: [UInt8], _ what: String) throws(GrantError) -> String {
+        if path.isEmpty { throw GrantError(.usage, "\(what) is wrong", cause: "it is empty") }
+        guard let text = String(validating: CanonicalPath.absolute(path), as: UTF8.self) else {
+            throw GrantError(.usage, "\(what) is wrong", cause: "it is not UTF-8")
+        }
+        return text
+    }
+}

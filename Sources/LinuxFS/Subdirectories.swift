@@ -1,0 +1,32 @@
+import CLinux
+import Glibc
+
+extension FileDescriptor {
+    /// The entries of this directory (not O_PATH, read from its start) that are or may be directories, `.` and `..` left out,
+    /// `limit` entries of any kind looked at. getdents64(2); the inode numbers are the ones of the listing.
+    public func subdirectories(limit: Int) throws(Errno) -> (found: [(inode: UInt64, name: [UInt8])], looked: Int) {
+        var found: [(inode: UInt64, name: [UInt8])] = []
+        var looked = 0
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while looked < limit {
+            let filled = try Errno.check(buffer.withUnsafeMutableBytes { clinux_getdents(number, $0.baseAddress!, $0.count) })
+            if filled == 0 { break }
+            buffer.withUnsafeBytes { raw in
+                var offset = 0
+                while offset + 19 < filled {
+                    // struct linux_dirent64: inode 8 bytes, position 8, length 2, type 1, name up to a NUL.
+                    let length = Int(raw.loadUnaligned(fromByteOffset: offset + 16, as: UInt16.self))
+                    let type = raw[offset + 18]
+                    let name = raw[(offset + 19)..<(offset + length)].prefix { $0 != 0 }
+                    looked += 1
+                    let isDots = name.elementsEqual([0x2E]) || name.elementsEqual([0x2E, 0x2E])
+                    if !isDots, type == UInt8(DT_DIR) || type == UInt8(DT_UNKNOWN) {
+                        found.append((raw.loadUnaligned(fromByteOffset: offset, as: UInt64.self), Array(name)))
+                    }
+                    offset += length
+                }
+            }
+        }
+        return (found, looked)
+    }
+}

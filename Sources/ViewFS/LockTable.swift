@@ -1,0 +1,205 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// Advisory locks, held on the backing files themselves, so that the host and other mounts see them.
+///
+/// A POSIX lock belongs to a process and a file; here it is an open-file-description lock of a description that only this owner
+/// uses. A lock that has to wait leaves its worker: one thread tries again, sooner when something was unlocked here.
+///
+/// Locking: one lock around both tables (rank 3); non-blocking lock calls are made under it, replies are given outside.
+final class LockTable: @unchecked Sendable {
+    // Safe to share: everything is behind `state`.
+
+    /// The description that carries the locks of one owner on one node. Closed with its last user, which ends its locks.
+    final class Description {
+        let owner: UInt64
+        let file: UInt64
+        let descriptor: Int32
+        init(owner: UInt64, file: UInt64, descriptor: Int32) {
+            (self.owner, self.file, self.descriptor) = (owner, file, descriptor)
+        }
+        deinit { _ = clinux_close(descriptor) }
+    }
+
+    enum Wish {
+        case range(Description, type: Int16, start: Int64, length: Int64)
+        /// `operation` with LOCK_NB, on the open file's own description.
+        case whole(file: UInt64, descriptor: Int32, operation: Int32)
+
+        /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
+        func attempt() -> Int32 {
+            switch self {
+            case .range(let description, let type, let start, let length):
+                clinux_ofd_set_lock(description.descriptor, type, start, length)
+            case .whole(_, let descriptor, let operation): clinux_flock(descriptor, operation)
+            }
+        }
+    }
+
+    /// Somebody who waits. `interrupted` is set by the kernel's INTERRUPT, from whichever thread receives it.
+    final class Waiter: @unchecked Sendable {
+        // Safe to share: `request` is taken under the table's lock, once; the flag is atomic.
+        let scope: ScopeID
+        let node: UInt64
+        let wish: Wish
+        var request: DetachedRequest?
+        let interrupted = Atomic<Bool>(false)
+        init(scope: ScopeID, node: UInt64, wish: Wish, request: consuming DetachedRequest) {
+            self.scope = scope
+            self.node = node
+            self.wish = wish
+            self.request = .some(request)
+        }
+    }
+
+    private struct State {
+        var descriptions: [UInt64: [Description]] = [:]
+        var waiters: [Waiter] = []
+        /// Answered waiters that an interrupt under way may still look at; let go a while later.
+        var retired: [(waiter: Waiter, since: Int64)] = []
+    }
+
+    private let state = Lock(State())
+    private let wake = Atomic<UInt32>(0)
+    private weak nonisolated(unsafe) var view: ViewFS?
+
+    func start(for view: ViewFS) {
+        self.view = view
+        var thread = pthread_t()
+        pthread_create(
+            &thread, nil,
+            { argument in
+                _ = clinux_set_thread_name("grantfs-locks")
+                let table = Unmanaged<LockTable>.fromOpaque(argument!).takeRetainedValue()
+                while true { table.retry() }
+            }, Unmanaged.passRetained(self).toOpaque())
+        pthread_detach(thread)
+    }
+
+    // MARK: owners
+
+    /// The description of `owner` on `node`, made by opening the file of `file` once more. Throws what open(2) says.
+    func description(_ owner: UInt64, of node: UInt64, file: UInt64, open: () -> Int32) -> Result<Description, Errno> {
+        if let known = state.withLock({ $0.descriptions[node]?.first { $0.owner == owner } }) { return .success(known) }
+        let descriptor = open()
+        if descriptor < 0 { return .failure(Errno(-descriptor)) }
+        let made = Description(owner: owner, file: file, descriptor: descriptor)
+        return .success(
+            state.withLock { state in
+                // Threads of one process can come here together; the second one's description holds no lock yet.
+                if let known = state.descriptions[node]?.first(where: { $0.owner == owner }) { return known }
+                state.descriptions[node, default: []].append(made)
+                return made
+            })
+    }
+
+    func existingDescription(_ owner: UInt64, of node: UInt64) -> Description? {
+        state.withLock { $0.descriptions[node]?.first { $0.owner == owner } }
+    }
+
+    /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
+    func releaseOwner(_ owner: UInt64, of node: NodeID) {
+        release { $0.owner == owner } of: { $0 == node.rawValue }
+    }
+
+    /// The last close of an open file ends what was locked through it: open-file-description locks.
+    func releaseFile(_ file: UInt64) {
+        release { $0.file == file } of: { _ in true }
+    }
+
+    private func release(_ isMeant: (Description) -> Bool, of isNode: (UInt64) -> Bool) {
+        let gone = state.withLock { state -> [Description] in
+            if state.descriptions.isEmpty { return [] }
+            var gone: [Description] = []
+            for (node, list) in state.descriptions where isNode(node) && list.contains(where: isMeant) {
+                gone += list.filter(isMeant)
+                let rest = list.filter { !isMeant($0) }
+                state.descriptions[node] = rest.isEmpty ? nil : rest
+            }
+            return gone
+        }
+        if !gone.isEmpty { unlocked() }
+    }
+
+    /// Something was unlocked here: whoever waits may try at once.
+    func unlocked() { wake.wrappingAdd(1, ordering: .releasing) }
+
+    // MARK: waiting
+
+    func wait(_ waiter: Waiter) {
+        state.withLock { $0.waiters.append(waiter) }
+        let data = Unmanaged.passUnretained(waiter).toOpaque()
+        waiter.request?.onInterrupt(
+            { _, data in
+                Unmanaged<Waiter>.fromOpaque(data!).takeUnretainedValue().interrupted.store(true, ordering: .releasing)
+            }, data: data)
+        unlocked()
+    }
+
+    /// Answers everybody who waits in a scope that was revoked; their locks are released.
+    func refuse(_ scope: ScopeID) -> Int {
+        let waiting = state.withLock { state -> [Waiter] in
+            let meant = state.waiters.filter { $0.scope == scope }
+            state.waiters.removeAll { $0.scope == scope }
+            return meant
+        }
+        for waiter in waiting { answer(waiter, EACCES) }
+        return waiting.count
+    }
+
+    /// Ends the locks of every owner on the nodes of a scope that was revoked.
+    func releaseScope(_ nodes: Set<UInt64>) { release({ _ in true }, of: { nodes.contains($0) }) }
+
+    private func answer(_ waiter: Waiter, _ error: Int32) {
+        guard let request = waiter.request.take() else { return }
+        state.withLock { $0.retired.append((waiter, Clock.monotonic)) }
+        request.reply(error: error)
+    }
+
+    /// One round over those who wait.
+    private func retry() {
+        let seen = wake.load(ordering: .acquiring)
+        let waiting = state.withLock { state -> [Waiter] in
+            if !state.retired.isEmpty {
+                let limit = Clock.monotonic - 5_000_000_000
+                state.retired.removeAll { $0.since < limit }
+            }
+            return state.waiters
+        }
+        for waiter in waiting {
+            let error = attempt(waiter)
+            guard error != EAGAIN else { continue }
+            let isOurs = state.withLock { state -> Bool in
+                guard let place = state.waiters.firstIndex(where: { $0 === waiter }) else { return false }
+                state.waiters.remove(at: place)
+                return true
+            }
+            if isOurs { answer(waiter, error) } else if error == 0 { undo(waiter.wish) }
+        }
+        // Locks that the host holds are only seen by trying. Idle, this thread sleeps in short turns and asks nobody.
+        let turns = waiting.isEmpty ? 20 : 4
+        for _ in 0..<turns {
+            if wake.load(ordering: .acquiring) != seen { return }
+            usleep(1_000)
+        }
+    }
+
+    private func attempt(_ waiter: Waiter) -> Int32 {
+        if waiter.interrupted.load(ordering: .acquiring) { return EINTR }
+        guard let view, view.coordinator.enter(waiter.scope, for: .read, slot: ViewFS.lockSlot) == .enter else { return EACCES }
+        defer { view.coordinator.leave(slot: ViewFS.lockSlot) }
+        return -waiter.wish.attempt()
+    }
+
+    private func undo(_ wish: Wish) {
+        switch wish {
+        case .range(let description, _, let start, let length):
+            _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), start, length)
+        case .whole(_, let descriptor, _): _ = clinux_flock(descriptor, LOCK_UN)
+        }
+    }
+}

@@ -1,0 +1,46 @@
+import Coordinator
+import GrantModel
+import LinuxFS
+import ViewTree
+
+/// A grant as it is live in this mount: everything reached through the grant belongs to its scope and no other.
+public final class Scope: @unchecked Sendable {
+    // Safe to share: fixed after `init`, but for what `closing` guards.
+    public let id: ScopeID
+    public let grant: GrantID
+    /// Which activation of the grant this scope serves; a later one gets a scope of its own.
+    public let activation: Int64
+    let nodes: ScopeNodes
+    /// The granted directory's node, counted once for the scope itself.
+    let rootNode: UInt64
+    /// Rank 1: held by a revoker while it closes the scope. No request takes it.
+    let closing = Lock(Closing())
+
+    struct Closing {
+        var outcome: ClosingOutcome?
+        var isReleased = false
+    }
+
+    init(id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64) {
+        self.id = id
+        self.grant = grant
+        self.activation = activation
+        self.nodes = nodes
+        self.rootNode = rootNode
+    }
+}
+
+/// What a revocation did in one mount.
+public struct ClosingOutcome: Sendable {
+    /// Nothing of the scope answers any more: gate shut, caches forgotten.
+    public var isConfirmed = false
+    public var milliseconds = 0.0
+    /// Operations that were under way and ended by themselves.
+    public var drained: UInt64 = 0
+    public var flushedBytes: UInt64 = 0
+    public var invalidatedInodes: UInt64 = 0
+    /// Operations that still hang in the backing file system; their callers were released, their results are thrown away.
+    public var pending: UInt64 = 0
+
+    public init() {}
+}

@@ -1,0 +1,118 @@
+import CLinux
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        if id == .root { return view.replyRootAttributes(request) }
+        view.onNode(request, id, for: .read) { request, _, descriptor in
+            view.replyAttributes(request, descriptor)
+        }
+    }
+
+    @inline(__always)
+    func replyAttributes(_ request: consuming Request, _ descriptor: Int32) {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        if result < 0 {
+            request.reply(error: -result)
+            return
+        }
+        var attributes = attributes(status)
+        request.reply(attributes: &attributes, timeout: policy.timeout)
+    }
+
+    /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
+    static func setattr(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ attributes: UnsafePointer<stat>, _ changes: AttributeChanges,
+        file handle: UInt64?
+    ) {
+        if id == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, id, for: .write) { request, node, descriptor in
+            let result = view.apply(changes, attributes, to: descriptor, file: handle)
+            if result < 0 {
+                request.reply(error: -result)
+            } else {
+                view.replyAttributes(request, descriptor)
+            }
+        }
+    }
+
+    private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
+        if !changes.isDisjoint(with: [.user, .group]) {
+            let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
+            let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
+            let result = clinux_chown_descriptor(descriptor, user, group)
+            if result < 0 { return result }
+        }
+        // After the owner: chown clears set-id bits, and the mode the kernel asks for says what is to be left of them.
+        if changes.contains(.mode) {
+            let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
+            if result < 0 { return result }
+        }
+        if changes.contains(.size) {
+            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
+            if result < 0 { return result }
+        }
+        if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {
+            var times = (timespec(tv_sec: 0, tv_nsec: utimeOmit), timespec(tv_sec: 0, tv_nsec: utimeOmit))
+            if changes.contains(.accessTimeNow) { times.0.tv_nsec = utimeNow } else if changes.contains(.accessTime) { times.0 = wanted.pointee.st_atim }
+            if changes.contains(.modificationTimeNow) {
+                times.1.tv_nsec = utimeNow
+            } else if changes.contains(.modificationTime) {
+                times.1 = wanted.pointee.st_mtim
+            }
+            return withUnsafePointer(to: &times) {
+                $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
+            }
+        }
+        return 0
+    }
+
+    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody.
+    private func truncate(_ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
+        guard let handle, let file = files.hold(handle) else { return clinux_truncate_descriptor(descriptor, size) }
+        defer { files.letGo(handle) }
+        return clinux_ftruncate(file.pointee.descriptor, size)
+    }
+
+    static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        if id == .root { return view.replyRootFilesystem(request) }
+        view.onNode(request, id, for: .read) { request, _, descriptor in
+            var answer = statvfs()
+            let result = clinux_fstatvfs(descriptor, &answer)
+            if result < 0 { request.reply(error: -result) } else { request.reply(filesystem: &answer) }
+        }
+    }
+
+    /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.
+    static func access(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        if id == .root {
+            request.reply(error: 0)
+            return
+        }
+        view.onNode(request, id, for: .read) { request, _, _ in request.reply(error: 0) }
+    }
+}
+
+// <linux/stat.h> hides these from Swift: macros with casts.
+private let utimeNow = (1 << 30) - 1
+private let utimeOmit = (1 << 30) - 2
+
+/// FUSE_SET_ATTR_*
+struct AttributeChanges: OptionSet {
+    let rawValue: Int32
+    static let mode = AttributeChanges(rawValue: 1 << 0)
+    static let user = AttributeChanges(rawValue: 1 << 1)
+    static let group = AttributeChanges(rawValue: 1 << 2)
+    static let size = AttributeChanges(rawValue: 1 << 3)
+    static let accessTime = AttributeChanges(rawValue: 1 << 4)
+    static let modificationTime = AttributeChanges(rawValue: 1 << 5)
+    static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
+    static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
+}

@@ -1,0 +1,87 @@
+import CLinux
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    static func opendir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        if id == .root {
+            info.pointee.fh = 0
+            _ = request.reply(file: info)
+            return
+        }
+        view.onNode(request, id, for: .read) { request, node, descriptor in
+            let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+            if opened < 0 {
+                request.reply(error: -opened)
+                return
+            }
+            let directory = OpenDirectory(descriptor: FileDescriptor(owning: opened), node: id.rawValue, scope: node.pointee.scope)
+            guard let handle = view.directories.add(directory) else {
+                request.reply(error: ENFILE)
+                return
+            }
+            info.pointee.fh = handle
+            if !request.reply(file: info) { view.directories.letGo(handle) }
+        }
+    }
+
+    static func releasedir(_ view: ViewFS, _ request: consuming Request, _ info: OpenFileInfo) {
+        request.reply(error: 0)
+        if info.fh != 0 { view.directories.letGo(info.fh) }
+    }
+
+    static func fsyncdir(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
+        if info.fh == 0 {
+            request.reply(error: 0)
+            return
+        }
+        view.onDirectory(request, info.fh) { request, directory in
+            reply(request, clinux_fsync(directory.pointee.descriptor, dataOnly))
+        }
+    }
+
+    static func readdir(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, _ info: OpenFileInfo, plus: Bool
+    ) {
+        if id == .root { return view.replyRootListing(request, size, offset, plus: plus) }
+        view.onDirectory(request, info.fh) { request, directory in
+            guard let node = view.tree.nodes.find(id.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+            let error = directory.pointee.stream.withLock { stream -> Int32 in
+                let error = stream.seek(offset, in: directory.pointee.descriptor)
+                if error != 0 { return error }
+                return stream.forEach(in: directory.pointee.descriptor) {
+                    view.add($0, of: node, directory.pointee.descriptor, to: &listing)
+                }
+            }
+            // Entries before an error are passed on; the error comes again at the next call.
+            if error != 0, listing.used == 0 {
+                request.reply(error: error)
+            } else if !request.reply(bytes: listing.buffer, count: listing.used) {
+                listing.forEachNode { view.tree.forget($0, 1) }
+            }
+        }
+    }
+
+    /// Adds one entry; false when there is no room for it.
+    private func add(_ entry: DirectoryStream.Entry, of node: NodePointer, _ directory: Int32, to listing: inout Listing) -> Bool {
+        guard listing.hasRoom(for: entry.name) else { return false }
+        var parameters = EntryParameters()
+        let scope = node.pointee.owner
+        if listing.plus, !isDots(entry.name) {
+            let descriptor = open(entry.name, in: directory, of: scope)
+            if descriptor >= 0, enter(descriptor, of: scope, into: &parameters) != 0 { parameters = EntryParameters() }
+        }
+        if parameters.ino == 0 {
+            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: node.pointee.key.device))
+            parameters.attr.st_mode = mode_t(entry.type) << 12
+        }
+        listing.add(&parameters, entry.name, next: entry.offset)
+        return true
+    }
+}

@@ -1,0 +1,87 @@
+import CLinux
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+// Everything that answers with a node: one place where lookup counts are handed out and, when the answer did not arrive, taken back.
+extension ViewFS {
+    /// Attributes as the mount shows them: the file's own, with an inode number that is unique in the mount.
+    @inline(__always)
+    func attributes(_ status: borrowing FileStatus) -> stat {
+        var attributes = status.st
+        attributes.st_ino = ino_t(tree.devices.shown(inode: UInt64(attributes.st_ino), device: UInt64(attributes.st_dev)))
+        return attributes
+    }
+
+    /// Opens the entry `name` of a directory as a path. Never follows a link, never leaves the directory, never enters another
+    /// filesystem unless the mount does. Returns a descriptor or a negative error number.
+    @inline(__always)
+    func open(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> Int32 {
+        let result = clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts)
+        // Another filesystem mounted here is not part of the grant.
+        return result == -EXDEV ? -EACCES : result
+    }
+
+    /// Makes (or counts) the node behind a descriptor and describes it for the kernel. Takes the descriptor over.
+    /// Returns 0 or a positive error number.
+    @inline(__always)
+    func enter(_ descriptor: Int32, of scope: ScopeNodes, into parameters: inout EntryParameters) -> Int32 {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        if result < 0 {
+            _ = clinux_close(descriptor)
+            return -result
+        }
+        guard let id = tree.intern(FileDescriptor(owning: descriptor), status, in: scope) else { return ENOMEM }
+        parameters.ino = id
+        parameters.attr = attributes(status)
+        parameters.attr_timeout = policy.timeout
+        parameters.entry_timeout = policy.timeout
+        return 0
+    }
+
+    /// Looks `name` up and replies with its node.
+    @inline(__always)
+    func replyEntry(_ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
+        var parameters = EntryParameters()
+        let descriptor = open(name, in: directory, of: scope)
+        if descriptor < 0 {
+            guard descriptor == -ENOENT, policy.negativeTimeout > 0 else {
+                request.reply(error: -descriptor)
+                return
+            }
+            parameters.entry_timeout = policy.negativeTimeout
+            _ = request.reply(entry: &parameters)
+            return
+        }
+        let error = enter(descriptor, of: scope, into: &parameters)
+        if error != 0 {
+            request.reply(error: error)
+        } else if !request.reply(entry: &parameters) {
+            tree.forget(parameters.ino, 1)
+        }
+    }
+
+    static func lookup(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>) {
+        if parent == .root { return view.lookupGrant(request, name) }
+        if isDots(name) {
+            request.reply(error: ESTALE)
+            return
+        }
+        view.onNode(request, parent, for: .read) { request, node, descriptor in
+            view.replyEntry(request, name, in: descriptor, of: node.pointee.owner)
+        }
+    }
+
+    /// Takes lookups back. Always passes: what the kernel forgets must be forgotten here.
+    func forget(_ node: NodeID, _ count: UInt64) {
+        if node != .root { tree.forget(node.rawValue, count) }
+    }
+}
+
+/// `.` and `..`, which the kernel resolves by itself and which must never reach a file system call.
+@inline(__always)
+func isDots(_ name: UnsafePointer<CChar>) -> Bool {
+    name[0] == 0x2E && (name[1] == 0 || (name[1] == 0x2E && name[2] == 0))
+}

@@ -1,0 +1,94 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    static func setlk(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange, wait: Bool
+    ) {
+        if lock.l_type == Int16(F_UNLCK) {
+            // Unlocking always passes, in a revoked scope too.
+            if let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) {
+                _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), Int64(lock.l_start), Int64(lock.l_len))
+                view.locks.unlocked()
+            }
+            request.reply(error: 0)
+            return
+        }
+        view.onFile(request, info.fh, for: .read) { request, file in
+            let flags = file.pointee.flags & O_ACCMODE
+            let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
+                clinux_reopen(file.pointee.descriptor, flags)
+            }
+            switch found {
+            case .failure(let error): request.reply(error: error.rawValue)
+            case .success(let description):
+                let wish = LockTable.Wish.range(
+                    description, type: Int16(lock.l_type), start: Int64(lock.l_start), length: Int64(lock.l_len))
+                view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: wait)
+            }
+        }
+    }
+
+    static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
+        view.onFile(request, info.fh, for: .read) { request, file in
+            let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
+            // Asked through the owner's own description, its own locks are not in the way.
+            let descriptor = own.map { dup($0.descriptor) } ?? clinux_reopen(file.pointee.descriptor, file.pointee.flags & O_ACCMODE)
+            if descriptor < 0 {
+                request.reply(error: own == nil ? -descriptor : EMFILE)
+                return
+            }
+            var type = Int16(lock.l_type)
+            var (start, length, pid) = (Int64(lock.l_start), Int64(lock.l_len), pid_t(0))
+            let result = clinux_ofd_get_lock(descriptor, &type, &start, &length, &pid)
+            // A duplicate shares its description, so closing it ends no lock.
+            _ = clinux_close(descriptor)
+            if result < 0 {
+                request.reply(error: -result)
+                return
+            }
+            var answer = LockRange()
+            answer.l_type = type
+            answer.l_whence = Int16(SEEK_SET)
+            answer.l_start = off_t(start)
+            answer.l_len = off_t(length)
+            answer.l_pid = pid
+            request.reply(lock: &answer)
+        }
+    }
+
+    /// flock(2): the lock belongs to the open file, and the daemon has one description for each.
+    static func flock(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ operation: Int32) {
+        if operation & LOCK_UN != 0 {
+            if let file = view.files.hold(info.fh) {
+                _ = clinux_flock(file.pointee.descriptor, LOCK_UN)
+                view.files.letGo(info.fh)
+                view.locks.unlocked()
+            }
+            request.reply(error: 0)
+            return
+        }
+        view.onFile(request, info.fh, for: .read) { request, file in
+            let wish = LockTable.Wish.whole(file: info.fh, descriptor: file.pointee.descriptor, operation: operation | LOCK_NB)
+            view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
+        }
+    }
+
+    private func take(_ wish: LockTable.Wish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
+        let result = wish.attempt()
+        guard result == -EAGAIN || result == -EACCES, wait else {
+            reply(request, result)
+            return
+        }
+        // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
+        guard let detached = request.detach() else { return }
+        locks.wait(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+    }
+}
+
+/// struct flock, whose name is also an operation's.
+typealias LockRange = Glibc.flock

@@ -1,0 +1,110 @@
+import CLinux
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    static func mkdir(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t) {
+        view.make(request, parent, name) { clinux_mkdirat($0, name, mode) }
+    }
+
+    static func mknod(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t
+    ) {
+        view.make(request, parent, name) { clinux_mknodat($0, name, mode, device) }
+    }
+
+    static func symlink(
+        _ view: ViewFS, _ request: consuming Request, _ target: UnsafePointer<CChar>, _ parent: NodeID, _ name: UnsafePointer<CChar>
+    ) {
+        view.make(request, parent, name) { clinux_symlinkat(target, $0, name) }
+    }
+
+    /// Creates `name` by `body` as the caller, and replies with its node.
+    private func make(_ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ body: (Int32) -> Int32) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        onNode(request, parent, for: .write) { request, node, directory in
+            Identity.assumeMask(request.caller.umask)
+            let result = body(directory)
+            if result < 0 { request.reply(error: -result) } else { replyEntry(request, name, in: directory, of: node.pointee.owner) }
+        }
+    }
+
+    static func unlink(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, directory: Bool) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, parent, for: .write) { request, _, descriptor in
+            reply(request, clinux_unlinkat(descriptor, name, directory))
+        }
+    }
+
+    static func rename(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ newParent: NodeID,
+        _ newName: UnsafePointer<CChar>, _ flags: UInt32
+    ) {
+        if parent == .root || newParent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, parent, for: .write) { request, node, from in
+            guard let target = view.tree.nodes.find(newParent.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            guard target.pointee.scope == node.pointee.scope else {
+                request.reply(error: EXDEV)
+                return
+            }
+            let to = view.tree.pin(target)
+            reply(request, to < 0 ? to : clinux_renameat2(from, name, to, newName, flags))
+            view.tree.unpin(newParent.rawValue, target)
+        }
+    }
+
+    static func link(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ newParent: NodeID, _ newName: UnsafePointer<CChar>
+    ) {
+        if id == .root || newParent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, newParent, for: .write) { request, parent, directory in
+            guard let node = view.tree.nodes.find(id.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            guard node.pointee.scope == parent.pointee.scope else {
+                request.reply(error: EXDEV)
+                return
+            }
+            let descriptor = view.tree.pin(node)
+            let result = descriptor < 0 ? descriptor : clinux_link_descriptor(descriptor, directory, newName)
+            if result < 0 {
+                request.reply(error: -result)
+            } else {
+                view.replyEntry(request, newName, in: directory, of: parent.pointee.owner)
+            }
+            view.tree.unpin(id.rawValue, node)
+        }
+    }
+
+    /// A link's text as it is: the caller's kernel resolves it in the caller's world.
+    static func readlink(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        view.onNode(request, id, for: .read) { request, _, descriptor in
+            let buffer = request.worker.pointee.buffer.assumingMemoryBound(to: CChar.self)
+            let count = clinux_readlink_descriptor(descriptor, buffer, Worker.bufferSize - 1)
+            if count < 0 {
+                request.reply(error: Int32(-count))
+            } else {
+                buffer[count] = 0
+                request.reply(link: buffer)
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    static func open(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        let flags = info.pointee.flags
+        view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
+            // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
+            guard node.pointee.type == S_IFREG else {
+                request.reply(error: ENXIO)
+                return
+            }
+            let opened = view.reopen(descriptor, flags)
+            if opened < 0 {
+                request.reply(error: -opened)
+                return
+            }
+            let keep = view.policy.writeBack || view.hasUnchangedData(node, opened)
+            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
+                request.reply(error: ENFILE)
+                return
+            }
+            if !request.reply(file: info) { view.release(handle, of: id.rawValue) }
+        }
+    }
+
+    static func create(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
+        _ info: UnsafeMutablePointer<OpenFileInfo>
+    ) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        let flags = info.pointee.flags
+        view.onNode(request, parent, for: .write) { request, node, directory in
+            let scope = node.pointee.owner
+            Identity.assumeMask(request.caller.umask)
+            // Always exclusively: a name that came up meanwhile could be a FIFO or a link, so it is looked up instead.
+            let creation = (view.backingFlags(flags) | O_CREAT | O_EXCL | O_NOFOLLOW) & ~O_TRUNC
+            var opened = clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+            var path = opened < 0 ? opened : clinux_reopen(opened, clinux_O_PATH)
+            if opened == -EEXIST, flags & O_EXCL == 0 {
+                path = view.open(name, in: directory, of: scope)
+                opened = path < 0 ? path : view.openExisting(path, flags)
+            }
+            guard opened >= 0, path >= 0 else {
+                let error = opened < 0 ? -opened : -path
+                if opened >= 0 { _ = clinux_close(opened) }
+                if path >= 0 { _ = clinux_close(path) }
+                request.reply(error: error)
+                return
+            }
+            var parameters = EntryParameters()
+            let error = view.enter(path, of: scope, into: &parameters)
+            guard error == 0, let child = view.tree.nodes.find(parameters.ino),
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
+            else {
+                if error != 0 { _ = clinux_close(opened) } else { view.tree.forget(parameters.ino, 1) }
+                request.reply(error: error != 0 ? error : ENFILE)
+                return
+            }
+            if !request.reply(entry: &parameters, file: info) {
+                view.release(handle, of: parameters.ino)
+                view.tree.forget(parameters.ino, 1)
+            }
+        }
+    }
+
+    static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        // Always passes. The file goes when the last operation on it has left.
+        view.locks.releaseFile(info.fh)
+        request.reply(error: 0)
+        view.release(info.fh, of: id.rawValue)
+    }
+
+    private static func entry(for flags: Int32) -> Entry {
+        flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 ? .write : .read
+    }
+
+    /// What of the caller's flags the daemon opens with. Not O_APPEND (each write says whether it appends), not O_DIRECT (the
+    /// buffers are the daemon's), nothing that creates or truncates.
+    func backingFlags(_ flags: Int32) -> Int32 {
+        var result = flags & ~(O_APPEND | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NOFOLLOW | clinux_O_DIRECT | O_CLOEXEC)
+        // Write-back reads pages that are written in part.
+        if policy.writeBack, flags & O_ACCMODE == O_WRONLY { result = (result & ~O_ACCMODE) | O_RDWR }
+        return result
+    }
+
+    private func reopen(_ descriptor: Int32, _ flags: Int32) -> Int32 {
+        let result = clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK)
+        guard result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return result }
+        return clinux_reopen(descriptor, (backingFlags(flags) & ~O_ACCMODE) | O_WRONLY | O_NONBLOCK)
+    }
+
+    private func openExisting(_ path: Int32, _ flags: Int32) -> Int32 {
+        var status = FileStatus()
+        let result = clinux_statx(path, nil, &status)
+        if result < 0 { return result }
+        switch status.st.st_mode & S_IFMT {
+        case S_IFREG: return reopen(path, flags & ~O_TRUNC)
+        case S_IFLNK: return -ELOOP
+        case S_IFDIR: return -EISDIR
+        default: return -ENXIO
+        }
+    }
+
+    /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
+    private func keep(
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>, keepCache: Bool
+    ) -> UInt64? {
+        let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
+        let canWrite = file.canWrite
+        guard let handle = files.add(file) else { return nil }
+        if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
+        info.pointee.fh = handle
+        info.pointee.keep_cache = keepCache ? 1 : 0
+        info.pointee.direct_io = policy.direct ? 1 : 0
+        return handle
+    }
+
+    /// Undoes `keep`.
+    func release(_ handle: UInt64, of id: UInt64) {
+        guard let file = files.hold(handle) else { return }
+        if file.pointee.canWrite, let node = tree.nodes.find(id) { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
+        files.letGo(handle)
+        files.letGo(handle)
+    }
+
+    /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could
+    /// change again without a sign, so what was cached then is not trusted at the next opening.
+    private func hasUnchangedData(_ node: NodePointer, _ descriptor: Int32) -> Bool {
+        if policy.direct { return false }
+        var status = FileStatus()
+        guard clinux_statx(descriptor, nil, &status) == 0 else { return false }
+        let changed = status.st.st_mtim
+        let nanoseconds = Int64(changed.tv_sec) &* 1_000_000_000 &+ Int64(changed.tv_nsec)
+        var version = UInt64(bitPattern: nanoseconds) &* 0x9E37_79B9_7F4A_7C15
+        version ^= UInt64(bitPattern: Int64(status.st.st_size)) &* 0xC2B2_AE3D_27D4_EB4F
+        version |= 1
+        let isSettled = Clock.realtime &- nanoseconds > 20_000_000
+        return node.pointee.dataVersion.exchange(isSettled ? version : 0, ordering: .relaxed) == version
+    }
+}

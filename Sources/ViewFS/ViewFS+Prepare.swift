@@ -1,0 +1,91 @@
+import Coordinator
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+typealias NodePointer = UnsafeMutablePointer<Node>
+
+// The one preparation that every operation passes through: find the node or file, enter its scope, act as the caller.
+extension ViewFS {
+    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal.
+    @inline(__always)
+    func onNode(
+        _ request: consuming Request, _ id: NodeID, for entry: Entry,
+        _ body: (consuming Request, NodePointer, Int32) -> Void
+    ) {
+        guard let node = tree.nodes.find(id.rawValue) else {
+            request.reply(error: id == .root ? EACCES : ESTALE)
+            return
+        }
+        let slot = request.worker.pointee.slot
+        let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
+        guard verdict == .enter else { return refuse(request, verdict, scope: node.pointee.scope) }
+        let identity = Identity.assume(request.caller)
+        if identity != 0 {
+            request.reply(error: identity)
+        } else {
+            let descriptor = tree.pin(node)
+            if descriptor < 0 {
+                request.reply(error: -descriptor)
+            } else {
+                body(request, node, descriptor)
+            }
+            tree.unpin(id.rawValue, node)
+        }
+        coordinator.leave(slot: slot)
+    }
+
+    /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
+    @inline(__always)
+    func onFile(
+        _ request: consuming Request, _ handle: UInt64, for entry: Entry,
+        _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void
+    ) {
+        guard let file = files.hold(handle) else {
+            request.reply(error: EBADF)
+            return
+        }
+        let slot = request.worker.pointee.slot
+        let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
+        if verdict == .enter {
+            let identity = Identity.assume(request.caller)
+            if identity == 0 { body(request, file) } else { request.reply(error: identity) }
+            coordinator.leave(slot: slot)
+        } else {
+            refuse(request, verdict, scope: file.pointee.scope)
+        }
+        files.letGo(handle)
+    }
+
+    /// The same for an open directory.
+    func onDirectory(
+        _ request: consuming Request, _ handle: UInt64, _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
+    ) {
+        guard let directory = directories.hold(handle) else {
+            request.reply(error: EBADF)
+            return
+        }
+        let slot = request.worker.pointee.slot
+        let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: .read, slot: slot)
+        if verdict == .enter {
+            let identity = Identity.assume(request.caller)
+            if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
+            coordinator.leave(slot: slot)
+        } else {
+            refuse(request, verdict, scope: directory.pointee.scope)
+        }
+        directories.letGo(handle)
+    }
+
+    func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {
+        coordinator.noteDenial(ScopeID(rawValue: scope), uid: request.caller.uid, pid: request.caller.pid)
+        request.reply(error: verdict == .readOnly ? EROFS : EACCES)
+    }
+}
+
+/// Replies to what creates, removes or renames names: success has no result.
+@inline(__always)
+func reply(_ request: consuming Request, _ result: Int32) {
+    request.reply(error: result < 0 ? -result : 0)
+}

@@ -1,0 +1,110 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+extension ViewFS {
+    @inline(__always)
+    static func read(_ view: ViewFS, _ request: consuming Request, _ size: Int, _ offset: off_t, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, for: .read) { request, file in
+            let buffer = request.worker.pointee.buffer
+            let count = clinux_pread(file.pointee.descriptor, buffer, min(size, Worker.bufferSize), offset)
+            if count < 0 { request.reply(error: Int32(-count)) } else { request.reply(bytes: buffer, count: count) }
+        }
+    }
+
+    /// `bytes` is the library's buffer, valid for the call.
+    @inline(__always)
+    static func write(
+        _ view: ViewFS, _ request: consuming Request, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t, _ info: OpenFileInfo
+    ) {
+        let isEcho = info.writepage != 0
+        view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write) { request, file in
+            // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
+            let appends = !isEcho && !view.policy.writeBack && info.flags & O_APPEND != 0
+            var done = 0
+            var result = 0
+            while done < size {
+                result = clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
+                if result <= 0 { break }
+                done += result
+            }
+            if done == 0, result < 0 {
+                request.reply(error: Int32(-result))
+                return
+            }
+            if isEcho {
+                let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
+                if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
+            }
+            request.reply(written: done)
+        }
+    }
+
+    /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.
+    /// Never refused: close does not fail because a grant was revoked.
+    static func flush(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        view.locks.releaseOwner(info.lock_owner, of: id)
+        guard let file = view.files.hold(info.fh) else {
+            request.reply(error: 0)
+            return
+        }
+        defer { view.files.letGo(info.fh) }
+        let slot = request.worker.pointee.slot
+        guard file.pointee.canWrite,
+            view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter
+        else {
+            request.reply(error: 0)
+            return
+        }
+        let copy = dup(file.pointee.descriptor)
+        let result = copy < 0 ? 0 : clinux_close(copy)
+        request.reply(error: -result)
+        view.coordinator.leave(slot: slot)
+    }
+
+    static func fsync(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, for: .read) { request, file in
+            reply(request, clinux_fsync(file.pointee.descriptor, dataOnly))
+        }
+    }
+
+    static func fallocate(
+        _ view: ViewFS, _ request: consuming Request, _ mode: Int32, _ offset: off_t, _ length: off_t, _ info: OpenFileInfo
+    ) {
+        view.onFile(request, info.fh, for: .write) { request, file in
+            reply(request, clinux_fallocate(file.pointee.descriptor, mode, offset, length))
+        }
+    }
+
+    /// SEEK_DATA and SEEK_HOLE; the kernel does the others by itself.
+    static func lseek(_ view: ViewFS, _ request: consuming Request, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, for: .read) { request, file in
+            let result = clinux_lseek(file.pointee.descriptor, Int64(offset), whence)
+            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(offset: result) }
+        }
+    }
+
+    /// Between files of one scope. Of two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its own scope.
+    static func copyFileRange(
+        _ view: ViewFS, _ request: consuming Request, from source: UInt64, _ sourceOffset: off_t, to target: UInt64, _ targetOffset: off_t,
+        _ length: Int, _ flags: Int32
+    ) {
+        view.onFile(request, target, for: .write) { request, file in
+            guard let from = view.files.hold(source) else {
+                request.reply(error: EBADF)
+                return
+            }
+            defer { view.files.letGo(source) }
+            guard from.pointee.scope == file.pointee.scope else {
+                request.reply(error: EXDEV)
+                return
+            }
+            let result = clinux_copy_file_range(
+                from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(written: result) }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+import Coordinator
+import FUSEKit
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewTree
+
+// The revoker: from the durable withdrawal to the moment when nothing of the scope answers any more. The order of the steps is what
+// makes it leak nothing; docs/ARCHITECTURE.md (the way of a revocation) says why.
+extension ViewFS {
+    /// What a closing takes away.
+    public enum Withdrawal: Sendable {
+        /// Everything: the grant was revoked, has expired, was removed.
+        case all
+        /// Changing: the grant was narrowed to read-only.
+        case writing
+    }
+
+    /// Operations that end by themselves within this time are left to; whoever still waits then is released with EACCES.
+    static let graceMicroseconds = 25_000
+
+    /// Closes the gate for everything but the kernel's write-back of what was written before. At once and without waiting: to be called for
+    /// every scope that is withdrawn before `finish` is called for the first.
+    public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
+        coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
+    }
+
+    /// Carries a withdrawal through and says what it did. The second call for a scope waits for the first and returns its outcome.
+    /// `patience`: milliseconds to wait for write-back that makes no progress.
+    ///
+    /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
+    public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
+        scope.closing.withLock { closing in
+            if withdrawal == .all, let outcome = closing.outcome { return outcome }
+            let outcome = close(scope, withdrawal, patience: patience)
+            if withdrawal == .all { closing.outcome = outcome }
+            return outcome
+        }
+    }
+
+    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
+        let began = Clock.monotonic
+        var outcome = ClosingOutcome()
+        let gate = coordinator.gate(scope.id)
+        let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
+        shut(scope, withdrawal)
+        if withdrawal == .all { _ = locks.refuse(scope.id) }
+
+        // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
+        var inside = coordinator.visits(in: scope.id)
+        let visited = inside.count
+        wait(upTo: Self.graceMicroseconds) {
+            inside.removeAll { !coordinator.isInside($0) }
+            return inside.isEmpty
+        }
+        var stuck: [Coordinator.Visit] = []
+        for visit in inside where !visit.isCacheWrite {
+            release(visit)
+            stuck.append(visit)
+        }
+
+        // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
+        let known = scope.nodes.ids
+        let writable = openForWriting(known)
+        launder(writable, scope, patience: patience, stuck: &stuck)
+        if withdrawal == .writing { gate.pointee.denials.wrappingAdd(0, ordering: .relaxed) }
+
+        // 3. Nothing passes any more.
+        coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
+        waitForCacheWrites(scope, patience: patience, stuck: &stuck)
+
+        // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
+        if withdrawal == .all {
+            let nodes = scope.nodes.ids
+            for directory in nodes where isDirectory(directory) { _ = session.notifier.forgetAttributes(NodeID(directory)) }
+            for file in nodes where !isDirectory(file) { _ = session.notifier.forgetAttributes(NodeID(file)) }
+            for node in openForWriting(nodes) { _ = session.notifier.forgetData(NodeID(node)) }
+            for node in nodes { _ = session.notifier.forgetData(NodeID(node)) }
+            // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
+            for node in openForWriting(nodes) { _ = session.notifier.forgetData(NodeID(node)) }
+            outcome.invalidatedInodes = UInt64(nodes.count)
+            locks.releaseScope(Set(nodes))
+        } else {
+            // Pages mapped for writing become read-only again, so that the next store asks.
+            for node in writable { _ = session.notifier.forgetData(NodeID(node)) }
+            outcome.invalidatedInodes = UInt64(writable.count)
+        }
+
+        stuck.removeAll { !coordinator.isInside($0) }
+        outcome.pending = UInt64(stuck.count)
+        outcome.drained = UInt64(max(0, visited - stuck.count))
+        outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) - flushedBefore
+        outcome.isConfirmed = true
+        outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
+        if withdrawal == .all { tree.release(scope.nodes) }
+        return outcome
+    }
+
+    /// Answers a request in the place of a worker that is stuck in the backing file system.
+    private func release(_ visit: Coordinator.Visit) {
+        _ = session.answer(slot: visit.slot, error: EACCES) { coordinator.isInside(visit) }
+    }
+
+    private func openForWriting(_ ids: [UInt64]) -> [UInt64] {
+        ids.filter { id in
+            guard let node = tree.nodes.find(id) else { return false }
+            return node.pointee.type == S_IFREG && node.pointee.writers.load(ordering: .relaxed) > 0
+        }
+    }
+
+    private func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
+
+    /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing file system that hangs there would
+    /// hold us as well, so this runs on a thread of its own while we watch for progress and release what makes none.
+    private func launder(_ files: [UInt64], _ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
+        if files.isEmpty { return }
+        let notifier = session.notifier
+        let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
+        let gate = coordinator.gate(scope.id)
+        var progress = gate.pointee.flushedBytes.load(ordering: .relaxed)
+        var deadline = Clock.monotonic + Int64(patience) * 1_000_000
+        while !task.isDone {
+            usleep(100)
+            let now = gate.pointee.flushedBytes.load(ordering: .relaxed)
+            if now != progress {
+                progress = now
+                deadline = Clock.monotonic + Int64(patience) * 1_000_000
+            } else if Clock.monotonic > deadline {
+                releaseCacheWrites(scope, &stuck)
+                usleep(1_000)
+            }
+        }
+    }
+
+    private func waitForCacheWrites(_ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
+        var left: [Coordinator.Visit] = []
+        wait(upTo: patience * 1_000) {
+            left = coordinator.visits(in: scope.id).filter { visit in !stuck.contains(visit) }
+            return left.isEmpty
+        }
+        for visit in left {
+            release(visit)
+            stuck.append(visit)
+        }
+    }
+
+    private func releaseCacheWrites(_ scope: Scope, _ stuck: inout [Coordinator.Visit]) {
+        for visit in coordinator.visits(in: scope.id) where !stuck.contains(visit) {
+            release(visit)
+            stuck.append(visit)
+        }
+    }
+
+    /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
+    private func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
+        let deadline = Clock.monotonic + Int64(microseconds) * 1_000
+        var turn: UInt32 = 10
+        while !isDone(), Clock.monotonic < deadline {
+            usleep(turn)
+            turn = min(turn * 2, 500)
+        }
+    }
+
+    /// Lets writes in again after a read-only grant was widened.
+    public func widen(_ scope: Scope) { coordinator.widen(scope.id) }
+
+    /// Frees what a closed scope still has, once nobody is inside and the kernel has forgotten its nodes. True when done.
+    public func reap(_ scope: Scope) -> Bool {
+        guard coordinator.visits(in: scope.id).isEmpty else { return false }
+        scope.closing.withLock { closing in
+            if !closing.isReleased {
+                closing.isReleased = true
+                tree.forget(scope.rootNode, 1)
+            }
+        }
+        tree.release(scope.nodes)
+        guard scope.nodes.count == 0 else { return false }
+        tree.removeScope(scope.id.rawValue)
+        return true
+    }
+}

@@ -1,0 +1,112 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewTree
+
+// The root of the mount: a directory that exists nowhere else, with one entry for each active grant.
+extension ViewFS {
+    func lookupGrant(_ request: consuming Request, _ text: UnsafePointer<CChar>) {
+        let bytes = Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
+        guard let name = try? GrantName(entry: bytes), let place = root.place(name) else {
+            request.reply(error: ENOENT)
+            return
+        }
+        switch place {
+        case .refused:
+            request.reply(error: EACCES)
+        case .open(let scope):
+            onNode(request, NodeID(scope.rootNode), for: .read) { request, _, descriptor in
+                var parameters = EntryParameters()
+                let error = describeRoot(of: scope, descriptor, &parameters)
+                if error != 0 {
+                    request.reply(error: error)
+                } else if !request.reply(entry: &parameters) {
+                    tree.forget(parameters.ino, 1)
+                }
+            }
+        }
+    }
+
+    /// Counts and describes a granted directory. ENOENT when it has been removed.
+    private func describeRoot(of scope: Scope, _ descriptor: Int32, _ parameters: inout EntryParameters) -> Int32 {
+        let copy = clinux_reopen(descriptor, clinux_O_PATH)
+        if copy < 0 { return copy == -ENOENT ? ENOENT : -copy }
+        let error = enter(copy, of: scope.nodes, into: &parameters)
+        if error == 0, parameters.attr.st_nlink == 0 {
+            tree.forget(parameters.ino, 1)
+            return ENOENT
+        }
+        return error
+    }
+
+    func replyRootAttributes(_ request: consuming Request) {
+        var attributes = stat()
+        attributes.st_ino = 1
+        attributes.st_mode = S_IFDIR | 0o555
+        attributes.st_nlink = nlink_t(2 + root.open.count)
+        attributes.st_uid = geteuid()
+        attributes.st_gid = getegid()
+        attributes.st_blksize = 4096
+        let changed = root.changed
+        let time = timespec(tv_sec: Int(changed / 1_000_000_000), tv_nsec: Int(changed % 1_000_000_000))
+        (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
+        request.reply(attributes: &attributes, timeout: 0)
+    }
+
+    /// All filesystems under the active grants together, each counted once.
+    func replyRootFilesystem(_ request: consuming Request) {
+        var sum = statvfs()
+        sum.f_bsize = 4096
+        sum.f_frsize = 4096
+        sum.f_namemax = 255
+        var seen: Set<UInt64> = []
+        for (_, scope) in root.open {
+            guard let node = tree.nodes.find(scope.rootNode), seen.insert(node.pointee.key.device).inserted,
+                // A filesystem that hangs must not be asked here, where nobody could be released from it.
+                coordinator.visits(in: scope.id).count < 8
+            else { continue }
+            let descriptor = tree.pin(node)
+            var one = statvfs()
+            if descriptor >= 0, clinux_fstatvfs(descriptor, &one) == 0, one.f_frsize > 0 {
+                let unit = UInt(one.f_frsize)
+                sum.f_blocks += one.f_blocks * unit / 4096
+                sum.f_bfree += one.f_bfree * unit / 4096
+                sum.f_bavail += one.f_bavail * unit / 4096
+                sum.f_files += one.f_files
+                sum.f_ffree += one.f_ffree
+                sum.f_favail += one.f_favail
+            }
+            tree.unpin(scope.rootNode, node)
+        }
+        if sum.f_blocks == 0 { sum.f_blocks = 1 }
+        request.reply(filesystem: &sum)
+    }
+
+    /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
+    func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
+        var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+        for (position, dots) in [(1, "."), (2, "..")] where offset < UInt64(position) {
+            var parameters = EntryParameters()
+            parameters.attr.st_ino = 1
+            parameters.attr.st_mode = S_IFDIR
+            guard listing.hasRoom(for: dots) else { break }
+            listing.add(&parameters, dots, next: UInt64(position))
+        }
+        for (name, scope) in root.open where UInt64(scope.id.rawValue) + 2 > offset {
+            var parameters = EntryParameters()
+            guard let node = tree.nodes.find(scope.rootNode) else { continue }
+            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
+            parameters.attr.st_mode = S_IFDIR
+            let hasRoom = withCString(name.bytes) { text -> Bool in
+                guard listing.hasRoom(for: text) else { return false }
+                listing.add(&parameters, text, next: UInt64(scope.id.rawValue) + 2)
+                return true
+            }
+            if !hasRoom { break }
+        }
+        request.reply(bytes: listing.buffer, count: listing.used)
+    }
+}

@@ -1,0 +1,91 @@
+import CLinux
+import Coordinator
+import FUSEKit
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewTree
+
+// How grants come in: the road of the administrator, never of a request.
+extension ViewFS {
+    /// Makes a scope for a grant whose directory is open, without showing it yet.
+    /// `descriptor`: O_PATH, verified to be the bookmarked directory. Called by one thread at a time.
+    public func makeScope(
+        for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool
+    ) throws(Errno) -> Scope {
+        let status = try descriptor.status()
+        guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
+        guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
+        let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
+        guard let root = tree.intern(descriptor, status, in: nodes) else { throw Errno(ENOMEM) }
+        return Scope(id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root)
+    }
+
+    /// A descriptor that open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
+    private static func handleBase(_ directory: borrowing FileDescriptor) -> FileDescriptor? {
+        let opened = clinux_reopen(directory.number, O_RDONLY | O_DIRECTORY)
+        guard opened >= 0 else { return nil }
+        let base = FileDescriptor(owning: opened)
+        var handle = clinux_handle()
+        guard clinux_name_to_handle(directory.number, &handle) == 0 else { return nil }
+        let again = clinux_open_by_handle(opened, &handle, clinux_O_PATH)
+        guard again >= 0 else { return nil }
+        _ = clinux_close(again)
+        return base
+    }
+
+    /// Shows an open scope under `name`.
+    public func show(_ scope: Scope, as name: GrantName) {
+        root.set(name, .open(scope))
+        forgetRootName(name)
+    }
+
+    /// Shows a refusal under `name`, or nothing at all.
+    public func hide(_ name: GrantName, refusing grant: GrantID?) {
+        root.set(name, grant.map { .refused($0) })
+        forgetRootName(name)
+    }
+
+    /// Whether the granted directory still exists: removed directories have no name any more.
+    public func isRemoved(_ scope: Scope) -> Bool {
+        guard let node = tree.nodes.find(scope.rootNode) else { return true }
+        let descriptor = tree.pin(node)
+        defer { tree.unpin(scope.rootNode, node) }
+        var status = FileStatus()
+        if descriptor == -ESTALE { return true }
+        return descriptor >= 0 && clinux_statx(descriptor, nil, &status) == 0 && status.st.st_nlink == 0
+    }
+
+    /// Where the granted directory is now.
+    public func path(of scope: Scope) -> [UInt8]? {
+        guard let node = tree.nodes.find(scope.rootNode) else { return nil }
+        let descriptor = tree.pin(node)
+        defer { tree.unpin(scope.rootNode, node) }
+        guard descriptor >= 0 else { return nil }
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        let count = buffer.withUnsafeMutableBytes {
+            clinux_descriptor_path(descriptor, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+        }
+        return count > 0 ? Array(buffer.prefix(count)) : nil
+    }
+
+    /// How many inodes the kernel knows of a scope, and how many operations are in it.
+    public func load(of scope: Scope) -> (inodes: Int, inFlight: Int) {
+        (scope.nodes.count, coordinator.visits(in: scope.id).count)
+    }
+
+    /// Refused operations of a scope so far, and the uid and pid of the last.
+    public func denials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32) {
+        let gate = coordinator.gate(scope.id)
+        let last = gate.pointee.lastDenied.load(ordering: .relaxed)
+        return (
+            gate.pointee.denials.load(ordering: .relaxed), UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last))
+        )
+    }
+
+    func forgetRootName(_ name: GrantName) {
+        guard let session else { return }
+        _ = session.notifier.expireName(name.bytes, in: .root)
+        _ = session.notifier.forgetData(.root)
+    }
+}

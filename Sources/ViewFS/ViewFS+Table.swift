@@ -1,0 +1,112 @@
+import FUSEKit
+import Glibc
+import LinuxFS
+
+// From the library's C callbacks to the operations: decode, and nothing else.
+/// The file system and the request behind what the library passes.
+@inline(__always)
+private func serve(_ raw: OpaquePointer?, _ body: (ViewFS, consuming Request) -> Void) {
+    Request.state(of: raw!, as: ViewFS.self)._withUnsafeGuaranteedRef { body($0, Request(raw!)) }
+}
+
+extension ViewFS {
+    static var operationTable: OperationTable {
+        var table = OperationTable()
+        fillNames(&table)
+        fillFiles(&table)
+        fillDirectories(&table)
+        fillAttributes(&table)
+        return table
+    }
+
+    private static func fillNames(_ table: inout OperationTable) {
+        table.lookup = { raw, parent, name in serve(raw) { ViewFS.lookup($0, $1, NodeID(UInt64(parent)), name!) } }
+        table.forget = { raw, node, count in
+            serve(raw) { view, request in
+                request.replyNothing()
+                view.forget(NodeID(UInt64(node)), count)
+            }
+        }
+        table.forget_multi = { raw, count, list in
+            serve(raw) { view, request in
+                // The list is the library's until the answer, which is why it is read first.
+                for place in 0..<count { view.forget(NodeID(list![place].ino), list![place].nlookup) }
+                request.replyNothing()
+            }
+        }
+        table.readlink = { raw, node in serve(raw) { ViewFS.readlink($0, $1, NodeID(UInt64(node))) } }
+        table.mknod = { raw, parent, name, mode, device in serve(raw) { ViewFS.mknod($0, $1, NodeID(UInt64(parent)), name!, mode, device) } }
+        table.mkdir = { raw, parent, name, mode in serve(raw) { ViewFS.mkdir($0, $1, NodeID(UInt64(parent)), name!, mode) } }
+        table.unlink = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: false) } }
+        table.rmdir = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: true) } }
+        table.symlink = { raw, target, parent, name in serve(raw) { ViewFS.symlink($0, $1, target!, NodeID(UInt64(parent)), name!) } }
+        table.rename = { raw, parent, name, newParent, newName, flags in
+            serve(raw) { ViewFS.rename($0, $1, NodeID(UInt64(parent)), name!, NodeID(UInt64(newParent)), newName!, flags) }
+        }
+        table.link = { raw, node, newParent, newName in
+            serve(raw) { ViewFS.link($0, $1, NodeID(UInt64(node)), NodeID(UInt64(newParent)), newName!) }
+        }
+    }
+
+    private static func fillFiles(_ table: inout OperationTable) {
+        table.open = { raw, node, info in serve(raw) { ViewFS.open($0, $1, NodeID(UInt64(node)), info!) } }
+        table.create = { raw, parent, name, mode, info in serve(raw) { ViewFS.create($0, $1, NodeID(UInt64(parent)), name!, mode, info!) } }
+        table.read = { raw, _, size, offset, info in serve(raw) { ViewFS.read($0, $1, size, offset, info!.pointee) } }
+        table.write_buf = { raw, _, vector, offset, info in
+            serve(raw) { view, request in
+                guard let bytes = vector!.pointee.contiguousBytes else {
+                    request.reply(error: EIO)
+                    return
+                }
+                ViewFS.write(view, request, bytes.baseAddress!, bytes.count, offset, info!.pointee)
+            }
+        }
+        table.flush = { raw, node, info in serve(raw) { ViewFS.flush($0, $1, NodeID(UInt64(node)), info!.pointee) } }
+        table.release = { raw, node, info in serve(raw) { ViewFS.release($0, $1, NodeID(UInt64(node)), info!.pointee) } }
+        table.fsync = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsync($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
+        table.fallocate = { raw, _, mode, offset, length, info in
+            serve(raw) { ViewFS.fallocate($0, $1, mode, offset, length, info!.pointee) }
+        }
+        table.lseek = { raw, _, offset, whence, info in serve(raw) { ViewFS.lseek($0, $1, offset, whence, info!.pointee) } }
+        table.copy_file_range = { raw, _, sourceOffset, source, _, targetOffset, target, length, flags in
+            serve(raw) {
+                ViewFS.copyFileRange(
+                    $0, $1, from: source!.pointee.fh, sourceOffset, to: target!.pointee.fh, targetOffset, length, flags)
+            }
+        }
+        table.getlk = { raw, node, info, lock in serve(raw) { ViewFS.getlk($0, $1, NodeID(UInt64(node)), info!.pointee, lock!.pointee) } }
+        table.setlk = { raw, node, info, lock, wait in
+            serve(raw) { ViewFS.setlk($0, $1, NodeID(UInt64(node)), info!.pointee, lock!.pointee, wait: wait != 0) }
+        }
+        table.flock = { raw, node, info, operation in serve(raw) { ViewFS.flock($0, $1, NodeID(UInt64(node)), info!.pointee, operation) } }
+    }
+
+    private static func fillDirectories(_ table: inout OperationTable) {
+        table.opendir = { raw, node, info in serve(raw) { ViewFS.opendir($0, $1, NodeID(UInt64(node)), info!) } }
+        table.readdir = { raw, node, size, offset, info in
+            serve(raw) { ViewFS.readdir($0, $1, NodeID(UInt64(node)), size, UInt64(bitPattern: Int64(offset)), info!.pointee, plus: false) }
+        }
+        table.readdirplus = { raw, node, size, offset, info in
+            serve(raw) { ViewFS.readdir($0, $1, NodeID(UInt64(node)), size, UInt64(bitPattern: Int64(offset)), info!.pointee, plus: true) }
+        }
+        table.releasedir = { raw, _, info in serve(raw) { ViewFS.releasedir($0, $1, info!.pointee) } }
+        table.fsyncdir = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsyncdir($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
+    }
+
+    private static func fillAttributes(_ table: inout OperationTable) {
+        table.getattr = { raw, node, _ in serve(raw) { ViewFS.getattr($0, $1, NodeID(UInt64(node))) } }
+        table.setattr = { raw, node, attributes, changes, info in
+            serve(raw) {
+                ViewFS.setattr($0, $1, NodeID(UInt64(node)), attributes!, AttributeChanges(rawValue: changes), file: info?.pointee.fh)
+            }
+        }
+        table.statfs = { raw, node in serve(raw) { ViewFS.statfs($0, $1, NodeID(UInt64(node))) } }
+        table.access = { raw, node, _ in serve(raw) { ViewFS.access($0, $1, NodeID(UInt64(node))) } }
+        table.getxattr = { raw, node, name, size in serve(raw) { ViewFS.getxattr($0, $1, NodeID(UInt64(node)), name!, size) } }
+        table.listxattr = { raw, node, size in serve(raw) { ViewFS.listxattr($0, $1, NodeID(UInt64(node)), size) } }
+        table.setxattr = { raw, node, name, value, size, flags in
+            serve(raw) { ViewFS.setxattr($0, $1, NodeID(UInt64(node)), name!, value, size, flags) }
+        }
+        table.removexattr = { raw, node, name in serve(raw) { ViewFS.removexattr($0, $1, NodeID(UInt64(node)), name!) } }
+    }
+}

@@ -1,0 +1,36 @@
+import LinuxFS
+import Synchronization
+
+/// Makes inode numbers unique in the mount: two filesystems under two grants never look hard-linked.
+public final class DeviceNumbers: Sendable {
+    private let known = Lock<[UInt64: UInt64]>([:])
+    // The last answer, because nearly all files of a mount are on one filesystem.
+    private let lastDevice = Atomic<UInt64>(.max)
+    private let lastBias = Atomic<UInt64>(0)
+
+    public init() {}
+
+    /// The number shown for inode `inode` of `device`. The first filesystem keeps its own numbers (all but 1, which is the
+    /// view's root); each further one gets its index into the upper 16 bits, mixed into numbers that need those themselves.
+    public func shown(inode: UInt64, device: UInt64) -> UInt64 {
+        let bias = bias(of: device)
+        if bias == 0 { return inode == 1 ? 1 << 47 | 1 : inode }
+        return inode ^ (bias << 48)
+    }
+
+    private func bias(of device: UInt64) -> UInt64 {
+        if lastDevice.load(ordering: .acquiring) == device {
+            let bias = lastBias.load(ordering: .acquiring)
+            // Both halves belong together only if the device is still the same after both were read.
+            if lastDevice.load(ordering: .acquiring) == device { return bias }
+        }
+        return known.withLock { table in
+            let bias = table[device] ?? UInt64(table.count)
+            table[device] = bias
+            lastDevice.store(.max, ordering: .releasing)
+            lastBias.store(bias, ordering: .releasing)
+            lastDevice.store(device, ordering: .releasing)
+            return bias
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import CLinux
+import Glibc
+
+/// Reads a directory with getdents64(2) and hands out its entries one by one. Positions are the filesystem's own (d_off), so
+/// they stay true while entries come and go.
+///
+/// Locking: belongs to its open directory's lock, which is rank 3 (a system call is allowed, a reply is not).
+public struct DirectoryStream {
+    private var buffer: [UInt8] = []
+    private var next = 0
+    private var end = 0
+    /// The position of the entry at `next`.
+    private var position: UInt64 = 0
+
+    private static let size = 32 << 10
+
+    /// One entry: `name` ends with a NUL and is valid until the next call.
+    public struct Entry {
+        public let inode: UInt64
+        /// Where the following entry is.
+        public let offset: UInt64
+        /// DT_*
+        public let type: UInt8
+        public let name: UnsafePointer<CChar>
+    }
+
+    public init() {}
+
+    /// Goes to `offset`, as telldir(3) gave it; 0 starts anew and sees what has come since. Returns 0 or an error number.
+    public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
+        if offset == position, offset != 0 { return 0 }
+        let result = clinux_lseek(descriptor, Int64(bitPattern: offset), SEEK_SET)
+        if result < 0 { return Int32(-result) }
+        next = 0
+        end = 0
+        position = offset
+        return 0
+    }
+
+    /// Calls `body` with each entry from the present position on, until it returns false (that entry comes again) or the
+    /// directory ends. Returns 0 or an error number.
+    public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
+        if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.size) }
+        while true {
+            if next >= end {
+                let count = buffer.withUnsafeMutableBytes { clinux_getdents(descriptor, $0.baseAddress!, $0.count) }
+                if count < 0 { return Int32(-count) }
+                if count == 0 { return 0 }
+                next = 0
+                end = count
+            }
+            // struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; }
+            let (goesOn, length, offset) = buffer.withUnsafeBytes { bytes in
+                let entry = bytes.baseAddress! + next
+                let offset = entry.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+                let found = Entry(
+                    inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
+                    name: (entry + 19).assumingMemoryBound(to: CChar.self))
+                return (body(found), Int(entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self)), offset)
+            }
+            if !goesOn { return 0 }
+            next += length
+            position = offset
+        }
+    }
+}

@@ -1,0 +1,92 @@
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// Which file of which scope a node stands for. A re-used inode number has another birth time, so it is another node.
+public struct NodeKey: Hashable, Sendable {
+    public let device: UInt64
+    public let inode: UInt64
+    /// Birth time in nanoseconds; 0 where the filesystem keeps none.
+    public let birth: Int64
+
+    @inline(__always)
+    public init(_ status: borrowing FileStatus) {
+        device = UInt64(status.st.st_dev)
+        inode = UInt64(status.st.st_ino)
+        birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
+    }
+
+    var hash: UInt64 {
+        var x = inode &* 0x9E37_79B9_7F4A_7C15
+        x ^= UInt64(bitPattern: birth) &* 0xC2B2_AE3D_27D4_EB4F
+        x ^= device &* 0x1656_67B1_9E37_79F9
+        return x ^ (x >> 29)
+    }
+}
+
+/// One file as the kernel knows it through this mount: its identity, how often the kernel counts it, and a way to its inode,
+/// which is an O_PATH descriptor, or a file handle while the descriptor's number is lent to another node.
+public struct Node: ~Copyable {
+    public let key: NodeKey
+    public let scope: UInt32
+    // The tree keeps a scope's nodes together for as long as one of them lives.
+    private let ownerReference: Unmanaged<ScopeNodes>
+    /// S_IFMT of the file: an inode never changes its type.
+    public let type: mode_t
+    /// How many lookups the kernel has not yet forgotten. Changed under the shard's lock.
+    let lookups: Atomic<UInt64>
+    /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while nobody pins it.
+    let hold: Atomic<UInt64>
+    /// A `clinux_handle` of its own, or 0. Written once.
+    let handle: Atomic<UInt>
+    /// Files open for writing: their pages can become dirty again behind an invalidation.
+    public let writers: Atomic<UInt32>
+    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
+    public let dataVersion: Atomic<UInt64>
+
+    static let retiredBit: UInt64 = 1 << 63
+    static let pin: UInt64 = 1 << 32
+    static let descriptorMask: UInt64 = 0xffff_ffff
+
+    init(key: NodeKey, owner: ScopeNodes, type: mode_t, descriptor: Int32) {
+        self.key = key
+        scope = owner.scope
+        ownerReference = Unmanaged.passUnretained(owner)
+        self.type = type
+        lookups = Atomic(1)
+        hold = Atomic(UInt64(UInt32(descriptor + 1)))
+        handle = Atomic(0)
+        writers = Atomic(0)
+        dataVersion = Atomic(0)
+    }
+
+    deinit {
+        let bits = handle.load(ordering: .relaxed)
+        if bits != 0 { free(UnsafeMutableRawPointer(bitPattern: bits)) }
+    }
+
+    public var owner: ScopeNodes { ownerReference.takeUnretainedValue() }
+
+    var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
+
+    /// The handle kept for this node, copied out.
+    func storedHandle() -> clinux_handle? {
+        guard let raw = UnsafeRawPointer(bitPattern: handle.load(ordering: .acquiring)) else { return nil }
+        var result = clinux_handle()
+        result.type = raw.load(as: Int32.self)
+        result.length = raw.load(fromByteOffset: 4, as: UInt32.self)
+        withUnsafeMutableBytes(of: &result.bytes) { $0.baseAddress!.copyMemory(from: raw + 8, byteCount: Int(result.length)) }
+        return result
+    }
+
+    /// Keeps a handle, in as many bytes as it has.
+    func store(_ handle: clinux_handle) {
+        let block = malloc(8 + Int(handle.length))!
+        block.storeBytes(of: handle.type, as: Int32.self)
+        block.storeBytes(of: handle.length, toByteOffset: 4, as: UInt32.self)
+        withUnsafeBytes(of: handle.bytes) { (block + 8).copyMemory(from: $0.baseAddress!, byteCount: Int(handle.length)) }
+        let done = self.handle.compareExchange(expected: 0, desired: UInt(bitPattern: block), ordering: .acquiringAndReleasing)
+        if !done.exchanged { free(block) }
+    }
+}

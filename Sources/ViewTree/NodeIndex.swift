@@ -1,0 +1,68 @@
+import LinuxFS
+
+/// Finds a node by its key: open addressing with linear probing over node ids. One for each shard of a scope.
+///
+/// Locking: belongs to the shard's lock.
+struct NodeIndex {
+    private static let empty: UInt64 = 0
+    private static let tombstone: UInt64 = 1
+    private var slots: [UInt64] = []
+    private(set) var count = 0
+    private var filled = 0
+
+    /// The id whose node has `key`.
+    func find(_ key: NodeKey, in nodes: SlotTable<Node>) -> UInt64? {
+        guard !slots.isEmpty else { return nil }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] != Self.empty {
+            let id = slots[place]
+            if id != Self.tombstone, let node = nodes.find(id), node.pointee.key == key { return id }
+            place = (place + 1) & (slots.count - 1)
+        }
+        return nil
+    }
+
+    /// Adds an id whose key is not there yet.
+    mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: SlotTable<Node>) {
+        if (filled + 1) * 4 > slots.count * 3 { rebuild(in: nodes) }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] > Self.tombstone { place = (place + 1) & (slots.count - 1) }
+        if slots[place] == Self.empty { filled += 1 }
+        slots[place] = id
+        count += 1
+    }
+
+    mutating func remove(_ id: UInt64, _ key: NodeKey, in nodes: SlotTable<Node>) {
+        guard !slots.isEmpty else { return }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] != Self.empty {
+            if slots[place] == id {
+                slots[place] = Self.tombstone
+                count -= 1
+                // Memory comes back as the kernel forgets.
+                if slots.count > 64, count * 8 < slots.count { rebuild(in: nodes) }
+                return
+            }
+            place = (place + 1) & (slots.count - 1)
+        }
+    }
+
+    var ids: [UInt64] { slots.filter { $0 > Self.tombstone } }
+
+    private mutating func rebuild(in nodes: SlotTable<Node>) {
+        let old = ids
+        var size = 16
+        while size < (old.count + 1) * 2 { size *= 2 }
+        slots = [UInt64](repeating: Self.empty, count: size)
+        filled = 0
+        count = 0
+        for id in old {
+            guard let node = nodes.find(id) else { continue }
+            var place = Int(truncatingIfNeeded: node.pointee.key.hash >> 3) & (size - 1)
+            while slots[place] != Self.empty { place = (place + 1) & (size - 1) }
+            slots[place] = id
+            filled += 1
+            count += 1
+        }
+    }
+}

@@ -1,0 +1,161 @@
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// All nodes of a mount, by id; their counts and their descriptors.
+public final class NodeTree: @unchecked Sendable {
+    // Safe to share: the table is; the scopes' array is written under `scopeLock` and its elements never change once set.
+    public let nodes = SlotTable<Node>()
+    public let devices = DeviceNumbers()
+    let budget: DescriptorBudget
+    private let scopes = Lock<[UInt32: ScopeNodes]>([:])
+
+    /// `descriptorLimit`: how many O_PATH descriptors nodes may hold together.
+    public init(descriptorLimit: Int) { budget = DescriptorBudget(limit: descriptorLimit) }
+
+    public var descriptorsInUse: Int { budget.inUse }
+
+    // MARK: scopes
+
+    /// Makes room for a scope's nodes.
+    public func addScope(_ scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) -> ScopeNodes {
+        let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts)
+        scopes.withLock { $0[scope] = made }
+        return made
+    }
+
+    public func scope(_ scope: UInt32) -> ScopeNodes? { scopes.withLock { $0[scope] } }
+
+    /// Forgets a scope in which nobody is inside and of which the kernel knows no node.
+    public func removeScope(_ scope: UInt32) { scopes.withLock { $0[scope] = nil } }
+
+    // MARK: nodes
+
+    /// The node for the file behind `descriptor` (O_PATH), counted once more. Takes the descriptor over: it becomes the node's,
+    /// or is closed when the node has one. nil when memory is out.
+    ///
+    /// Locking: the shard's.
+    public func intern(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, in scope: ScopeNodes) -> UInt64? {
+        let key = NodeKey(status)
+        let type = status.st.st_mode & S_IFMT
+        let number = descriptor.release()
+        // Made before the lock is taken and thrown away if the node exists: inserting costs no system call.
+        let (id, isNew) = scope.shard(of: key).withLock { index -> (UInt64?, Bool) in
+            if let known = index.find(key, in: nodes), let node = nodes.find(known) {
+                node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+                return (known, false)
+            }
+            guard let id = nodes.insert(Node(key: key, owner: scope, type: type, descriptor: number)) else { return (nil, false) }
+            index.insert(id, key, in: nodes)
+            return (id, true)
+        }
+        if isNew {
+            if budget.add() { evict() }
+        } else {
+            _ = clinux_close(number)
+        }
+        return id
+    }
+
+    /// Takes back `count` lookups; the node goes with the last one, at once or when the last pin is gone.
+    ///
+    /// Locking: the shard's.
+    public func forget(_ id: UInt64, _ count: UInt64) {
+        guard let node = nodes.find(id) else { return }
+        let gone = node.pointee.owner.shard(of: node.pointee.key).withLock { index -> Bool in
+            let left = node.pointee.lookups.load(ordering: .relaxed)
+            let rest = left > count ? left - count : 0
+            node.pointee.lookups.store(rest, ordering: .relaxed)
+            if rest == 0 { index.remove(id, node.pointee.key, in: nodes) }
+            return rest == 0
+        }
+        guard gone else { return }
+        let old = node.pointee.hold.bitwiseOr(Node.retiredBit, ordering: .acquiringAndReleasing).oldValue
+        if old & Node.retiredBit == 0, old >> 32 == 0 { finish(id, node) }
+    }
+
+    // MARK: descriptors
+
+    /// The node's O_PATH descriptor, kept open until `unpin`; or a negative error number.
+    @inline(__always)
+    public func pin(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        let held = node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+        return held != 0 ? Int32(truncatingIfNeeded: held) - 1 : reopen(node)
+    }
+
+    @inline(__always)
+    public func unpin(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
+        let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
+        if rest >> 32 == Node.retiredBit >> 32 { finish(id, node) }
+    }
+
+    /// Opens a node's file again, by its handle. The pin is held already.
+    private func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        guard let handle = node.pointee.storedHandle(), let base = node.pointee.owner.handleBase else {
+            return -ESTALE
+        }
+        var copy = handle
+        let opened = clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW)
+        if opened < 0 { return opened == -ENOENT ? -ESTALE : opened }
+        // Never trust a handle alone: the number could have been used again on a filesystem that does not count generations.
+        var status = FileStatus()
+        guard clinux_statx(opened, nil, &status) == 0, NodeKey(status) == node.pointee.key else {
+            _ = clinux_close(opened)
+            return -ESTALE
+        }
+        while true {
+            let old = node.pointee.hold.load(ordering: .acquiring)
+            if old & Node.descriptorMask != 0 {
+                // Another pin was quicker.
+                _ = clinux_close(opened)
+                return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
+            }
+            let new = old | UInt64(UInt32(opened + 1))
+            if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
+                if budget.add() { evict() }
+                return opened
+            }
+        }
+    }
+
+    private func finish(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
+        let held = node.pointee.hold.load(ordering: .acquiring) & Node.descriptorMask
+        nodes.remove(id)
+        if held != 0 {
+            _ = clinux_close(Int32(truncatingIfNeeded: held) - 1)
+            budget.remove()
+        }
+    }
+
+    /// Closes the descriptor of a node nobody pins. With `handle`, only if the file can be opened again by one.
+    /// Returns whether a descriptor was closed.
+    @discardableResult
+    func letGo(_ node: UnsafeMutablePointer<Node>, keepingHandle: Bool) -> Bool {
+        let old = node.pointee.hold.load(ordering: .acquiring)
+        let descriptor = old & Node.descriptorMask
+        guard descriptor != 0, old >> 32 == 0 else { return false }
+        if keepingHandle, node.pointee.handle.load(ordering: .acquiring) == 0 {
+            // Pin it while asking for the handle, so that the number stays ours.
+            guard node.pointee.hold.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
+            else { return false }
+            var handle = clinux_handle()
+            let result = clinux_name_to_handle(Int32(truncatingIfNeeded: descriptor) - 1, &handle)
+            if result == 0 { node.pointee.store(handle) }
+            let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
+            if result != 0 || rest != old { return false }
+        }
+        guard node.pointee.hold.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged else { return false }
+        _ = clinux_close(Int32(truncatingIfNeeded: descriptor) - 1)
+        budget.remove()
+        return true
+    }
+
+    /// Lets go of the descriptors of a shut scope's nodes, as far as nobody pins them: its filesystem can be unmounted.
+    public func release(_ scope: ScopeNodes) {
+        for shard in scope.shards {
+            let ids = shard.withLock { $0.ids }
+            for id in ids { withNode(id, in: shard) { letGo($0, keepingHandle: false) } }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// A file that somebody has open through the mount. The descriptor is closed when the kernel has released it and nobody uses it.
+public struct OpenFile: ~Copyable {
+    public let descriptor: Int32
+    public let node: UInt64
+    public let scope: UInt32
+    /// open(2) flags of the caller.
+    public let flags: Int32
+    /// The kernel's one, and one for each operation under way.
+    let holders = Atomic<UInt32>(1)
+
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32) {
+        self.descriptor = descriptor.release()
+        self.node = node
+        self.scope = scope
+        self.flags = flags
+    }
+
+    deinit { _ = clinux_close(descriptor) }
+
+    public var canWrite: Bool { flags & O_ACCMODE != O_RDONLY }
+}
+
+/// A directory that somebody has open through the mount.
+public struct OpenDirectory: ~Copyable {
+    public let descriptor: Int32
+    public let node: UInt64
+    public let scope: UInt32
+    let holders = Atomic<UInt32>(1)
+    /// Entries read and not yet passed on.
+    public let stream: Lock<DirectoryStream>
+
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32) {
+        self.descriptor = descriptor.release()
+        self.node = node
+        self.scope = scope
+        stream = Lock(DirectoryStream())
+    }
+
+    deinit { _ = clinux_close(descriptor) }
+}
+
+/// The open files of a mount, by the number the kernel got (`fi->fh`).
+public final class OpenFiles: @unchecked Sendable {
+    // Safe to share: the table is, and an element lives as long as its count.
+    private let table = SlotTable<OpenFile>()
+    public init() {}
+
+    public var count: Int { table.count }
+    public func add(_ file: consuming OpenFile) -> UInt64? { table.insert(file) }
+
+    /// The file, counted once more until `letGo`.
+    @inline(__always)
+    public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenFile>? {
+        guard let file = table.find(id) else { return nil }
+        file.pointee.holders.wrappingAdd(1, ordering: .relaxed)
+        return file
+    }
+
+    @inline(__always)
+    public func letGo(_ id: UInt64) {
+        guard let file = table.find(id) else { return }
+        if file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
+    }
+}
+
+/// The open directories of a mount.
+public final class OpenDirectories: @unchecked Sendable {
+    // Safe to share: as OpenFiles.
+    private let table = SlotTable<OpenDirectory>()
+    public init() {}
+
+    public var count: Int { table.count }
+    public func add(_ directory: consuming OpenDirectory) -> UInt64? { table.insert(directory) }
+
+    public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
+        guard let directory = table.find(id) else { return nil }
+        directory.pointee.holders.wrappingAdd(1, ordering: .relaxed)
+        return directory
+    }
+
+    public func letGo(_ id: UInt64) {
+        guard let directory = table.find(id) else { return }
+        if directory.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
+    }
+}

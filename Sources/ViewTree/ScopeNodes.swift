@@ -1,0 +1,37 @@
+import CLinux
+import LinuxFS
+
+/// The nodes of one scope, and the descriptors that belong to the scope as a whole.
+///
+/// Locking: each shard's lock is rank 2: while it is held, no system call, no reply, no notification.
+public final class ScopeNodes: @unchecked Sendable {
+    // Safe to share: the index of each shard is behind its lock, the rest is fixed.
+    static let shardCount = 8
+    public let scope: UInt32
+    let shards: [Lock<NodeIndex>]
+    /// An open directory on the granted filesystem, for open_by_handle_at; nil where the daemon may not open by handle.
+    let handleBase: Int32?
+    /// The mount the grant lies in: nothing of another one is entered.
+    public let crossesMounts: Bool
+
+    init(scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) {
+        self.scope = scope
+        self.crossesMounts = crossesMounts
+        if let base = consume handleBase { self.handleBase = base.release() } else { self.handleBase = nil }
+        shards = (0..<Self.shardCount).map { _ in Lock(NodeIndex()) }
+    }
+
+    deinit { if let handleBase { _ = clinux_close(handleBase) } }
+
+    func shard(of key: NodeKey) -> Lock<NodeIndex> { shards[Int(truncatingIfNeeded: key.hash & 7)] }
+
+    /// How many nodes of the scope the kernel knows.
+    public var count: Int { shards.reduce(0) { sum, shard in sum + shard.withLock { $0.count } } }
+
+    /// Their ids at this moment.
+    public var ids: [UInt64] {
+        var result: [UInt64] = []
+        for shard in shards { result.append(contentsOf: shard.withLock { $0.ids }) }
+        return result
+    }
+}

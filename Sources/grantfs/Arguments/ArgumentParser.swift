@@ -1,0 +1,158 @@
+import GrantModel
+
+/// Reads a command line the GNU way: options anywhere, `--opt=value` or `--opt value`, `-abc`, `-oVALUE`, `--` ends them.
+struct ArgumentParser {
+    let program: ProgramDeclaration
+
+    /// Errors are `.usage`. `--help` and `--version` win over everything that is wrong beside them.
+    func parse(_ words: [[UInt8]]) throws(GrantError) -> Invocation {
+        var scan = Scan(program: program)
+        do {
+            try scan.read(words)
+        } catch {
+            if scan.wantsHelp { return .help(scan.command) }
+            throw error
+        }
+        if scan.wantsHelp { return .help(scan.command) }
+        if scan.wantsVersion { return .version }
+        guard let command = scan.command else {
+            throw usage("a command is missing", advice: "grantfs --help lists them")
+        }
+        for (option, word) in scan.before where !(command.options + program.commonOptions).contains(where: { $0.long == option.long }) {
+            throw usage("unknown option “\(word)” for \(command.name)", advice: "see grantfs \(command.name) --help")
+        }
+        try check(scan.parsed.operands, of: command)
+        return .run(command, ParsedArguments(command: command.name, operands: scan.parsed.operands, options: scan.parsed.options))
+    }
+
+    private func check(_ operands: [[UInt8]], of command: CommandDeclaration) throws(GrantError) {
+        let advice = "see grantfs \(command.name) --help"
+        if operands.count < command.smallestOperandCount {
+            let missing = command.operands.filter { !$0.isOptional }[operands.count].name
+            throw usage("\(command.name): \(missing) is missing", advice: advice)
+        }
+        if operands.count > command.largestOperandCount {
+            let surplus = String(decoding: operands[command.largestOperandCount], as: UTF8.self)
+            throw usage("\(command.name): “\(surplus)” is one word too many", advice: advice)
+        }
+    }
+}
+
+private func usage(_ message: String, advice: String? = nil) -> GrantError { GrantError(.usage, message, advice: advice) }
+
+/// The state of reading from left to right.
+private struct Scan {
+    let program: ProgramDeclaration
+    var command: CommandDeclaration?
+    var parsed = ParsedArguments(command: "")
+    /// Options that came before the command, to be checked once it is known.
+    var before: [(option: OptionDeclaration, word: String)] = []
+    var wantsHelp = false
+    var wantsVersion = false
+
+    init(program: ProgramDeclaration) { self.program = program }
+
+    mutating func read(_ words: [[UInt8]]) throws(GrantError) {
+        var rest = words[...]
+        // Help is given even when a word before it is wrong.
+        wantsHelp = words.prefix { $0 != Array("--".utf8) }.contains(Array("--help".utf8))
+        var firstError: GrantError?
+        while let word = rest.popFirst() {
+            do throws(GrantError) {
+                if word == Array("--".utf8) {
+                    for operand in rest { try take(operand: operand) }
+                    break
+                }
+                try take(word, &rest)
+            } catch {
+                if !wantsHelp { throw error }
+                firstError = firstError ?? error
+            }
+        }
+        if let firstError { throw firstError }
+    }
+
+    private mutating func take(_ word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+        if word.starts(with: Array("--".utf8)) {
+            try take(long: word, &rest)
+        } else if word.count > 1, word[0] == UInt8(ascii: "-") {
+            try take(short: word, &rest)
+        } else {
+            try take(operand: word)
+        }
+    }
+
+    private mutating func take(operand: [UInt8]) throws(GrantError) {
+        if command != nil {
+            parsed.operands.append(operand)
+            return
+        }
+        let name = String(decoding: operand, as: UTF8.self)
+        guard let found = program.command(named: name) else {
+            let near = Suggestion.nearest(to: name, among: program.commands.map(\.name))
+            throw usage("unknown command “\(name)”", advice: near.map { "did you mean “\($0)”?" } ?? "grantfs --help lists them")
+        }
+        command = found
+    }
+
+    private mutating func take(long word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+        let body = word.dropFirst(2)
+        let equals = body.firstIndex(of: UInt8(ascii: "="))
+        let name = String(decoding: body[..<(equals ?? body.endIndex)], as: UTF8.self)
+        guard let option = candidates.first(where: { $0.long == name }) else { throw unknown("--" + name) }
+        guard option.value != nil else {
+            if equals != nil { throw usage("--\(name) takes no value") }
+            note(option, [], as: "--" + name)
+            return
+        }
+        if let equals {
+            note(option, Array(body[(equals + 1)...]), as: "--" + name)
+        } else {
+            note(option, try value(of: "--" + name, option, &rest), as: "--" + name)
+        }
+    }
+
+    private mutating func take(short word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+        var letters = word.dropFirst()
+        while let letter = letters.popFirst() {
+            let name = String(decoding: [letter], as: UTF8.self)
+            guard let option = candidates.first(where: { $0.short.map(String.init) == name }) else {
+                throw unknown("-" + (letter < 0x80 ? name : String(decoding: word.dropFirst(), as: UTF8.self)))
+            }
+            guard option.value != nil else {
+                note(option, [], as: "-" + name)
+                continue
+            }
+            note(option, letters.isEmpty ? try value(of: "-" + name, option, &rest) : Array(letters), as: "-" + name)
+            return
+        }
+    }
+
+    private func value(
+        of word: String, _ option: OptionDeclaration, _ rest: inout ArraySlice<[UInt8]>
+    ) throws(GrantError) -> [UInt8] {
+        guard let value = rest.popFirst() else { throw usage("\(word) needs a value", advice: "\(word) \(option.value ?? "")") }
+        return value
+    }
+
+    private mutating func note(_ option: OptionDeclaration, _ value: [UInt8], as word: String) {
+        if option.long == "help" { wantsHelp = true }
+        if option.long == "version" { wantsVersion = true }
+        if command == nil { before.append((option, word)) }
+        parsed.options[option.long, default: []].append(value)
+    }
+
+    /// The options that are known at this point. Before the command every option of every command is: which of them takes a
+    /// value is the same everywhere.
+    private var candidates: [OptionDeclaration] {
+        program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
+    }
+
+    private func unknown(_ word: String) -> GrantError {
+        let known = candidates.filter { !$0.isHidden }
+        let near = word.hasPrefix("--") ? Suggestion.nearest(to: word, among: known.map { "--" + $0.long }) : nil
+        let place = command.map { " for \($0.name)" } ?? ""
+        let help = command.map { "grantfs \($0.name) --help" } ?? "grantfs --help"
+        return usage("unknown option “\(word)”\(place)", advice: near.map { "did you mean “\($0)”?" } ?? "see \(help)")
+    }
+}

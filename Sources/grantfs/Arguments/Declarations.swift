@@ -1,0 +1,80 @@
+import GrantModel
+
+/// One option, declared once: the parser, the help and the suggestions all come from here.
+struct OptionDeclaration: Sendable {
+    /// Without the dashes.
+    let long: String
+    let short: Character?
+    /// What the value is called in the help; nil for an option that takes none.
+    let value: String?
+    let help: String
+    let isRepeatable: Bool
+    /// Left out of the help: for mount helpers and for the daemon's own start.
+    let isHidden: Bool
+
+    init(_ long: String, short: Character? = nil, value: String? = nil, help: String, isRepeatable: Bool = false, isHidden: Bool = false) {
+        self.long = long
+        self.short = short
+        self.value = value
+        self.help = help
+        self.isRepeatable = isRepeatable
+        self.isHidden = isHidden
+    }
+}
+
+/// One word that is no option.
+struct OperandDeclaration: Sendable {
+    let name: String
+    let isOptional: Bool
+    let isRepeatable: Bool
+
+    init(_ name: String, isOptional: Bool = false, isRepeatable: Bool = false) {
+        self.name = name
+        self.isOptional = isOptional
+        self.isRepeatable = isRepeatable
+    }
+
+    /// As the help shows it: `DIR`, `[DIR]`, `SELECTOR…`.
+    var usage: String {
+        let name = isRepeatable ? name + "…" : name
+        return isOptional ? "[\(name)]" : name
+    }
+}
+
+/// One command: its words, and what it does.
+struct CommandDeclaration: Sendable {
+    let name: String
+    let summary: String
+    let operands: [OperandDeclaration]
+    let options: [OptionDeclaration]
+    /// Paragraphs at the end of the help.
+    let notes: [String]
+    /// Does it; the result is the exit status.
+    let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
+
+    init(
+        _ name: String, _ summary: String, operands: [OperandDeclaration] = [], options: [OptionDeclaration] = [], notes: [String] = [],
+        run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+    ) {
+        self.name = name
+        self.summary = summary
+        self.operands = operands
+        self.options = options
+        self.notes = notes
+        self.run = run
+    }
+
+    var smallestOperandCount: Int { operands.count { !$0.isOptional } }
+    var largestOperandCount: Int { operands.contains { $0.isRepeatable } ? Int.max : operands.count }
+}
+
+/// The program: its commands, and the options that each of them has.
+struct ProgramDeclaration: Sendable {
+    let name: String
+    let version: String
+    let summary: String
+    let commands: [CommandDeclaration]
+    let commonOptions: [OptionDeclaration]
+
+    func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name } }
+}

@@ -1,0 +1,99 @@
+import GrantModel
+
+/// Reads `-o`, as mount(8), fstab and `grantfs mount` give it.
+struct MountOptionParser {
+    private(set) var options = MountOptions()
+    /// The flags of a mount that is there already are to be changed.
+    private(set) var isRemount = false
+    /// mount -s: options that are not known are passed over.
+    let isSloppy: Bool
+
+    init(isSloppy: Bool = false) { self.isSloppy = isSloppy }
+
+    /// What mount(8) keeps for itself and passes on all the same, and what every filesystem takes.
+    private static let swallowed: Set<String> = [
+        "defaults", "auto", "noauto", "user", "nouser", "users", "nousers", "owner", "noowner", "group", "nogroup", "nofail", "_netdev",
+        "default_permissions", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime",
+        "nodiratime", "async", "silent", "loud",
+    ]
+
+    /// A list of options, separated by commas; later ones win. `.usage` names the one that is wrong.
+    mutating func read(_ list: String) throws(GrantError) {
+        for word in MountOptionParser.split(list) where !word.isEmpty {
+            let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            try take(String(parts[0]), value: parts.count > 1 ? String(parts[1]) : nil)
+        }
+    }
+
+    private mutating func take(_ name: String, value: String?) throws(GrantError) {
+        if let value {
+            switch name {
+            case "store": try setStore(value)
+            case "cache": options.cache = try MountOptionParser.cache(value)
+            case "comment", "user", "uhelper", "helper": break
+            default:
+                if name.lowercased().hasPrefix("x-") || isSloppy { return }
+                throw MountOptionParser.unknown("\(name)=\(value)", name)
+            }
+            return
+        }
+        switch name {
+        case "ro": options.readOnly = true
+        case "rw": options.readOnly = false
+        case "allow_other": options.allowOther = true
+        case "suid": options.allowSetID = true
+        case "nosuid": options.allowSetID = false
+        case "dev": options.allowDevices = true
+        case "nodev": options.allowDevices = false
+        case "noexec": options.noExecute = true
+        case "exec": options.noExecute = false
+        case "noatime": options.noAccessTime = true
+        case "atime": options.noAccessTime = false
+        case "submounts": options.submounts = true
+        case "remount": isRemount = true
+        case "store", "cache": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
+        default:
+            if MountOptionParser.swallowed.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
+            throw MountOptionParser.unknown(name, name)
+        }
+    }
+
+    private mutating func setStore(_ value: String) throws(GrantError) {
+        guard value.hasPrefix("/") else {
+            throw GrantError(.usage, "the mount option “store=\(value)” is wrong", cause: "it is not an absolute path")
+        }
+        options.store = value
+    }
+
+    private static func cache(_ value: String) throws(GrantError) -> CacheMode {
+        guard let mode = CacheMode(rawValue: value) else {
+            throw GrantError(.usage, "the mount option “cache=\(value)” is unknown", advice: "shared, exclusive or none")
+        }
+        return mode
+    }
+
+    private static func unknown(_ shown: String, _ name: String) -> GrantError {
+        let known = [
+            "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache",
+        ]
+        let near = Suggestion.nearest(to: name, among: known)
+        return GrantError(.usage, "unknown mount option “\(shown)”", advice: near.map { "did you mean “\($0)”?" })
+    }
+
+    /// At commas; `\,` is a comma and `\\` a backslash within a value, as in libfuse.
+    private static func split(_ list: String) -> [String] {
+        var words = [""]
+        var isEscaped = false
+        for character in list {
+            if isEscaped || (character != "," && character != "\\") {
+                words[words.count - 1].append(character)
+                isEscaped = false
+            } else if character == "," {
+                words.append("")
+            } else {
+                isEscaped = true
+            }
+        }
+        return words
+    }
+}

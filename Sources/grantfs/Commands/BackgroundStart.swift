@@ -1,0 +1,54 @@
+import Glibc
+import LinuxFS
+
+/// How `mount` comes to return while its daemon goes on: the daemon is a child with a session of its own, and says through a
+/// pipe that its mount answers. What goes wrong before that it says on stderr itself.
+enum BackgroundStart {
+    private static let word: [UInt8] = Array("ok".utf8)
+
+    /// Starts this program again with the same words. 0 once the mount answers, else the status the daemon ended with.
+    static func run(words: [[UInt8]]) throws(Errno) -> Int32 {
+        let pipe = try Pipe()
+        // Before the command's own words: there a `--` cannot hide them.
+        let added = ["--ready-fd=3", "--foreground"].map { Array($0.utf8) }
+        let child = try ChildProcess.spawn(
+            "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
+            descriptor: pipe.writing.number)
+        let said = try answer(of: pipe)
+        if said == word { return 0 }
+        let status = try ChildProcess.wait(child)
+        if status > 128 { Terminal.note("the daemon ended before its mount answered: signal \(status - 128)") }
+        return status == 0 ? 1 : status
+    }
+
+    /// All that comes until the other end is closed or has said its word.
+    private static func answer(of pipe: consuming Pipe) throws(Errno) -> [UInt8] {
+        let reading = pipe.closeWriting()
+        var said: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16)
+        while said.count < word.count {
+            let count = read(reading.number, &buffer, buffer.count)
+            if count == 0 { break }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw Errno(errno)
+            }
+            said += buffer[..<count]
+        }
+        return said
+    }
+
+    /// In the daemon: its mount answers. From here on nobody reads what it says.
+    static func announce(on descriptor: Int32) {
+        let null = open("/dev/null", O_RDWR | O_CLOEXEC)
+        if null >= 0 {
+            dup2(null, Terminal.standardError)
+            close(null)
+        }
+        // SIGPIPE would end a daemon whose starter was killed; it is then as good as started.
+        let before = signal(SIGPIPE, SIG_IGN)
+        _ = write(descriptor, word, word.count)
+        signal(SIGPIPE, before)
+        close(descriptor)
+    }
+}

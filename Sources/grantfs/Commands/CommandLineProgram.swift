@@ -1,0 +1,36 @@
+import GrantModel
+
+/// The whole command line, declared once.
+enum CommandLineProgram {
+    static let version = "0.1.0"
+
+    static let declaration = ProgramDeclaration(
+        name: "grantfs", version: version,
+        summary: "Grants directories to views, mounts the views, and withdraws what was granted, live.",
+        commands: [
+            GrantCommand.declaration, ListCommand.declaration, RevokeCommand.declaration, RestoreCommand.declaration,
+            RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, MountCommand.declaration,
+            UnmountCommand.declaration, StatusCommand.declaration, LogCommand.declaration,
+        ],
+        commonOptions: [
+            CommonOptions.store,
+            OptionDeclaration("help", short: "h", help: "say this"),
+            OptionDeclaration("version", help: "say the version"),
+        ])
+
+    /// Does what the words say. The result is the exit status.
+    static func run(_ words: [[UInt8]]) -> Int32 {
+        do throws(GrantError) {
+            switch try ArgumentParser(program: declaration).parse(words) {
+            case .version: try Terminal.print("grantfs \(version)")
+            case .help(nil): try Terminal.print(HelpText.program(declaration), terminator: "")
+            case .help(let command?): try Terminal.print(HelpText.command(command, of: declaration), terminator: "")
+            case .run(let command, let arguments): return try command.run(arguments)
+            }
+            return 0
+        } catch {
+            Terminal.report(error)
+            return error.exitStatus
+        }
+    }
+}

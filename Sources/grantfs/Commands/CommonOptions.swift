@@ -1,0 +1,70 @@
+import GrantKit
+import GrantModel
+import GrantStore
+
+/// Options that several commands have, and what their values mean.
+enum CommonOptions {
+    static let store = OptionDeclaration(
+        "store", value: "DIR", help: "the store; else $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others")
+    static let view = OptionDeclaration("view", value: "V", help: "only in this view")
+    static let json = OptionDeclaration("json", help: "one JSON document on stdout")
+    static let timeout = OptionDeclaration("timeout", value: "S", help: "seconds for the mounts to confirm; 10 when left out")
+    static let selectorNote =
+        "SELECTOR is a grant's name, its id, or a unique prefix of the id of 8 characters or more. A name in several views needs --view."
+}
+
+extension ParsedArguments {
+    var wantsJSON: Bool { has("json") }
+
+    func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: bytes("store")) }
+
+    /// The store that is there. `.notFound` when there is none.
+    func openStore() throws(GrantError) -> GrantStore { try GrantStore(directory: try storeDirectory(), create: false) }
+
+    /// The store that is there, nil when there is none: then nothing is granted.
+    func openStoreIfThere() throws(GrantError) -> GrantStore? {
+        do {
+            return try openStore()
+        } catch {
+            if error.code == .notFound { return nil }
+            throw error
+        }
+    }
+
+    func view() throws(GrantError) -> ViewName? {
+        guard let text = try text("view") else { return nil }
+        return try ParsedArguments.view(named: text)
+    }
+
+    static func view(named text: String) throws(GrantError) -> ViewName {
+        do {
+            return try ViewName(text)
+        } catch {
+            throw GrantError(.usage, "“\(text)” is no name for a view", cause: error.rawValue)
+        }
+    }
+
+    func name() throws(GrantError) -> GrantName? {
+        guard let bytes = bytes("name") else { return nil }
+        do {
+            return try GrantName(chosen: bytes)
+        } catch {
+            throw GrantError(.usage, "“\(String(decoding: bytes, as: UTF8.self))” is no name for a grant", cause: error.rawValue)
+        }
+    }
+
+    /// Seconds, 0 to a day.
+    func timeout() throws(GrantError) -> Double {
+        guard let text = try text("timeout") else { return GrantAdministrator.standardTimeout }
+        guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {
+            throw GrantError(.usage, "“\(text)” is no timeout", advice: "a number of seconds, such as 10 or 0.5")
+        }
+        return seconds
+    }
+
+    func selectors() throws(GrantError) -> [Selector] {
+        var result: [Selector] = []
+        for operand in operands { result.append(try Selector(operand)) }
+        return result
+    }
+}

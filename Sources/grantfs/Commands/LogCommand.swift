@@ -1,0 +1,78 @@
+import Glibc
+import GrantModel
+import GrantStore
+
+/// `grantfs log`
+enum LogCommand {
+    static let declaration = CommandDeclaration(
+        "log", "Shows who granted, revoked, restored, changed, mounted, or was denied, and when.",
+        options: [
+            OptionDeclaration("follow", help: "go on as entries come, until interrupted"),
+            OptionDeclaration("json", help: "one JSON document on stdout; with --follow one on each line"),
+        ],
+        run: run)
+
+    /// Entries that are read at once.
+    private static let batch = 1000
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.has("follow") { try follow(arguments) }
+        var entries: [LogEntry] = []
+        if let store = try arguments.openStoreIfThere() {
+            try read(store, after: 0) { entries.append($0) }
+        }
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.array(entries.map { .object(json($0)) }).text)
+        } else {
+            for entry in entries { try Terminal.print(line(entry)) }
+        }
+        return 0
+    }
+
+    private static func follow(_ arguments: ParsedArguments) throws(GrantError) -> Never {
+        let store = try arguments.openStore()
+        var last: Int64 = 0
+        while true {
+            // The version is read first: what is added meanwhile changes it again.
+            let version = try store.dataVersion()
+            last = try read(store, after: last) { entry throws(GrantError) in
+                try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
+            }
+            while try store.dataVersion() == version { usleep(200_000) }
+        }
+    }
+
+    /// The number of the last entry.
+    @discardableResult
+    private static func read(
+        _ store: GrantStore, after number: Int64, _ body: (LogEntry) throws(GrantError) -> Void
+    ) throws(GrantError) -> Int64 {
+        var last = number
+        while true {
+            let entries = try store.log(after: last, limit: batch)
+            for entry in entries {
+                try body(entry)
+                last = entry.number
+            }
+            if entries.count < batch { return last }
+        }
+    }
+
+    private static func json(_ entry: LogEntry) -> [(String, JSON)] {
+        [
+            ("number", .integer(entry.number)), ("time", JSON.time(entry.time)), ("event", .string(entry.event.rawValue)),
+            ("uid", .unsigned(UInt64(entry.actor.uid))), ("pid", .integer(Int64(entry.actor.pid))),
+            ("program", .string(entry.actor.program)), ("view", entry.view.map { .string($0.description) } ?? .null),
+            ("grant", entry.grant.map { .string($0.description) } ?? .null),
+        ] + (entry.name.map { JSON.members("name", $0.bytes) } ?? [("name", .null)]) + [("detail", .string(entry.detail))]
+    }
+
+    private static func line(_ entry: LogEntry) -> String {
+        var text = "\(Timestamp.text(entry.time))  \(entry.event.rawValue)"
+        if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
+        if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }
+        if let view = entry.view { text += " in view \(Terminal.visible(view.description))" }
+        if !entry.detail.isEmpty { text += ": \(Terminal.visible(entry.detail))" }
+        return text + "  [uid \(entry.actor.uid), pid \(entry.actor.pid), \(Terminal.visible(entry.actor.program))]"
+    }
+}

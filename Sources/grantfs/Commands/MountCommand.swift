@@ -1,0 +1,75 @@
+import Glibc
+import GrantKit
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs mount`
+enum MountCommand {
+    static let declaration = CommandDeclaration(
+        "mount", "Mounts a view; returns once the mount answers.",
+        operands: [OperandDeclaration("VIEW"), OperandDeclaration("MOUNTPOINT")],
+        options: [
+            OptionDeclaration("options", short: "o", value: "OPTS", help: "mount options, separated by commas", isRepeatable: true),
+            OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
+            OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
+            OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
+            OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
+        ],
+        notes: [
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime store=DIR submounts "
+                + "cache=shared|exclusive|none, and what mount(8) passes along. nosuid and nodev are on by default.",
+            "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        var parser = MountOptionParser(isSloppy: arguments.has("sloppy"))
+        for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
+        let options = parser.options
+        let view = try ParsedArguments.view(named: try ParsedArguments.text(arguments.operands[0], "the view's name"))
+        let given = try Mountpoint(arguments.operands[1])
+        if parser.isRemount { return try remount(given, options) }
+
+        let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
+        if arguments.has("fake") { return 0 }
+        if !arguments.has("foreground") { return try background() }
+
+        let store = try GrantStore(directory: directory, create: true)
+        let mountpoint = try given.prepare(for: view, store: store) { Terminal.note($0) }
+        guard let path = String(validating: mountpoint.path, as: UTF8.self) else {
+            throw GrantError(.unsupported, "\(mountpoint.shown) cannot be a mountpoint", cause: "its path is not UTF-8")
+        }
+        let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
+        return Daemon.run(store: store, view: view, mountpoint: path, options: options) { error in
+            if let error {
+                Terminal.report(error)
+            } else if let ready {
+                BackgroundStart.announce(on: ready)
+            }
+        }
+    }
+
+    /// Starts the same command again, in the foreground of a session of its own, and waits until its mount answers.
+    private static func background() throws(GrantError) -> Int32 {
+        do {
+            return try BackgroundStart.run(words: ProcessArguments.words)
+        } catch {
+            throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
+        }
+    }
+
+    private static func remount(_ mountpoint: Mountpoint, _ options: MountOptions) throws(GrantError) -> Int32 {
+        guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
+            throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be remounted", cause: "no view is mounted there")
+        }
+        do {
+            try Unmount.remount(
+                mountpoint.path, readOnly: options.readOnly, setID: options.allowSetID, devices: options.allowDevices,
+                noExecute: options.noExecute, noAccessTime: options.noAccessTime)
+        } catch {
+            throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be remounted", cause: error.description)
+        }
+        return 0
+    }
+}

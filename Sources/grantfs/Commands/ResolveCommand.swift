@@ -1,0 +1,45 @@
+import GrantKit
+import GrantModel
+
+/// `grantfs resolve`
+enum ResolveCommand {
+    static let declaration = CommandDeclaration(
+        "resolve", "Says where a grant's bookmark points now and what state it is in, touching nothing.",
+        operands: [OperandDeclaration("SELECTOR")],
+        options: [CommonOptions.view, CommonOptions.json],
+        notes: [CommonOptions.selectorNote],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let (view, selectors) = (try arguments.view(), try arguments.selectors())
+        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let described = administrator.describe(try administrator.select(selectors, view: view))[0]
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.object(JSON.grant(described)).text)
+            return 0
+        }
+        let grant = described.grant
+        let rows = [
+            ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
+            ("id", grant.id.description), ("path", Terminal.visible(described.path)), ("access", grant.access.rawValue),
+            ("state", described.state.rawValue), ("bookmark", "\(described.finding.rawValue): \(explanation(described.finding))"),
+            ("created", Timestamp.text(grant.created)), ("expires", grant.expires.map { Timestamp.text($0) } ?? "never"),
+        ]
+        for (key, value) in rows {
+            try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value)
+        }
+        return 0
+    }
+
+    private static func explanation(_ finding: BookmarkFinding) -> String {
+        switch finding {
+        case .ok: "the directory is where it was"
+        case .moved: "the same directory under another path"
+        case .replaced: "another directory stands at its path; it is not entered"
+        case .missing: "the directory is nowhere on its filesystem"
+        case .unavailable: "its filesystem is not mounted"
+        case .ambiguous: "more than one directory could be it; none is entered"
+        case .weak: "found, on a filesystem without lasting file handles"
+        }
+    }
+}

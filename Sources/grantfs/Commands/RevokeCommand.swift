@@ -1,0 +1,47 @@
+import GrantKit
+import GrantModel
+
+/// `grantfs revoke`
+enum RevokeCommand {
+    static let declaration = CommandDeclaration(
+        "revoke", "Withdraws grants: on disk first, then in every mount of the view, whatever is held open.",
+        operands: [OperandDeclaration("SELECTOR", isOptional: true, isRepeatable: true)],
+        options: [
+            CommonOptions.view,
+            OptionDeclaration(
+                "path", value: "DIR", help: "every grant, in every view, through which DIR can be reached: of DIR, of a parent, of a child",
+                isRepeatable: true),
+            CommonOptions.timeout, CommonOptions.json,
+        ],
+        notes: [
+            CommonOptions.selectorNote,
+            "When it returns 0, every mount has confirmed that nothing can be reached through the grant any more. It exits with 3 when "
+                + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
+            "What no revocation can take back: bytes that a program has already copied to its own memory.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let view = try arguments.view()
+        let timeout = try arguments.timeout()
+        let selectors = try arguments.selectors()
+        let paths = arguments.options["path"] ?? []
+        if selectors.isEmpty && paths.isEmpty {
+            throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR")
+        }
+        if paths.contains([]) { throw GrantError(.usage, "the value of --path is empty") }
+        if !paths.isEmpty && view != nil { throw GrantError(.usage, "--path withdraws in every view", advice: "leave --view out") }
+
+        let administrator = GrantAdministrator(store: try arguments.openStore())
+        var grants = try administrator.select(selectors, view: view)
+        for path in paths {
+            let reaching = try administrator.grants(reaching: path)
+            if reaching.isEmpty {
+                throw GrantError(.notFound, "no grant leads to “\(String(decoding: path, as: UTF8.self))”", advice: "nothing was revoked")
+            }
+            grants += reaching.filter { grant in !grants.contains { $0.id == grant.id } }
+        }
+        let changes = try administrator.revoke(grants, timeout: timeout)
+        return try Confirmation.print(changes, "revoked", "the revocation", arguments: arguments, timeout: timeout)
+    }
+}

@@ -1,0 +1,50 @@
+import GrantKit
+import GrantModel
+import LinuxFS
+
+/// `grantfs set`
+enum SetCommand {
+    static let declaration = CommandDeclaration(
+        "set", "Changes a grant, live in every mount of its view.",
+        operands: [OperandDeclaration("SELECTOR")],
+        options: [
+            CommonOptions.view,
+            OptionDeclaration("access", value: "A", help: "read-write or read-only"),
+            OptionDeclaration("name", value: "N", help: "the new name in the view"),
+            OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
+            CommonOptions.timeout, CommonOptions.json,
+        ],
+        notes: [CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too."],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
+        let (access, name, expires) = (try access(arguments), try arguments.name(), try expiry(arguments))
+        if access == nil, name == nil, expires == nil {
+            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name or --expires")
+        }
+        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let grant = try administrator.select(selectors, view: view)[0]
+        let change = try administrator.set(grant, access: access, name: name, expires: expires, timeout: timeout)
+        if arguments.wantsJSON {
+            let described = administrator.describe([change.grant])[0]
+            try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
+            return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
+        }
+        return try Confirmation.print([change], "changed", "the change", arguments: arguments, timeout: timeout)
+    }
+
+    private static func access(_ arguments: ParsedArguments) throws(GrantError) -> Access? {
+        guard let text = try arguments.text("access") else { return nil }
+        guard let access = Access(rawValue: text) else {
+            throw GrantError(.usage, "“\(text)” is no access", advice: "read-write or read-only")
+        }
+        return access
+    }
+
+    private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {
+        guard let text = try arguments.text("expires") else { return nil }
+        if text == "never" { return .some(nil) }
+        return try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
+    }
+}

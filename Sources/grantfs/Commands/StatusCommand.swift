@@ -1,0 +1,81 @@
+import Control
+import GrantKit
+import GrantModel
+
+/// `grantfs status`
+enum StatusCommand {
+    static let declaration = CommandDeclaration(
+        "status", "Shows every live mount of the store, what is in use there, and by which processes.",
+        options: [
+            CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer"), CommonOptions.json,
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let view = try arguments.view()
+        let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
+        let store = try arguments.openStoreIfThere()
+        let mounts = try store.map { store throws(GrantError) in
+            try GrantAdministrator(store: store).status(view: view, timeout: timeout)
+        }
+        let reports = mounts ?? []
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0)) }))]).text)
+        } else {
+            for report in reports { try show(report) }
+        }
+        for report in reports {
+            guard let silence = report.silence else { continue }
+            Terminal.note("the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(silence)")
+        }
+        return 0
+    }
+
+    private static func json(_ report: MountReport) -> [(String, JSON)] {
+        let record = report.record
+        return [("view", .string(record.view.description))] + JSON.members("mountpoint", record.mountpoint) + [
+            ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("answers", .bool(report.status != nil)),
+            ("grants", .array((report.status?.grants ?? []).map { .object(json($0)) })),
+            ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
+            ("holders", .array(report.holders.map { .object(json($0)) })),
+        ]
+    }
+
+    private static func json(_ grant: GrantStatus) -> [(String, JSON)] {
+        [("id", .string(grant.id.description))] + JSON.members("name", grant.name.bytes) + [
+            ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
+        ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
+    }
+
+    private static func json(_ holder: Holder) -> [(String, JSON)] {
+        // Paths that are no UTF-8 have their bytes at the same place of a second list.
+        let hasOthers = holder.paths.contains { !Bytes.isUTF8($0) }
+        return [("pid", .integer(Int64(holder.pid)))] + JSON.members("command", holder.command) + [
+            ("kinds", .array(holder.kinds.map { .string($0.rawValue) })),
+            ("paths", .array(holder.paths.map { .string(String(decoding: $0, as: UTF8.self)) })),
+        ] + (hasOthers ? [("pathsHex", .array(holder.paths.map { .string(Hexadecimal.text($0)) }))] : [])
+    }
+
+    private static func show(_ report: MountReport) throws(GrantError) {
+        let record = report.record
+        let place = Terminal.visible(record.mountpoint)
+        try Terminal.print(
+            "\(Terminal.visible(record.view.description)) at \(place), pid \(record.pid), since \(Timestamp.text(record.since))")
+        if let status = report.status {
+            try Terminal.print("  \(status.inodes) inodes, \(status.descriptors) descriptors")
+            var table = Table(header: ["  GRANT", "STATE", "INODES", "IN FLIGHT", "PATH"])
+            for grant in status.grants {
+                table.add([
+                    "  " + Terminal.visible(grant.name.bytes), grant.state.rawValue, String(grant.inodes), String(grant.inFlight),
+                    grant.path.map { Terminal.visible($0) } ?? "-",
+                ])
+            }
+            if !status.grants.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
+        }
+        for holder in report.holders {
+            let kinds = holder.kinds.map(\.rawValue).joined(separator: ", ")
+            try Terminal.print("  held by \(holder.pid) \(Terminal.visible(holder.command)) (\(kinds))")
+            for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }
+        }
+    }
+}

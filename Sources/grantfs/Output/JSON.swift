@@ -1,0 +1,85 @@
+import GrantModel
+
+/// A JSON value that keeps the order of its keys.
+indirect enum JSON: Sendable {
+    case null
+    case bool(Bool)
+    case integer(Int64)
+    case unsigned(UInt64)
+    case number(Double)
+    case string(String)
+    case array([JSON])
+    case object([(String, JSON)])
+
+    /// RFC 8259, on one line.
+    var text: String {
+        var result = ""
+        write(to: &result)
+        return result
+    }
+
+    private func write(to text: inout String) {
+        switch self {
+        case .null: text += "null"
+        case .bool(let value): text += value ? "true" : "false"
+        case .integer(let value): text += String(value)
+        case .unsigned(let value): text += String(value)
+        // JSON has no word for what is not finite.
+        case .number(let value): text += value.isFinite ? JSON.digits(value) : "null"
+        case .string(let value): JSON.write(value, to: &text)
+        case .array(let values):
+            text += "["
+            for (index, value) in values.enumerated() {
+                if index > 0 { text += "," }
+                value.write(to: &text)
+            }
+            text += "]"
+        case .object(let members):
+            text += "{"
+            for (index, member) in members.enumerated() {
+                if index > 0 { text += "," }
+                JSON.write(member.0, to: &text)
+                text += ":"
+                member.1.write(to: &text)
+            }
+            text += "}"
+        }
+    }
+
+    /// Three digits behind the point are enough for milliseconds.
+    private static func digits(_ value: Double) -> String {
+        guard value.magnitude < 1e15 else { return String(value) }
+        return String((value * 1000).rounded() / 1000)
+    }
+
+    private static func write(_ value: String, to text: inout String) {
+        text += "\""
+        for scalar in value.unicodeScalars {
+            switch scalar {
+            case "\"": text += "\\\""
+            case "\\": text += "\\\\"
+            case "\n": text += "\\n"
+            case "\r": text += "\\r"
+            case "\t": text += "\\t"
+            default:
+                if scalar.value < 0x20 || scalar.value == 0x7F {
+                    text += "\\u00" + Hexadecimal.text([UInt8(scalar.value)])
+                } else {
+                    text.unicodeScalars.append(scalar)
+                }
+            }
+        }
+        text += "\""
+    }
+}
+
+extension JSON {
+    /// A name or path under `key`: with U+FFFD for what is no UTF-8, and then all its bytes under `keyHex`.
+    static func members(_ key: String, _ bytes: [UInt8]) -> [(String, JSON)] {
+        let text = JSON.string(String(decoding: bytes, as: UTF8.self))
+        if Bytes.isUTF8(bytes) { return [(key, text)] }
+        return [(key, text), (key + "Hex", .string(Hexadecimal.text(bytes)))]
+    }
+
+    static func time(_ instant: Instant?) -> JSON { instant.map { .string(Timestamp.text($0)) } ?? .null }
+}

@@ -1,0 +1,34 @@
+/// Columns for people. The last one is as long as it likes.
+struct Table {
+    let header: [String]
+    private(set) var rows: [[String]] = []
+
+    init(header: [String]) { self.header = header }
+
+    mutating func add(_ row: [String]) { rows.append(row) }
+
+    func text(colour: Bool) -> String {
+        let all = [header] + rows
+        let widths = header.indices.map { column in all.map { Table.width(of: $0[column]) }.max() ?? 0 }
+        return all.enumerated().map { index, row in
+            let cells = row.enumerated().map { column, cell in
+                column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - Table.width(of: cell))
+            }
+            let line = cells.joined(separator: "  ")
+            return colour && index == 0 ? "\u{1B}[1m\(line)\u{1B}[0m" : line
+        }.joined(separator: "\n")
+    }
+
+    /// Cells of a terminal that the text takes, as well as it can be known without the terminal's own tables.
+    private static func width(of text: String) -> Int {
+        text.reduce(0) { width, character in
+            guard let scalar = character.unicodeScalars.first else { return width }
+            let isWide =
+                (0x1100...0x115F).contains(scalar.value) || (0x2E80...0xA4CF).contains(scalar.value)
+                || (0xAC00...0xD7A3).contains(scalar.value) || (0xF900...0xFAFF).contains(scalar.value)
+                || (0xFE30...0xFE6F).contains(scalar.value) || (0xFF00...0xFF60).contains(scalar.value)
+                || (0x1F300...0x1FAFF).contains(scalar.value)
+            return width + (isWide ? 2 : 1)
+        }
+    }
+}

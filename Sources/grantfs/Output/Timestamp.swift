@@ -1,0 +1,51 @@
+import GrantModel
+
+/// Times as ISO 8601 has them, in UTC.
+enum Timestamp {
+    private static let secondsOfDay: Int64 = 86_400
+
+    /// `2026-11-21T13:04:05Z`, with milliseconds where there are some.
+    static func text(_ instant: Instant) -> String {
+        let (seconds, rest) = divided(instant.nanoseconds, 1_000_000_000)
+        let (days, second) = divided(seconds, secondsOfDay)
+        let date = civil(days)
+        let milliseconds = rest / 1_000_000
+        let fraction = milliseconds == 0 ? "" : "." + padded(milliseconds, 3)
+        return
+            "\(padded(date.year, 4))-\(padded(date.month, 2))-\(padded(date.day, 2))"
+            + "T\(padded(second / 3600, 2)):\(padded(second / 60 % 60, 2)):\(padded(second % 60, 2))\(fraction)Z"
+    }
+
+    /// Days since 1970-01-01 of a day of the Gregorian calendar; nil when there is no such day.
+    static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
+        guard (1...12).contains(month), day >= 1 else { return nil }
+        let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+        let lengths: [Int64] = [31, isLeap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        guard day <= lengths[Int(month - 1)] else { return nil }
+        // Years begin in March here, so that the leap day is the last one.
+        let shifted = month <= 2 ? year - 1 : year
+        let (era, yearOfEra) = divided(shifted, 400)
+        let dayOfYear = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1
+        return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+    }
+
+    private static func civil(_ days: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let (era, dayOfEra) = divided(days + 719_468, 146_097)
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let shifted = (5 * dayOfYear + 2) / 153
+        let month = shifted < 10 ? shifted + 3 : shifted - 9
+        return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * shifted + 2) / 5 + 1)
+    }
+
+    /// Rounds down, so that the rest is never negative.
+    private static func divided(_ value: Int64, _ by: Int64) -> (Int64, Int64) {
+        let quotient = value >= 0 ? value / by : -((-value + by - 1) / by)
+        return (quotient, value - quotient * by)
+    }
+
+    private static func padded(_ value: Int64, _ count: Int) -> String {
+        let digits = String(value)
+        return String(repeating: "0", count: max(0, count - digits.count)) + digits
+    }
+}

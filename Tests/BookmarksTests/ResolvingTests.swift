@@ -1,0 +1,175 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import Bookmarks
+
+/// Events × filesystems × privileged or not: the finding of each, and that no other directory is opened.
+@Suite(.serialized) struct ABookmarkIsResolved {
+    let scratch = Scratch()
+
+    private func disk(_ kind: Disk.Kind) throws -> (Disk, String) {
+        let disk = try Disk(kind, in: scratch)
+        return (disk, try disk.mount(at: "mnt"))
+    }
+
+    @Test(arguments: Disk.kinds) func whereItWas(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        #expect(mark.handle != nil)
+        #expect(mark.filesystem.uuid.count == 16 || kind == .here)
+        #expect(resolve(mark) == Outcome(mark, is: .ok))
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .ok))
+        // As it is after it was stored.
+        #expect(resolve(try Bookmark(encoded: mark.encoded())) == Outcome(mark, is: .ok))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenItWasRenamed(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        move(top + "/a", top + "/b")
+        #expect(resolve(mark) == Outcome(mark, movedTo: top + "/b"))
+        #expect(resolveAsUser(mark) == Outcome(mark, movedTo: top + "/b"))
+        make(top + "/a")
+        #expect(resolve(mark) == Outcome(mark, movedTo: top + "/b"))
+        #expect(resolveAsUser(mark) == Outcome(mark, movedTo: top + "/b"))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenItOrWhatIsAboveItWasMoved(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/x")
+        make(top + "/x/a")
+        make(top + "/y")
+        let mark = try bookmark(top + "/x/a")
+        move(top + "/x", top + "/y/z")
+        #expect(resolve(mark) == Outcome(mark, movedTo: top + "/y/z/a"))
+        #expect(resolveAsUser(mark) == Outcome(mark, movedTo: top + "/y/z/a"))
+        // A link left at the old place leads there without privileges as well.
+        #expect(symlink(top + "/y/z", top + "/x") == 0)
+        #expect(resolve(mark) == Outcome(mark, movedTo: top + "/y/z/a"))
+        #expect(resolveAsUser(mark) == Outcome(mark, movedTo: top + "/y/z/a"))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenItWasRemovedAndAnotherMade(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        removeDirectory(top + "/a")
+        #expect(resolve(mark) == Outcome(mark, is: .missing))
+        // Until the number is used again, where that can be had in a few tries.
+        var isUsedAgain = false
+        for _ in 0..<40 where !isUsedAgain {
+            make(top + "/a")
+            #expect(resolve(mark) == Outcome(mark, is: .replaced))
+            #expect(resolveAsUser(mark) == Outcome(mark, is: .replaced))
+            isUsedAgain = try bookmark(top + "/a").identity.inode == mark.identity.inode
+            removeDirectory(top + "/a")
+        }
+        if kind == .ext4 || kind == .xfs { #expect(isUsedAgain, "the number was not used again, so the case was not tried") }
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenALinkToAnotherStandsThere(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        make(top + "/secret")
+        let mark = try bookmark(top + "/a")
+        removeDirectory(top + "/a")
+        #expect(symlink(top + "/secret", top + "/a") == 0)
+        #expect(resolve(mark) == Outcome(mark, is: .replaced))
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .replaced))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenAFileStandsThere(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        removeDirectory(top + "/a")
+        #expect(FileManager.default.createFile(atPath: top + "/a", contents: nil))
+        #expect(resolve(mark) == Outcome(mark, is: .missing))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func whenItWasRemovedAndRestoredFromABackup(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        try run("cp", "-a", top + "/a", top + "/backup")
+        move(top + "/a", top + "/gone")
+        move(top + "/backup", top + "/a")
+        #expect(resolve(mark) == Outcome(mark, movedTo: top + "/gone"))
+        #expect(resolveAsUser(mark) == Outcome(mark, movedTo: top + "/gone"))
+        removeDirectory(top + "/gone")
+        #expect(resolve(mark) == Outcome(mark, is: .replaced))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test func whereThisUserMayNotLook() throws {
+        make(scratch.path + "/x")
+        make(scratch.path + "/x/a")
+        let mark = try bookmark(scratch.path + "/x/a")
+        chmod(scratch.path + "/x", 0o600)
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .unavailable))
+        chmod(scratch.path + "/x", 0o755)
+        #expect(resolveAsUser(mark) == Outcome(mark, is: .ok))
+    }
+
+    @Test(arguments: Disk.kinds) func throughADescriptorThatIsHeld(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        make(top + "/a")
+        let made = try BookmarkResolver().bookmark(directory: (top + "/a").utf8)
+        let mark = made.bookmark
+        let held = made.release()
+        move(top + "/a", top + "/b")
+        make(top + "/a")
+        #expect(Outcome(BookmarkResolver().resolve(mark, holding: held)) == Outcome(mark, movedTo: top + "/b"))
+        removeDirectory(top + "/b")
+        #expect(Outcome(BookmarkResolver().resolve(mark, holding: held)) == Outcome(mark, is: .missing))
+        let other = try BookmarkResolver().bookmark(directory: (top + "/a").utf8).release()
+        #expect(Outcome(BookmarkResolver().resolve(mark, holding: other)) == Outcome(mark, is: .replaced))
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test(arguments: Disk.kinds) func withANameOfAnyBytes(_ kind: Disk.Kind) throws {
+        let (disk, top) = try disk(kind)
+        let path = Array(top.utf8) + [0x2F, 0x0A, 0xFF, 0x20] + Array("\\040 (deleted)".utf8)
+        #expect(withCString(path) { mkdir($0, 0o755) } == 0)
+        let mark = try BookmarkResolver().bookmark(directory: path).bookmark
+        #expect(mark.path == path)
+        #expect(BookmarkResolver().resolve(mark).finding == .ok)
+        #expect(withCString(path) { rmdir($0) } == 0)
+        #expect(BookmarkResolver().resolve(mark).finding == .missing)
+        withExtendedLifetime(disk) {}
+    }
+
+    @Test func tenThousandInTwoSeconds() throws {
+        make(scratch.path + "/top")
+        var marks: [Bookmark] = []
+        let maker = BookmarkResolver()
+        for number in 0..<10_000 {
+            make(scratch.path + "/top/\(number)")
+            marks.append(try maker.bookmark(directory: (scratch.path + "/top/\(number)").utf8).bookmark)
+        }
+        let count = { (finding: BookmarkFinding, limit: Double) in
+            let start = Clock.monotonic
+            let resolver = BookmarkResolver()
+            var found = 0
+            for mark in marks where resolver.resolve(mark).finding == finding { found += 1 }
+            let seconds = Double(Clock.monotonic - start) / 1e9
+            #expect(found == marks.count)
+            #expect(seconds < limit)
+            print("resolved \(found) bookmarks as \(finding) in \(seconds) s")
+        }
+        count(.ok, 2)
+        move(scratch.path + "/top", scratch.path + "/new")
+        count(.moved, geteuid() == 0 ? 2 : 6)
+        asUser { count(.moved, 6) }
+    }
+}

@@ -1,0 +1,169 @@
+import CLinux
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import Bookmarks
+
+/// A directory of the test's own, gone with the value.
+final class Scratch: Sendable {
+    let path: String
+
+    init() {
+        var template = Array((NSTemporaryDirectory() + "/grantfs-test-XXXXXX").utf8CString)
+        path = template.withUnsafeMutableBufferPointer { buffer in
+            mkdtemp(buffer.baseAddress!)
+            return String(cString: realpath(buffer.baseAddress!, nil))
+        }
+        chmod(path, 0o755)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    func directory(_ name: String) -> String {
+        try? FileManager.default.createDirectory(atPath: path + "/" + name, withIntermediateDirectories: true)
+        return path + "/" + name
+    }
+}
+
+/// A filesystem of the test's own, mounted in `scratch`, unmounted with the value.
+final class Disk {
+    enum Kind: String, CaseIterable, Sendable {
+        case ext4, xfs, btrfs, tmpfs
+        /// A directory on the filesystem that temporary files are on.
+        case here
+    }
+
+    let kind: Kind
+    let image: String
+    private(set) var mountpoint: String?
+    private let scratch: Scratch
+
+    /// Skips nothing: making images needs root and the mkfs of the type, see `available`.
+    init(_ kind: Kind, in scratch: Scratch, copyOf other: Disk? = nil) throws {
+        self.kind = kind
+        self.scratch = scratch
+        image = scratch.path + "/\(UUID()).img"
+        if let other {
+            try run("cp", "--sparse=always", other.image, image)
+        } else if kind != .tmpfs && kind != .here {
+            try run("truncate", "-s", kind == .ext4 ? "32M" : "400M", image)
+            try run("mkfs.\(kind.rawValue)", kind == .ext4 ? "-F" : "-f", "-q", image)
+        }
+    }
+
+    static func available(_ kind: Kind) -> Bool {
+        if kind == .here { return true }
+        if geteuid() != 0 { return false }
+        if kind == .tmpfs { return true }
+        return ["/usr/sbin/", "/sbin/", "/usr/bin/"].contains { access($0 + "mkfs.\(kind.rawValue)", X_OK) == 0 }
+    }
+
+    static var kinds: [Kind] { Kind.allCases.filter(available) }
+    static var imageKinds: [Kind] { [.ext4, .xfs, .btrfs].filter(available) }
+
+    func mount(at name: String, options: String = "") throws -> String {
+        let place = scratch.directory(name)
+        mountpoint = place
+        switch kind {
+        case .here: break
+        case .tmpfs: try run("mount", "-t", "tmpfs", "none", place)
+        default: try run("mount", "-o", "loop" + (kind == .xfs ? ",nouuid" : "") + options, image, place)
+        }
+        return place
+    }
+
+    func unmount() throws {
+        guard let place = mountpoint, kind != .here else { return }
+        // Somebody else who looks at all mounts just now makes it busy for a moment.
+        for _ in 0..<50 {
+            if umount2(place, 0) == 0 || errno != EBUSY { break }
+            usleep(20_000)
+        }
+        #expect(MountTable(parsing: try File.contents(of: "/proc/self/mountinfo".utf8)).entry(mountpoint: Array(place.utf8)) == nil)
+        mountpoint = nil
+    }
+
+    deinit {
+        if let place = mountpoint, kind != .here { try? run("umount", "-l", place) }
+    }
+}
+
+struct CommandFailure: Error {
+    let text: String
+}
+
+func run(_ command: String...) throws {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = command
+    process.environment = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"]
+    let pipe = Pipe()
+    process.standardError = pipe
+    process.standardOutput = pipe
+    try process.run()
+    let output = pipe.fileHandleForReading.readDataToEndOfFile()
+    process.waitUntilExit()
+    if process.terminationStatus != 0 { throw CommandFailure(text: "\(command): \(String(decoding: output, as: UTF8.self))") }
+}
+
+func make(_ path: String) { #expect(mkdir(path, 0o755) == 0, "\(path): \(Errno(errno))") }
+func move(_ path: String, _ other: String) { #expect(rename(path, other) == 0, "\(path): \(Errno(errno))") }
+func removeDirectory(_ path: String) { #expect(rmdir(path) == 0, "\(path): \(Errno(errno))") }
+
+func bookmark(_ path: String) throws -> Bookmark { try BookmarkResolver().bookmark(directory: path.utf8).bookmark }
+
+/// What a resolution gave, in a form to compare.
+struct Outcome: Equatable, CustomStringConvertible {
+    var finding: BookmarkFinding
+    var path: String?
+    /// The inode that was opened.
+    var inode: UInt64?
+    var renewedPath: String?
+
+    var description: String { "\(finding) path: \(path ?? "-") inode: \(inode ?? 0) renewed: \(renewedPath ?? "-")" }
+
+    init(_ resolved: consuming ResolvedBookmark) {
+        finding = resolved.finding
+        path = resolved.path.map { String(decoding: $0, as: UTF8.self) }
+        renewedPath = resolved.renewed.map { String(decoding: $0.path, as: UTF8.self) }
+        if let descriptor = resolved.takeDescriptor() { inode = (try? descriptor.status())?.st.st_ino.asUInt64 }
+    }
+
+    init(_ bookmark: Bookmark, is finding: BookmarkFinding) {
+        self.finding = finding
+        if finding == .ok || finding == .weak {
+            path = String(decoding: bookmark.path, as: UTF8.self)
+            inode = bookmark.identity.inode
+        }
+    }
+
+    init(_ bookmark: Bookmark, movedTo place: String) {
+        finding = .moved
+        path = place
+        renewedPath = place
+        inode = bookmark.identity.inode
+    }
+}
+
+extension ino_t {
+    var asUInt64: UInt64 { UInt64(self) }
+}
+
+func resolve(_ bookmark: Bookmark) -> Outcome { Outcome(BookmarkResolver().resolve(bookmark)) }
+
+/// The same as a user without privileges: the kernel takes the capabilities for files from this thread with its fsuid.
+func resolveAsUser(_ bookmark: Bookmark) -> Outcome {
+    var outcome: Outcome?
+    asUser {
+        #expect(!ProcessCapability.has(2))
+        outcome = resolve(bookmark)
+    }
+    return outcome!
+}
+
+func becomeUser(_ id: uid_t) {
+    _ = clinux_thread_setfsgid(id)
+    _ = clinux_thread_setfsuid(id)
+}

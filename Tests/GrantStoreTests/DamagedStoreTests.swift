@@ -1,0 +1,313 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import GrantStore
+
+/// A store that cannot be trusted is an error, stays as it is, and never gives a grant that was not there.
+@Suite struct AStoreThatIsDamaged {
+    let scratch = Scratch()
+
+    /// Twelve grants, half of them revoked, in a closed store.
+    private func fill() throws -> [String: String] {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let grants = try (0..<12).map { try sample("grant\($0)") }
+        try store.insert(grants, by: tester)
+        _ = try store.revoke(grants[..<6].map(\.id), by: tester)
+        return Dictionary(uniqueKeysWithValues: try store.grants().map { ($0.id.description, text($0)) })
+    }
+
+    /// Opens and reads everything; nil when it was refused.
+    private func read() throws -> [Grant]? {
+        do throws(GrantError) {
+            return try GrantStore(directory: scratch.store, create: false).grants()
+        } catch {
+            #expect([.storeDamaged, .storeNewer, .storeUnavailable].contains(error.code), "\(error)")
+            return nil
+        }
+    }
+
+    @Test func byAFlippedByteInTheDatabaseInventsNothing() throws {
+        let truth = try fill()
+        let bytes = scratch.bytes(scratch.database)
+        var refused = 0
+        var position = 0
+        while position < bytes.count {
+            var flipped = bytes
+            flipped[position] ^= UInt8(1 << (position % 8))
+            scratch.write(flipped, to: scratch.database)
+            if let grants = try read() {
+                #expect(Set(grants.map(text)).isSubset(of: truth.values), "byte \(position)")
+            } else {
+                refused += 1
+            }
+            for suffix in ["-wal", "-shm"] { unlink(scratch.database + suffix) }
+            position += 37
+        }
+        #expect(refused > 0)
+        scratch.write(bytes, to: scratch.database)
+        #expect(try read()?.count == truth.count)
+    }
+
+    @Test func byAFlippedByteInTheWriteAheadLogBringsNoRevokedGrantBack() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let grant = try sample("docs")
+        try store.insert(grant, by: tester)
+        _ = try store.revoke([grant.id], by: tester)
+        try store.append(.denied, by: tester)
+        let copy = Scratch()
+        try FileManager.default.copyItem(atPath: scratch.store, toPath: copy.store)
+        let log = copy.bytes(copy.database + "-wal")
+        #expect(!log.isEmpty)
+        let database = copy.bytes(copy.database)
+        for position in stride(from: 0, to: log.count, by: 101) {
+            var flipped = log
+            flipped[position] ^= 0x10
+            copy.write(database, to: copy.database)
+            copy.write(flipped, to: copy.database + "-wal")
+            unlink(copy.database + "-shm")
+            let opened = try GrantStore(directory: copy.store, create: false)
+            #expect(try opened.grants().map(\.state) == [.revoked], "byte \(position)")
+        }
+    }
+
+    @Test func byBeingCutOffAtAnyLengthIsLeftAsItIs() throws {
+        let truth = try fill()
+        let bytes = scratch.bytes(scratch.database)
+        for length in [0, 1, 15, 16, 99, 100, 512, 4095, 4096, 4097, bytes.count / 2, bytes.count - 4096, bytes.count - 1] {
+            let cut = Array(bytes[..<length])
+            scratch.write(cut, to: scratch.database)
+            if let grants = try read() { #expect(Set(grants.map(text)).isSubset(of: truth.values), "length \(length)") }
+            if length < 4096 {
+                #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged, "length \(length)")
+                #expect(scratch.bytes(scratch.database) == cut)
+            }
+            for suffix in ["-wal", "-shm"] { unlink(scratch.database + suffix) }
+        }
+    }
+
+    @Test func byBeingSomethingElseIsLeftAsItIs() throws {
+        _ = try fill()
+        scratch.write(Array("this is not a database, whatever its name is\n".utf8), to: scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
+        #expect(scratch.bytes(scratch.database).starts(with: "this is".utf8))
+        // A database of another program.
+        unlink(scratch.database)
+        do {
+            let other = try Database(path: scratch.database, create: true)
+            try other.execute("CREATE TABLE grants (x); PRAGMA user_version = 1")
+        }
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
+    }
+
+    @Test func byHandIsRefused() throws {
+        for change in [
+            "UPDATE grants SET state = 'active'", "UPDATE grants SET access = 'read-only'",
+            "UPDATE grants SET name = x'41' WHERE name = x'6772616e7430'",
+            "UPDATE grants SET expires = 4", "UPDATE grants SET activation = activation + 1", "UPDATE grants SET view = x'42'",
+            "UPDATE grants SET id = randomblob(16)", "UPDATE grants SET bookmark = (SELECT max(bookmark) FROM grants)",
+            "UPDATE grants SET seal = seal + 1", "DROP TABLE grants", "ALTER TABLE grants RENAME COLUMN seal TO sealed",
+        ] {
+            let own = Scratch()
+            do {
+                let store = try GrantStore(directory: own.store, create: true)
+                try store.insert((0..<2).map { try sample("grant\($0)", state: .revoked) }, by: tester)
+            }
+            do { try Database(path: own.database, create: false).execute(change) }
+            #expect(code { _ = try GrantStore(directory: own.store, create: false).grants() } == .storeDamaged, "\(change)")
+        }
+    }
+
+    @Test func byRecordsOfAnotherStoreIsRefused() throws {
+        let truth = try fill()
+        let other = Scratch()
+        do { try GrantStore(directory: other.store, create: true).insert(try sample("theirs"), by: tester) }
+        do {
+            let database = try Database(path: scratch.database, create: false)
+            try database.execute("ATTACH '\(other.database)' AS other; INSERT INTO grants SELECT * FROM other.grants")
+        }
+        let store = try GrantStore(directory: scratch.store, create: false)
+        #expect(code { _ = try store.grants() } == .storeDamaged)
+        // A whole database with a key that is not its own.
+        try FileManager.default.removeItem(atPath: other.store + "/key")
+        try FileManager.default.copyItem(atPath: scratch.store + "/key", toPath: other.store + "/key")
+        #expect(code { _ = try GrantStore(directory: other.store, create: false).grants() } == .storeDamaged)
+        #expect(!truth.isEmpty)
+    }
+
+    @Test func byALostKeyIsRefusedAndGetsNoNewOne() throws {
+        _ = try fill()
+        unlink(scratch.store + "/key")
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
+        #expect(access(scratch.store + "/key", F_OK) != 0)
+        scratch.write([1, 2, 3], to: scratch.store + "/key")
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
+    }
+
+    @Test func byALostDatabaseWhoseLogIsStillThereIsRefused() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        try store.insert(try sample("docs"), by: tester)
+        unlink(scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeDamaged)
+        #expect(code { _ = try store.grants() } == .notFound)
+        #expect(code { _ = try store.dataVersion() } == .notFound)
+    }
+
+    @Test func byBeingReplacedWhileInUseRefusesEverything() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let grant = try sample("docs")
+        try store.insert(grant, by: tester)
+        let other = Scratch()
+        _ = try GrantStore(directory: other.store, create: true)
+        #expect(rename(other.database, scratch.database) == 0)
+        #expect(code { _ = try store.grants() } == .storeUnavailable)
+        #expect(code { _ = try store.dataVersion() } == .storeUnavailable)
+        #expect(code { _ = try store.revoke([grant.id], by: tester) } == .storeUnavailable)
+    }
+}
+
+@Suite struct AStoreOfAnotherVersion {
+    let scratch = Scratch()
+
+    @Test func thatIsNewerIsRefusedAndLeftAsItIs() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        do { try Database(path: scratch.database, create: false).execute("PRAGMA user_version = 7") }
+        let before = scratch.bytes(scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeNewer)
+        #expect(scratch.bytes(scratch.database) == before)
+    }
+
+    @Test func thatIsOlderIsMigratedOnce() throws {
+        do { try GrantStore(directory: scratch.store, create: true).insert(try sample("docs"), by: tester) }
+        let next = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO more VALUES (1);"])
+        for _ in 0..<2 {
+            let store = try GrantStore(directory: scratch.store, create: false, schema: next)
+            #expect(try store.grants().count == 1)
+            #expect(try store.read { (database) throws(GrantError) in try database.integer("SELECT count(*) FROM more") } == 1)
+        }
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeNewer)
+    }
+
+    @Test func whoseMigrationFailsStaysWhatItWas() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        let broken = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO nowhere VALUES (1);"])
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false, schema: broken) } == .storeDamaged)
+        #expect(try GrantStore(directory: scratch.store, create: false).grants().isEmpty)
+    }
+}
+
+@Suite struct AStoreThatCannotBeUsed {
+    let scratch = Scratch()
+
+    @Test func isNotMadeUnlessAsked() throws {
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .notFound)
+        #expect(access(scratch.store, F_OK) != 0)
+        make(scratch.store)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .notFound)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.store).isEmpty)
+        #expect(code { _ = try GrantStore(directory: "relative", create: true) } == .usage)
+        #expect(code { _ = try GrantStore(directory: "/proc/nowhere/store", create: true) } == .storeUnavailable)
+        let long = scratch.path + String(repeating: "/" + String(repeating: "x", count: 100), count: 6)
+        #expect(code { _ = try GrantStore(directory: long, create: true) } == .storeUnavailable)
+    }
+
+    @Test func isMadeForItsOwnerAlone() throws {
+        let store = try GrantStore(directory: scratch.path + "/new/deep/store", create: true)
+        for (file, mode) in [("", 0o700), ("/run", 0o700), ("/grants.sqlite", 0o600), ("/key", 0o600), ("/grants.sqlite-wal", 0o600)] {
+            var status = stat()
+            #expect(lstat(store.directory + file, &status) == 0)
+            #expect(status.st_mode & 0o7777 == mode_t(mode), "\(file)")
+        }
+        #expect(store.runDirectory == store.directory + "/run")
+    }
+
+    @Test func becauseOthersMayWriteToItIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        for file in [scratch.store, scratch.database, scratch.store + "/key"] {
+            var status = stat()
+            stat(file, &status)
+            chmod(file, 0o720 | status.st_mode & 0o777)
+            #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .permission, "\(file)")
+            chmod(file, status.st_mode & 0o777)
+        }
+        _ = try GrantStore(directory: scratch.store, create: false)
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "giving files away needs root")) func becauseItIsSomebodyElsesIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        for file in [scratch.store, scratch.database, scratch.store + "/key"] {
+            chown(file, 65534, 65534)
+            #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .permission, "\(file)")
+            chown(file, 0, 0)
+        }
+    }
+
+    @Test func becauseALinkStandsInItsPlaceIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        rename(scratch.database, scratch.path + "/elsewhere.sqlite")
+        symlink(scratch.path + "/elsewhere.sqlite", scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeDamaged)
+    }
+
+    @Test func becauseAnotherHoldsItForLongSaysThatItIsBusy() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let other = try Database(path: scratch.database, create: false)
+        try other.execute("BEGIN IMMEDIATE")
+        #expect(try store.grants().isEmpty)
+        try store.read { (database) throws(GrantError) in try database.execute("PRAGMA busy_timeout = 50") }
+        #expect(code { try store.insert(try sample("docs"), by: tester) } == .storeUnavailable)
+        try other.execute("ROLLBACK")
+        try store.insert(try sample("docs"), by: tester)
+    }
+
+    private func make(_ path: String) { #expect(mkdir(path, 0o700) == 0) }
+}
+
+@Suite(.enabled(if: geteuid() == 0, "mounting needs root")) struct AStoreOnAFilesystem {
+    let scratch = Scratch()
+
+    private func mounted(_ options: String, _ body: (String) throws -> Void) throws {
+        let place = scratch.path + "/mnt"
+        #expect(mkdir(place, 0o700) == 0)
+        #expect(mount("none", place, "tmpfs", 0, options) == 0)
+        defer { umount2(place, Int32(MNT_DETACH)) }
+        try body(place)
+    }
+
+    @Test func thatIsFullSaysSoAndKeepsWhatItHad() throws {
+        try mounted("size=300k,mode=700") { place in
+            let store = try GrantStore(directory: place + "/store", create: true)
+            var kept = 0
+            var failure: GrantError?
+            for number in 0..<5000 where failure == nil {
+                do throws(GrantError) {
+                    try store.insert(try! sample("grant\(number)"), by: tester)
+                    kept += 1
+                } catch {
+                    failure = error
+                }
+            }
+            #expect(failure?.code == .storeFull)
+            #expect(try store.grants().count == kept)
+            #expect(try GrantStore(directory: place + "/store", create: false).grants().count == kept)
+        }
+    }
+
+    @Test func thatIsFullFromTheStartSaysSo() throws {
+        try mounted("size=12k,mode=700") { place in
+            #expect(code { _ = try GrantStore(directory: place + "/store", create: true) } == .storeFull)
+            #expect(code { _ = try GrantStore(directory: place + "/store", create: false) } == .notFound)
+        }
+    }
+
+    @Test func thatIsReadOnlySaysSoWhenItIsWritten() throws {
+        try mounted("size=4m,mode=700") { place in
+            let grant = try sample("docs")
+            do { try GrantStore(directory: place + "/store", create: true).insert(grant, by: tester) }
+            #expect(mount("none", place, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0)
+            #expect(
+                code { _ = try GrantStore(directory: place + "/store", create: true).revoke([grant.id], by: tester) } == .storeUnavailable)
+        }
+    }
+}

@@ -1,0 +1,36 @@
+// A process that writes to a store, for the tests of several processes at once.
+//   StoreWriter insert DIR PREFIX COUNT    inserts COUNT grants named PREFIX0, PREFIX1, …
+//   StoreWriter toggle DIR ID              revokes and restores the grant for ever, a line after each that is done
+@preconcurrency import Glibc
+import GrantModel
+import GrantStore
+
+let arguments = CommandLine.arguments
+setvbuf(stdout, nil, _IOLBF, 0)
+do {
+    let store = try GrantStore(directory: arguments[2], create: true)
+    switch arguments[1] {
+    case "insert":
+        for number in 0..<Int(arguments[4])! {
+            let bookmark = Bookmark(
+                filesystem: FilesystemIdentity(uuid: [], type: "test"), handle: nil, identity: FileIdentity(inode: 1),
+                path: Array("/\(number)".utf8), owner: 0, created: Instant(seconds: 0))
+            let grant = Grant(
+                id: .random(), view: .standard, name: try GrantName(chosen: Array("\(arguments[3])\(number)".utf8)), bookmark: bookmark,
+                access: .readWrite, created: Instant(seconds: 0))
+            try store.insert(grant, by: .current())
+        }
+    case "toggle":
+        let id = GrantID(arguments[3])!
+        while true {
+            let activation = try store.restore([id], by: .current())[0].activation
+            print("active \(activation)")
+            _ = try store.revoke([id], by: .current())
+            print("revoked \(activation)")
+        }
+    default: exit(2)
+    }
+} catch {
+    print("failed: \(error)")
+    exit(1)
+}
