@@ -33,8 +33,8 @@ let package = Package(
         library("GrantStore", ["CSQLite", "GrantModel", "LinuxFS"]),
         library("Coordinator", ["GrantModel"]),
         library("FUSEKit", ["CFuse3", "CLinux", "LinuxFS"]),
-        library("ViewTree", ["GrantModel", "LinuxFS"]),
-        library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "LinuxFS", "GrantModel"]),
+        library("ViewTree", ["GrantModel", "CLinux", "LinuxFS"]),
+        library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantKit", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         .executableTarget(
@@ -47,6 +47,7 @@ let package = Package(
         tests("GrantModelTests", ["GrantModel"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
-        .executableTarget(name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
+        .executableTarget(
+            name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
     ]
 )
