@@ -99,7 +99,7 @@ func run(_ command: String...) throws {
     process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
     process.arguments = command
     process.environment = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"]
-    let pipe = Pipe()
+    let pipe = Foundation.Pipe()
     process.standardError = pipe
     process.standardOutput = pipe
     try process.run()

@@ -234,7 +234,7 @@ import Testing
 /// A `StoreWriter` that runs.
 final class Writer {
     let process = Process()
-    private let pipe = Pipe()
+    private let pipe = Foundation.Pipe()
     private(set) var output = ""
 
     init(_ arguments: [String]) throws {
