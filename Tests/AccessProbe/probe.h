@@ -78,5 +78,6 @@ int run_dirty(const char *file);
 int run_swap(const char *left, const char *right);
 int run_connect(const char *socket);
 int run_seekdir(const char *dir);
+int run_call(int count, char **arguments);
 int run_stuck(const char *file);
 const char *result_name(int result);

@@ -32,6 +32,11 @@ public final class Probe {
         return Dictionary(try probe.attempt().map { ($0.row, $0.errno) }) { $1 }
     }
 
+    /// One system call in a process of its own: the name of its errno, or `OK`.
+    public static func call(_ arguments: String..., as identity: Identity = .current) throws -> String {
+        try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 15).orThrow().trimmed
+    }
+
     /// Another role of the same program.
     public static func role(_ arguments: [String], as identity: Identity = .current) throws -> Child {
         try Child([Programs.probe(for: identity)] + arguments, identity: identity)
