@@ -93,7 +93,8 @@ extension MountTests {
         func notUTF8() throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            let output = try Command.shell("GRANTFS_STORE=\"$2\" exec \"$1\" grant \"$3\" --name $'\\xff'", Programs.grantfs, fixture.store, source)
+            let output = try Command.shell(
+                "GRANTFS_STORE=\"$2\" exec \"$1\" grant \"$3\" --name $'\\xff'", Programs.grantfs, fixture.store, source)
             #expect(output.status == 2, "\(output)")
         }
 

@@ -4,7 +4,8 @@ import Testing
 
 extension MountTests {
     @Suite struct ALiveChange {
-        @Test("to read-only refuses changes with EROFS, on handles opened before as well, and reading goes on",
+        @Test(
+            "to read-only refuses changes with EROFS, on handles opened before as well, and reading goes on",
             arguments: [false, true])
         func narrowing(cold: Bool) throws {
             let mount = try ProbedMount(Situation(cold: cold))

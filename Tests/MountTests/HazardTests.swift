@@ -76,8 +76,11 @@ extension MountTests {
             try Command.shell("mkfifo \"$1/fifo\"; if [ $(id -u) = 0 ]; then mknod \"$1/null\" c 1 3; fi", source).orThrow()
             try fixture.grant(source)
             let mount = try fixture.mount() + "/a"
-            try Command.shell("ls -lR \"$1\" > /dev/null; stat \"$1/fifo\" \"$1/socket\" > /dev/null; getfacl \"$1/fifo\" 2> /dev/null || true", mount, within: 5)
-                .orThrow()
+            try Command.shell(
+                "ls -lR \"$1\" > /dev/null; stat \"$1/fifo\" \"$1/socket\" > /dev/null; getfacl \"$1/fifo\" 2> /dev/null || true", mount,
+                within: 5
+            )
+            .orThrow()
             #expect(try Command.shell("(echo through > \"$1/fifo\") & cat \"$1/fifo\"; wait", mount, within: 5).text == "through\n")
             if Identity.isRoot { #expect(try Probe.call("open", mount + "/null") == "EACCES") }
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
@@ -85,7 +88,9 @@ extension MountTests {
                 "for f in /proc/$1/fd/*; do t=$(readlink $f) || continue; case $t in \"$2\"*) if [ -p $f ] || [ -S $f ] || [ -c $f ]; then grep -H flags /proc/$1/fdinfo/${f##*/}; fi;; esac; done; true",
                 "\(daemon)", source)
             // O_PATH is 010000000: a descriptor that names the file and has not opened it.
-            for line in opened.lines { #expect(line.split(separator: "\t").last?.dropLast(6).hasSuffix("1") == true || line.contains("1000000"), "\(line)") }
+            for line in opened.lines {
+                #expect(line.split(separator: "\t").last?.dropLast(6).hasSuffix("1") == true || line.contains("1000000"), "\(line)")
+            }
         }
 
         @Test("rename, exchange and link between a read-only and a read-write grant change nothing")
@@ -113,7 +118,9 @@ extension MountTests {
             for name in ["one", "two"] {
                 let source = try fixture.source(name)
                 try fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: source)
-                try Command.shell("cd \"$1\"; echo \"$2\" > first; echo \"$2\" > second; ln second linked; mkdir d; echo \"$2\" > d/third", source, name).orThrow()
+                try Command.shell(
+                    "cd \"$1\"; echo \"$2\" > first; echo \"$2\" > second; ln second linked; mkdir d; echo \"$2\" > d/third", source, name
+                ).orThrow()
                 try fixture.grant(source)
             }
             let mount = try fixture.mount()
@@ -126,7 +133,9 @@ extension MountTests {
             #expect(archive.lines == ["2", "two", "one", "2", "2"])
         }
 
-        @Test("a handle taken before a revocation opens nothing after it", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "a handle taken before a revocation opens nothing after it", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))
+        )
         func fileHandles() throws {
             for cold in [false, true] {
                 let mount = try ProbedMount(Situation(cold: cold))
@@ -231,7 +240,9 @@ extension MountTests {
             #expect(try Probe.call("stat", entered + "/a/below/other") == "OK")
         }
 
-        @Test("a volume that goes away takes its grant with it, and brings it back", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        @Test(
+            "a volume that goes away takes its grant with it, and brings it back",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func absentVolume() throws {
             let fixture = try MountFixture()
             let volume = try fixture.directory("volume")
@@ -251,7 +262,8 @@ extension MountTests {
             }
         }
 
-        @Test("callers get what they get natively: groups, setgid and sticky directories, set-id bits, modes",
+        @Test(
+            "callers get what they get natively: groups, setgid and sticky directories, set-id bits, modes",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
         func callers() throws {
             let user = Machine.plainUser!
@@ -274,7 +286,9 @@ extension MountTests {
             var seen: [String] = []
             for place in [mount, native] {
                 try Command.shell(prepare, place).orThrow()
-                if place == mount { try Command.shell("ls -lR \"$1\" > /dev/null; cat \"$1/hidden\" \"$1/closed/secret\" > /dev/null", place).orThrow() }
+                if place == mount {
+                    try Command.shell("ls -lR \"$1\" > /dev/null; cat \"$1/hidden\" \"$1/closed/secret\" > /dev/null", place).orThrow()
+                }
                 let output = try Command.shell(act, place, as: user)
                 seen.append(output.text + (try Command.shell(look, place).text))
             }

@@ -56,7 +56,9 @@ extension MountTests {
                 wait
                 """, mount + "/a", source, within: 120
             ).orThrow()
-            let count = try Command.run(["sqlite3", source + "/db", "select count(*), count(distinct w*1000+i) from t; pragma integrity_check;"])
+            let count = try Command.run([
+                "sqlite3", source + "/db", "select count(*), count(distinct w*1000+i) from t; pragma integrity_check;",
+            ])
             #expect(count.lines == ["900|900", "ok"])
         }
     }

@@ -50,7 +50,10 @@ extension MountTests {
             """
 
         @Test func cp() throws {
-            try expectSame(Self.tree + "; cp -a tree copy; cp -a --reflink=never copy/. again; find . -type f -printf '%P %T@\\n' | grep -v tree | grep -c 981173106.7890000000")
+            try expectSame(
+                Self.tree
+                    + "; cp -a tree copy; cp -a --reflink=never copy/. again; find . -type f -printf '%P %T@\\n' | grep -v tree | grep -c 981173106.7890000000"
+            )
         }
 
         @Test func tar() throws {
@@ -62,11 +65,13 @@ extension MountTests {
 
         @Test(.enabled(if: Command.exists("rsync"))) func rsync() throws {
             try expectSame(
-                Self.tree + "; rsync -aH tree/ copy/; printf more >> tree/d/big; rm tree/empty -r; rsync -aHc --delete --inplace tree/ copy/")
+                Self.tree
+                    + "; rsync -aH tree/ copy/; printf more >> tree/d/big; rm tree/empty -r; rsync -aHc --delete --inplace tree/ copy/")
         }
 
         @Test(.enabled(if: Command.exists("git"))) func git() throws {
-            let prefix = "export HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='1000000000 +0000' GIT_COMMITTER_DATE='1000000000 +0000';"
+            let prefix =
+                "export HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='1000000000 +0000' GIT_COMMITTER_DATE='1000000000 +0000';"
                 + "g() { git -c user.name=T -c user.email=t@t -c init.defaultBranch=main -c safe.directory='*' \"$@\"; };"
             try expectSame(
                 prefix + """
