@@ -44,6 +44,12 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        .executableTarget(
+            name: "AccessProbe",
+            path: "Tests/AccessProbe",
+            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
+        tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),

@@ -1,0 +1,93 @@
+#include "probe.h"
+#include <grp.h>
+#include <sys/resource.h>
+
+static const struct access *const tables[] = {
+    reading_accesses, writing_accesses, directory_accesses, path_accesses, map_accesses, lock_accesses, ring_accesses,
+};
+
+void fail(const char *what) {
+    fprintf(stderr, "access-probe: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+const char *result_name(int result) {
+    switch (result) {
+    case DONE: return "OK";
+    case BUS: return "SIGBUS";
+    case SKIPPED: return "SKIP";
+    case WRONG: return "WRONG";
+    case KILLED: return "KILLED";
+    default: break;
+    }
+    const char *name = strerrorname_np(result);
+    return name ? name : "UNKNOWN";
+}
+
+static void try_everything(struct probe *p) {
+    p->round++;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct access *a = tables[t]; a->kind; a++) {
+            int result = a->attempt(p);
+            printf("{\"held\":\"%s\",\"kind\":\"%s\",\"errno\":\"%s\",\"after\":\"%s\",\"change\":%s}\n", a->held, a->kind,
+                   result_name(result), a->after, a->change ? "true" : "false");
+        }
+    puts("done");
+    fflush(stdout);
+}
+
+static void become(long uid, long gid) {
+    if (gid >= 0) {
+        gid_t group = (gid_t)gid;
+        if (setgroups(1, &group) || setresgid(group, group, group)) fail("--gid");
+    }
+    if (uid >= 0 && setresuid((uid_t)uid, (uid_t)uid, (uid_t)uid)) fail("--uid");
+}
+
+static int usage(void) {
+    fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
+          "       | dirty FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | call NAME ARGUMENT...\n"
+          "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads.\n",
+          stderr);
+    return 2;
+}
+
+int main(int count, char **arguments) {
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    static struct probe probe;
+    long uid = -1, gid = -1;
+    int at = 1;
+    for (; at < count && strncmp(arguments[at], "--", 2) == 0; at++) {
+        if (!strcmp(arguments[at], "--cold")) probe.cold = true;
+        else if (!strcmp(arguments[at], "--uid") && at + 1 < count) uid = atol(arguments[++at]);
+        else if (!strcmp(arguments[at], "--gid") && at + 1 < count) gid = atol(arguments[++at]);
+        else return usage();
+    }
+    become(uid, gid);
+    char **rest = arguments + at;
+    int left = count - at;
+    if (left == 1 && !strcmp(rest[0], "text-child")) return text_child();
+    if (left == 1 && !strcmp(rest[0], "exit")) return 0;
+    if (left < 2) return usage();
+    if (!strcmp(rest[0], "setup"))
+        return set_up(rest[1], left > 2 ? (uid_t)atol(rest[2]) : geteuid(), left > 3 ? (gid_t)atol(rest[3]) : getegid());
+    if (!strcmp(rest[0], "load")) return run_load(rest[1]);
+    if (!strcmp(rest[0], "lock") && left == 4) return run_lock(left - 1, rest + 1);
+    if (!strcmp(rest[0], "call")) return run_call(left - 1, rest + 1);
+    if (!strcmp(rest[0], "dirty")) return run_dirty(rest[1]);
+    if (!strcmp(rest[0], "swap") && left == 3) return run_swap(rest[1], rest[2]);
+    if (!strcmp(rest[0], "connect")) return run_connect(rest[1]);
+    if (!strcmp(rest[0], "seekdir")) return run_seekdir(rest[1]);
+    if (!strcmp(rest[0], "stuck")) return run_stuck(rest[1]);
+    if (strcmp(rest[0], "run")) return usage();
+
+    probe.dir = rest[1];
+    catch_bus();
+    hold(&probe);
+    puts("ready");
+    fflush(stdout);
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) try_everything(&probe);
+    return 0;
+}

@@ -1,0 +1,136 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Each a clear error with the promised exit status, and nothing changed.
+    @Suite struct BadInput {
+        struct Wrong: Sendable, CustomTestStringConvertible {
+            let arguments: [String]
+            let status: Int32
+            /// Something the message must say.
+            var says = ""
+            var testDescription: String { arguments.map { $0.count > 40 ? "…" : $0 }.joined(separator: " ").debugDescription }
+            init(_ status: Int32, _ arguments: String..., says: String = "") {
+                (self.arguments, self.status, self.says) = (arguments, status, says)
+            }
+        }
+
+        /// `{}` stands for the fixture's directory; “a” is granted in two views, “b” in one that is mounted at {}/mount.
+        static let table: [Wrong] = [
+            Wrong(1, "grant", "{}/nowhere", says: "nowhere"),
+            Wrong(1, "grant", "{}/file", says: "not a directory"),
+            Wrong(2, "grant", "{}/free", "--name", "x/y"),
+            Wrong(2, "grant", "{}/free", "--name", ""),
+            Wrong(2, "grant", "{}/free", "--name", "."),
+            Wrong(2, "grant", "{}/free", "--name", ".."),
+            Wrong(2, "grant", "{}/free", "--name", String(repeating: "n", count: 256)),
+            Wrong(2, "grant", "{}/free", "--name", "new\nline"),
+            Wrong(2, "grant", "{}/free", "--view", "x/y"),
+            Wrong(1, "grant", "{}/free", "--name", "b", says: "b"),
+            Wrong(1, "grant", "{}/source/b"),
+            Wrong(2, "grant", "{}/free", "--expires", "2001-01-01T00:00:00Z"),
+            Wrong(2, "grant", "{}/free", "--expires", "soon", says: "soon"),
+            Wrong(2, "grant", "{}/free", "--expires", "-5s"),
+            Wrong(2, "grant", "{}/free", "--expires", "99999999999999999999d"),
+            Wrong(2, "grant"),
+            Wrong(2, "grant", "{}/free", "--nonsense", says: "nonsense"),
+            Wrong(1, "grant", "{}", says: "store"),
+            Wrong(1, "grant", "/"),
+            Wrong(1, "grant", "{}/store"),
+            Wrong(1, "grant", "{}/mount"),
+            Wrong(1, "grant", "{}/mount/b"),
+            Wrong(1, "revoke", "unknown", says: "unknown"),
+            Wrong(1, "restore", "unknown"),
+            Wrong(1, "remove", "unknown"),
+            Wrong(1, "resolve", "unknown"),
+            Wrong(1, "set", "unknown", "--access", "read-only"),
+            Wrong(1, "revoke", "a", says: "--view"),
+            Wrong(1, "revoke", "b", "unknown", says: "unknown"),
+            Wrong(1, "revoke", "0123456789abcdef"),
+            Wrong(2, "revoke"),
+            Wrong(2, "revoke", "b", "--timeout", "never"),
+            Wrong(2, "set", "b", "--access", "everything"),
+            Wrong(2, "set", "b", "--name", "x/y"),
+            Wrong(1, "set", "b", "--name", "c"),
+            Wrong(2, "nonsense", says: "nonsense"),
+            Wrong(2),
+            Wrong(2, "mount", "default"),
+            Wrong(1, "mount", "default", "{}/missing", says: "missing"),
+            Wrong(1, "mount", "default", "{}/file"),
+            Wrong(1, "mount", "default", "{}/full", says: "empty"),
+            Wrong(1, "mount", "default", "{}/mount", says: "mounted"),
+            Wrong(1, "mount", "default", "{}/source/b/inside"),
+            Wrong(2, "mount", "default", "{}/free", "-o", "rw,nonsense", says: "nonsense"),
+            Wrong(2, "mount", "default", "{}/free", "-o", "cache=warm", says: "cache"),
+            Wrong(1, "unmount", "{}/free"),
+        ]
+
+        @Test("is refused with its exit status, and changes nothing")
+        func refused() throws {
+            let fixture = try MountFixture()
+            for name in ["a", "b", "c"] { try fixture.grant(try fixture.source(name)) }
+            try fixture.grant(fixture.base + "/source/a", view: "another")
+            try fixture.directory("source/b/inside")
+            try fixture.directory("free")
+            try Data().write(to: URL(fileURLWithPath: fixture.base + "/file"))
+            try Data().write(to: URL(fileURLWithPath: try fixture.directory("full") + "/something"))
+            try fixture.mount()
+            let before = try fixture.grantfs("list", "--all", "--json").orThrow().text
+            let mounts = fixture.mountpoints
+            for wrong in Self.table {
+                let output = try fixture.grantfs(wrong.arguments.map { $0.replacingOccurrences(of: "{}", with: fixture.base) })
+                #expect(output.status == wrong.status, "\(output)")
+                #expect(output.errors.contains("grantfs: ") && output.text.isEmpty, "\(output)")
+                #expect(output.errors.lowercased().contains(wrong.says), "should say “\(wrong.says)”: \(output)")
+                let after = try fixture.grantfs("list", "--all", "--json").orThrow().text
+                #expect(after == before, "\(output)")
+                #expect(fixture.mountpoints == mounts, "\(output)")
+            }
+        }
+
+        @Test("names in bytes that are no UTF-8 are refused when chosen")
+        func notUTF8() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            let output = try Command.shell(
+                "GRANTFS_STORE=\"$2\" exec \"$1\" grant \"$3\" --name $'\\xff'", Programs.grantfs, fixture.store, source)
+            #expect(output.status == 2, "\(output)")
+        }
+
+        @Test("a directory that its user may not read is refused", .enabled(if: Identity.isRoot && Machine.plainUser != nil))
+        func notReadable() throws {
+            let fixture = try MountFixture(owner: Machine.plainUser!)
+            let closed = fixture.base + "/closed"
+            try Command.run(["install", "-d", "-m", "700", "-o", "root", closed]).orThrow()
+            let output = try fixture.grantfs("grant", closed)
+            #expect(output.status == 1 && output.errors.contains("grantfs: "), "\(output)")
+        }
+
+        @Test("a view without grants mounts, empty")
+        func emptyView() throws {
+            let fixture = try MountFixture()
+            let mountpoint = try fixture.mount("nothing-yet")
+            let listing = try Command.run(["ls", "-A", mountpoint])
+            #expect(listing.status == 0 && listing.text.isEmpty)
+        }
+
+        @Test("directories whose names look like options, or hold newlines or other bytes, are granted, shown and revoked")
+        func strangeNames() throws {
+            let fixture = try MountFixture()
+            try Command.shell("cd \"$1/source\"; mkdir -- '-rf' 'a=b,c' ' ' $'new\\nline' $'\\xff\\xfe' '--all'", fixture.base).orThrow()
+            let output = try Command.shell(
+                "cd \"$1/source\"; export GRANTFS_STORE=\"$3\"; for d in ./*; do \"$2\" grant \"$d\"; done; \"$2\" grant -- --all --view v",
+                fixture.base, Programs.grantfs, fixture.store)
+            #expect(output.status == 0 || output.errors.contains("v"), "\(output)")
+            let list = try fixture.list()
+            #expect(list.count >= 6)
+            let mountpoint = try fixture.mount()
+            let shown = try Command.shell("cd \"$1\"; find . -mindepth 1 -print0 | sort -z | tr '\\0' '|'", mountpoint).bytes
+            let real = try Command.shell("cd \"$1/source\"; find . -mindepth 1 -print0 | sort -z | tr '\\0' '|'", fixture.base).bytes
+            #expect(shown == real)
+            for grant in list { try fixture.revoke(grant.id) }
+            #expect(try fixture.list().isEmpty)
+        }
+    }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite struct ALiveChange {
+        @Test(
+            "to read-only refuses changes with EROFS, on handles opened before as well, and reading goes on",
+            arguments: [false, true])
+        func narrowing(cold: Bool) throws {
+            let mount = try ProbedMount(Situation(cold: cold))
+            let native = try mount.native()
+            let before = try mount.probe(mount.held)
+            try mount.fixture.grantfs("set", "held", "--access", "read-only").orThrow()
+            // Mappings have a test of their own: what is refused there is the file, not the page.
+            for result in try before.attempt() where !result.held.hasPrefix("map") && result.errno != "SKIP" {
+                if result.change && native[result.row] == "OK" {
+                    let allowed = ["EROFS"] + (ProbedMount.differences[result.row] ?? [])
+                    #expect(allowed.contains(result.errno), "\(result.row) gives \(result.errno) on a handle from before")
+                } else if !result.change && !["fsync", "fdatasync", "io_uring-fsync"].contains(result.kind) {
+                    let same = result.errno == native[result.row] || ProbedMount.differences[result.row]?.contains(result.errno) == true
+                    #expect(same, "\(result.row) gives \(result.errno), natively \(native[result.row] ?? "")")
+                }
+            }
+            let fresh = try Command.run(["touch", mount.held + "/new"])
+            #expect(fresh.errors.contains("Read-only file system"))
+            try mount.fixture.grantfs("set", "held", "--access", "read-write").orThrow()
+            try Command.run(["touch", mount.held + "/new"]).orThrow()
+        }
+
+        @Test("to read-only keeps what shared mappings store from the file")
+        func narrowingMappings() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try Data(count: 65536).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount()
+            try fixture.grantfs("set", "a", "--access", "read-only").orThrow()
+            let handle = FileHandle(forUpdatingAtPath: mountpoint + "/a/file")
+            #expect(handle == nil)
+            #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/file")) == Data(count: 65536))
+        }
+
+        @Test("a grant made, renamed, withdrawn or restored shows at once")
+        func rootListing() throws {
+            let fixture = try MountFixture()
+            let mountpoint = try fixture.mount()
+            func names() throws -> [String] { try Command.run(["ls", mountpoint]).orThrow().lines }
+            #expect(try names() == [])
+            try fixture.grant(try fixture.source("a"))
+            #expect(try names() == ["a"])
+            try fixture.grant(try fixture.source("b"), name: "bee")
+            #expect(try names() == ["a", "bee"])
+            try fixture.grantfs("set", "bee", "--name", "wasp").orThrow()
+            #expect(try names() == ["a", "wasp"])
+            #expect(try Command.run(["stat", mountpoint + "/bee"]).errors.contains("No such file"))
+            try fixture.revoke("a")
+            #expect(try names() == ["wasp"])
+            #expect(try Command.run(["stat", mountpoint + "/a"]).errors.contains("Permission denied"))
+            try fixture.restore("a")
+            #expect(try names() == ["a", "wasp"])
+            try fixture.grantfs("remove", "a").orThrow()
+            #expect(try names() == ["wasp"])
+            #expect(try Command.run(["stat", mountpoint + "/a"]).errors.contains("No such file"))
+        }
+
+        @Test("an expiry ends access by itself, on handles too, and restore brings it back")
+        func expiry() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try Probe.prepare(source)
+            try fixture.grant(source, name: nil, view: nil, "--expires", "3s")
+            let mountpoint = try fixture.mount()
+            let native = try Probe.native(in: try fixture.directory("native"))
+            let probe = try Probe(below: mountpoint + "/a")
+            try fixture.wait(until: "the grant has expired", within: 8) { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
+            pause(milliseconds: 200)
+            ProbedMount.expectRefused(try probe.attempt(), native, "expired")
+            #expect(try fixture.list("--all").map(\.state) == ["expired"])
+            #expect(try fixture.list().isEmpty)
+            try fixture.restore("a")
+            ProbedMount.expectNative(try Probe(below: mountpoint + "/a").attempt(), native, "restored")
+            let again = try #require(try fixture.list().first)
+            #expect(again.state == "active" && again.expires == nil)
+        }
+
+        @Test("restoring makes fresh opens work while the handles from before stay refused, however often")
+        func restoring() throws {
+            let mount = try ProbedMount(Situation())
+            let native = try mount.native()
+            var old: [Probe] = []
+            for round in 0..<4 {
+                old.append(try mount.probe(mount.held))
+                try mount.fixture.revoke("held")
+                try mount.fixture.restore("held")
+                for probe in old {
+                    let results = try probe.attempt().filter { !["path", "inotify"].contains($0.held) && $0.after != "FAIL" }
+                    ProbedMount.expectRefused(results, native, "round \(round)")
+                }
+            }
+        }
+    }
+}

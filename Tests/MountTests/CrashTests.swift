@@ -1,0 +1,84 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite struct AfterACrash {
+        private func prepared() throws -> (MountFixture, String) {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try Data("inside\n".utf8).write(to: URL(fileURLWithPath: source + "/x"))
+            try fixture.grant(source)
+            return (fixture, try fixture.mount())
+        }
+
+        private func expectRefused(_ mountpoint: String, _ when: String) throws {
+            let read = try Command.run(["cat", mountpoint + "/a/x"], within: 10)
+            #expect(read.status != 0 && !read.text.contains("inside"), "\(when): \(read)")
+        }
+
+        @Test("of the daemon right after a revocation, the grant is not back")
+        func daemonKilledAfterRevocation() throws {
+            let (fixture, mountpoint) = try prepared()
+            try fixture.revoke("a")
+            try fixture.killDaemon(at: mountpoint)
+            try expectRefused(mountpoint, "dead")
+            try fixture.mount()
+            try expectRefused(mountpoint, "mounted again")
+            #expect(try fixture.list("--all").map(\.state) == ["revoked"])
+        }
+
+        @Test("of the daemon in the midst of a revocation, the grant is not back", arguments: [0, 2, 5, 8, 12, 16, 20, 30])
+        func daemonKilledDuringRevocation(milliseconds: Int) throws {
+            let (fixture, mountpoint) = try prepared()
+            let daemon = try fixture.daemon(at: mountpoint)
+            let command = try Child(
+                [Programs.grantfs, "revoke", "a", "--timeout", "3"], environment: fixture.environment, separateErrors: true)
+            pause(milliseconds: milliseconds)
+            kill(daemon, SIGKILL)
+            let status = try #require(command.wait(within: 20), "the command hangs when its daemon dies")
+            // Whatever it says, what it recorded holds; 0 and 3 say that it is recorded.
+            try fixture.wait(until: "the daemon is gone") { !Processes.isRunning(daemon) }
+            try fixture.mount()
+            let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
+            #expect(recorded || (status != 0 && status != 3))
+            if recorded { try expectRefused(mountpoint, "killed after \(milliseconds) ms") }
+        }
+
+        @Test("of the command at any moment, the mount and the record agree", arguments: [0, 1, 3, 5, 8, 11, 14, 18, 24, 32])
+        func commandKilled(milliseconds: Int) throws {
+            let (fixture, mountpoint) = try prepared()
+            let command = try Child([Programs.grantfs, "revoke", "a"], environment: fixture.environment, separateErrors: true)
+            pause(milliseconds: milliseconds)
+            kill(command.pid, SIGKILL)
+            _ = command.wait()
+            let recorded = try fixture.list("--all").map(\.state) == ["revoked"]
+            if recorded {
+                // Recorded but perhaps told to nobody: the daemon notices by itself.
+                try fixture.wait(until: "a recorded revocation is in force", within: 5) {
+                    try Command.run(["cat", mountpoint + "/a/x"]).status != 0
+                }
+            }
+            try fixture.killDaemon(at: mountpoint)
+            try fixture.mount()
+            let read = try Command.run(["cat", mountpoint + "/a/x"])
+            #expect((read.status != 0) == recorded, "killed after \(milliseconds) ms")
+        }
+
+        @Test("the dead mount gives ENOTCONN, hides what lies below, and the next mount cleans it up and says so")
+        func deadMount() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount()
+            try fixture.killDaemon(at: mountpoint)
+            let listing = try Command.run(["ls", mountpoint])
+            #expect(listing.status != 0 && listing.errors.contains("not connected"), "\(listing)")
+            let output = try fixture.grantfs("mount", "default", mountpoint)
+            #expect(output.status == 0, "\(output)")
+            #expect(!output.errors.isEmpty, "it says that it cleaned up a dead mount")
+            #expect(try Command.run(["ls", mountpoint]).lines == ["a"])
+            #expect(try fixture.status().mounts.count == 1)
+        }
+    }
+}

@@ -1,0 +1,159 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// “what is tried | result”, and what a mount shows.
+    @Suite struct WhatIsTried {
+        private func prepared(_ options: String? = nil) throws -> (MountFixture, String) {
+            let fixture = try MountFixture()
+            for name in ["a", "b"] {
+                let source = try fixture.source(name)
+                try Data("text".utf8).write(to: URL(fileURLWithPath: source + "/x"))
+                try fixture.grant(source)
+            }
+            return (fixture, try fixture.mount(options: options))
+        }
+
+        @Test("a name that was never granted is ENOENT, a revoked one EACCES and not listed")
+        func names() throws {
+            let (fixture, mount) = try prepared()
+            #expect(try Probe.call("stat", mount + "/never") == "ENOENT")
+            try fixture.revoke("a")
+            for path in ["/a", "/a/x", "/a/never", "/a/x/y"] { #expect(try Probe.call("stat", mount + path) == "EACCES", "\(path)") }
+            #expect(try Probe.call("list", mount + "/a") == "EACCES")
+            #expect(try Probe.call("create", mount + "/a/new") == "EACCES")
+            #expect(try Command.run(["ls", mount]).lines == ["b"])
+        }
+
+        @Test("changing the root is EACCES")
+        func root() throws {
+            let (_, mount) = try prepared()
+            #expect(try Probe.call("create", mount + "/new") == "EACCES")
+            #expect(try Probe.call("mkdir", mount + "/new") == "EACCES")
+            #expect(try Probe.call("mkfifo", mount + "/new") == "EACCES")
+            #expect(try Probe.call("symlink", "x", mount + "/new") == "EACCES")
+            #expect(try Probe.call("rmdir", mount + "/a") == "EACCES")
+            #expect(try Probe.call("rename", mount + "/a", mount + "/c") == "EACCES")
+            #expect(try Probe.call("rename", mount + "/a", mount + "/b") == "EACCES")
+            #expect(try Probe.call("chmod", mount, "700") == "EACCES")
+        }
+
+        @Test("rename and link from one grant to another are EXDEV, in every variant")
+        func acrossGrants() throws {
+            let (_, mount) = try prepared()
+            #expect(try Probe.call("rename", mount + "/a/x", mount + "/b/y") == "EXDEV")
+            #expect(try Probe.call("exchange", mount + "/a/x", mount + "/b/x") == "EXDEV")
+            #expect(try Probe.call("noreplace", mount + "/a/x", mount + "/b/y") == "EXDEV")
+            #expect(try Probe.call("link", mount + "/a/x", mount + "/b/y") == "EXDEV")
+            try Command.run(["mv", mount + "/a/x", mount + "/b/moved"]).orThrow()
+            #expect(try Command.run(["cat", mount + "/b/moved"]).text == "text")
+        }
+
+        @Test("any change below a read-only grant is EROFS", arguments: ["grant", "mount"])
+        func readOnly(by what: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try Data("text".utf8).write(to: URL(fileURLWithPath: source + "/x"))
+            try FileManager.default.createDirectory(atPath: source + "/d", withIntermediateDirectories: false)
+            if what == "grant" { try fixture.grant(source, name: nil, view: nil, "--read-only") } else { try fixture.grant(source) }
+            let mount = try fixture.mount(options: what == "mount" ? "ro" : nil) + "/a"
+            let tried = [
+                try Probe.call("create", mount + "/new"), try Probe.call("mkdir", mount + "/new"),
+                try Probe.call("mkfifo", mount + "/new"), try Probe.call("symlink", "x", mount + "/new"),
+                try Probe.call("link", mount + "/x", mount + "/new"), try Probe.call("rename", mount + "/x", mount + "/new"),
+                try Probe.call("exchange", mount + "/x", mount + "/d"), try Probe.call("unlink", mount + "/x"),
+                try Probe.call("rmdir", mount + "/d"), try Probe.call("chmod", mount + "/x", "600"),
+                try Probe.call("truncate", mount + "/x"), try Probe.call("utimens", mount + "/x"),
+                try Probe.call("open-for-writing", mount + "/x"), try Probe.call("setxattr", mount + "/x", "user.a"),
+            ]
+            #expect(tried == Array(repeating: "EROFS", count: tried.count))
+            #expect(try Command.run(["cat", mount + "/x"]).text == "text")
+        }
+
+        @Test("security.* and trusted.* attributes cannot be written and are not listed", .enabled(if: Identity.isRoot))
+        func extendedAttributes() throws {
+            let (fixture, mount) = try prepared()
+            let file = fixture.base + "/source/a/x"
+            #expect(try Probe.call("setxattr", file, "trusted.known") == "OK")
+            #expect(try Probe.call("setxattr", mount + "/a/x", "security.mine") == "EPERM")
+            #expect(try Probe.call("setxattr", mount + "/a/x", "trusted.mine") == "EPERM")
+            #expect(try Probe.call("removexattr", mount + "/a/x", "trusted.known") == "EPERM")
+            #expect(try Probe.call("getxattr", mount + "/a/x", "security.capability") == "ENODATA")
+            #expect(try Probe.call("setxattr", mount + "/a/x", "user.mine") == "OK")
+            if Command.exists("getfattr") {
+                let listed = try Command.run(["getfattr", "-m", "-", mount + "/a/x"]).text
+                #expect(listed.contains("user.mine") && !listed.contains("trusted.") && !listed.contains("security."))
+            }
+        }
+
+        @Test("/proc/mounts shows the type and the view, statfs the source")
+        func mountTable() throws {
+            let (fixture, mount) = try prepared()
+            let line = try Command.run(["findmnt", "-n", "-o", "SOURCE,FSTYPE,OPTIONS", mount]).orThrow().text
+            let fields = line.split(whereSeparator: \.isWhitespace)
+            #expect(fields.count == 3 && fields[0] == "default" && fields[1] == "fuse.grantfs")
+            #expect(fields.last?.contains("nosuid") == true && fields.last?.contains("nodev") == true)
+            let format = ["stat", "-f", "-c", "%b %c %s %l"]
+            #expect(try Command.run(format + [mount + "/a"]).text == Command.run(format + [fixture.base + "/source/a"]).text)
+            #expect(try Int(Command.run(["stat", "-f", "-c", "%b", mount]).trimmed) ?? 0 > 0)
+        }
+
+        @Test("grantfs unmount, umount and fusermount3 -u end the daemon", arguments: ["unmount", "umount", "fusermount3"])
+        func unmounting(with program: String) throws {
+            if program == "umount" && !Identity.isRoot { return }
+            let (fixture, mount) = try prepared()
+            let daemon = try fixture.daemon(at: mount)
+            switch program {
+            case "unmount": try fixture.grantfs("unmount", mount).orThrow()
+            case "umount": try Command.run(["umount", mount]).orThrow()
+            default: try Command.run(["fusermount3", "-u", mount]).orThrow()
+            }
+            #expect(fixture.mountpoints.isEmpty)
+            try fixture.wait(until: "the daemon has ended", within: 5) { !Processes.isRunning(daemon) }
+            #expect(try fixture.status().mounts.isEmpty)
+            try fixture.mount()
+            #expect(try Command.run(["cat", mount + "/a/x"]).text == "text")
+        }
+
+        @Test("SIGTERM ends the daemon and the mount", arguments: [SIGTERM, SIGINT, SIGHUP])
+        func signals(signal: Int32) throws {
+            let (fixture, mount) = try prepared()
+            let daemon = try fixture.daemon(at: mount)
+            kill(daemon, signal)
+            try fixture.wait(until: "the daemon has ended", within: 5) { !Processes.isRunning(daemon) }
+            #expect(fixture.mountpoints.isEmpty)
+        }
+
+        @Test("what is changed on the host shows within a second, and the other way at once")
+        func besideTheMount() throws {
+            let (fixture, mount) = try prepared()
+            let source = fixture.base + "/source/a"
+            #expect(try Command.run(["cat", mount + "/a/x"]).text == "text")
+            try Command.shell("printf 'longer text' > \"$1/x\"; mkdir \"$1/d\"; touch \"$1/d/e\"", source)
+            pause(milliseconds: 1100)
+            #expect(try Command.run(["cat", mount + "/a/x"]).text == "longer text")
+            #expect(try Command.run(["ls", mount + "/a"]).lines == ["d", "x"])
+            try Command.shell("printf more >> \"$1/x\"; mv \"$1/d\" \"$1/f\"", mount + "/a")
+            #expect(try Command.run(["cat", source + "/x"]).text == "longer textmore")
+            #expect(try Command.run(["ls", source + "/f"]).lines == ["e"])
+        }
+
+        @Test("two grants of one file are two scopes: neither shows stale data, closing one leaves the other")
+        func twoGrantsOfOneFile() throws {
+            let fixture = try MountFixture()
+            let outer = try fixture.source("outer")
+            let inner = try fixture.source("outer/inner")
+            try Data("one".utf8).write(to: URL(fileURLWithPath: inner + "/x"))
+            try fixture.grant(outer)
+            try fixture.grant(inner)
+            let mount = try fixture.mount()
+            #expect(try Command.run(["cat", mount + "/inner/x", mount + "/outer/inner/x"]).text == "oneone")
+            try Command.shell("printf second > \"$1/inner/x\"", mount)
+            #expect(try Command.run(["cat", mount + "/outer/inner/x"]).text == "second")
+            try fixture.revoke("outer")
+            #expect(try Probe.call("stat", mount + "/outer/inner/x") == "EACCES")
+            #expect(try Command.run(["cat", mount + "/inner/x"]).text == "second")
+        }
+    }
+}

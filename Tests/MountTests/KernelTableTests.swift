@@ -1,0 +1,36 @@
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Row by row what still answers from the kernel when only the daemon refuses: files, maps, directories, names, locks.
+    @Suite struct NothingAnswersAfterARevocation {
+        @Test("every kind of access works as natively before", arguments: Situation.all)
+        func everythingWorks(_ situation: Situation) throws {
+            let mount = try ProbedMount(situation)
+            let native = try mount.native()
+            let probe = try mount.probe(mount.held)
+            ProbedMount.expectNative(try probe.attempt(), native, "first round")
+            ProbedMount.expectNative(try probe.attempt(), native, "second round")
+        }
+
+        @Test("every kind of access is refused after, and another grant goes on", arguments: Situation.all)
+        func everythingIsRefused(_ situation: Situation) throws {
+            let mount = try ProbedMount(situation)
+            let native = try mount.native()
+            let held = try mount.probe(mount.held)
+            let other = try mount.probe(mount.other)
+            if !situation.cold { ProbedMount.expectNative(try held.attempt(), native, "before") }
+
+            let revoked = try mount.fixture.revoke("held")
+            #expect(revoked.count == 1 && revoked[0].mounts.count == 1 && revoked[0].isConfirmed)
+            ProbedMount.expectRefused(try held.attempt(), native, "revoked")
+            ProbedMount.expectRefused(try held.attempt(), native, "revoked, again")
+            ProbedMount.expectNative(try other.attempt(), native, "the other grant")
+
+            try mount.fixture.restore("held")
+            ProbedMount.expectNative(try mount.probe(mount.held).attempt(), native, "restored, fresh handles")
+            let old = try held.attempt().filter { !["path", "inotify"].contains($0.held) && $0.after != "FAIL" }
+            ProbedMount.expectRefused(old, native, "restored, old handles")
+        }
+    }
+}

@@ -1,0 +1,96 @@
+import TestSupport
+import Testing
+
+/// Who calls, who mounted, what the kernel holds already, and how much it may hold: each must keep every promise.
+struct Situation: Sendable, CustomTestStringConvertible {
+    enum Mounting: String, Sendable { case byRoot, byUser }
+
+    var cold = false
+    var plainCaller = false
+    var mounting = Mounting.byRoot
+    var cache = "shared"
+
+    var testDescription: String {
+        "\(cold ? "cold" : "warm"), \(plainCaller ? "plain user" : "root"), mounted \(mounting.rawValue), cache=\(cache)"
+    }
+
+    var caller: Identity { plainCaller ? Machine.plainUser ?? .current : .current }
+    var owner: Identity { mounting == .byUser ? Machine.plainUser ?? .current : .current }
+    var options: String { mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)" }
+
+    /// What this machine and this user can do.
+    static let all: [Situation] = {
+        var list: [Situation] = []
+        for cold in [false, true] {
+            if Identity.isRoot {
+                for cache in ["shared", "exclusive", "none"] { list.append(Situation(cold: cold, cache: cache)) }
+                if Machine.plainUser != nil { list.append(Situation(cold: cold, plainCaller: true)) }
+            }
+            if Machine.usersCanMount { list.append(Situation(cold: cold, plainCaller: true, mounting: .byUser)) }
+        }
+        return list
+    }()
+}
+
+/// A mount with a grant that a test revokes and another that must never notice, a probe in each.
+struct ProbedMount {
+    let fixture: MountFixture
+    let situation: Situation
+    let mountpoint: String
+    let source: String
+    var held: String { mountpoint + "/held" }
+    var other: String { mountpoint + "/other" }
+
+    init(_ situation: Situation) throws {
+        self.situation = situation
+        fixture = try MountFixture(owner: situation.owner)
+        source = try fixture.source("held")
+        try Probe.prepare(source, for: situation.caller)
+        try Probe.prepare(try fixture.source("other"), for: situation.caller)
+        try fixture.grant(source)
+        try fixture.grant(fixture.base + "/source/other")
+        mountpoint = try fixture.mount(options: situation.options)
+    }
+
+    func probe(_ directory: String) throws -> Probe {
+        try Probe(below: directory, cold: situation.cold, as: situation.caller)
+    }
+
+    func native() throws -> [String: String] { try Probe.native(in: try fixture.directory("native"), as: situation.caller) }
+
+    /// What the protocol, and not grantfs, makes different from the native directory.
+    static let differences: [String: Set<String>] = [
+        // The library has no such operation before 3.17.
+        "dirfd: openat-o_tmpfile": ["EOPNOTSUPP"],
+        // Pages that are not cached are not waited for, and FUSE does not offer to.
+        "fd-read: preadv2-nowait": ["EAGAIN", "EOPNOTSUPP"],
+        // A handle of a FUSE inode is good for as long as the kernel remembers the inode.
+        "handle: open_by_handle_at": ["ESTALE", "EOPNOTSUPP", "SKIP"],
+    ]
+
+    /// Every access gives what the same access gives natively.
+    static func expectNative(_ results: [AccessResult], _ native: [String: String], _ when: String) {
+        #expect(results.count >= 50)
+        for result in results where result.errno != native[result.row] {
+            let allowed = differences[result.row]?.contains(result.errno) ?? false
+            #expect(allowed, "\(when): \(result.row) gives \(result.errno), natively \(native[result.row] ?? "nothing")")
+        }
+    }
+
+    /// Every access is refused as the table of what a revocation must stop says.
+    static func expectRefused(_ results: [AccessResult], _ native: [String: String], _ when: String) {
+        #expect(results.count >= 50)
+        for result in results where result.errno != "SKIP" && !isRefused(result, native) {
+            Issue.record("\(when): \(result.row) gives \(result.errno), and must give \(result.after)")
+        }
+    }
+
+    private static func isRefused(_ result: AccessResult, _ native: [String: String]) -> Bool {
+        switch result.after {
+        case "ANY": true
+        case "FAIL": result.errno != "OK" && result.errno != "WRONG"
+        // What the caller may not do anyway fails with either reason.
+        default: result.errno == result.after || (result.errno == native[result.row] && result.errno.hasPrefix("EP"))
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Foundation
+import Glibc
+
+/// What a test reports when something it needs did not work.
+public struct TestFailure: Error, CustomStringConvertible {
+    public let description: String
+    public init(_ description: String) { self.description = description }
+}
+
+/// What a command that ran to its end gave.
+public struct Output: Sendable, CustomStringConvertible {
+    public let command: [String]
+    /// The exit status, or minus the signal.
+    public let status: Int32
+    public let bytes: [UInt8]
+    public let errors: String
+    public let seconds: Double
+
+    public var text: String { String(decoding: bytes, as: UTF8.self) }
+    public var trimmed: String { text.trimmingCharacters(in: .whitespacesAndNewlines) }
+    public var lines: [String] { text.split(separator: "\n").map(String.init) }
+    public var description: String { "\(command.joined(separator: " ")) → \(status)\n\(text)\(errors)" }
+
+    /// Itself when the status is 0; throws what was printed otherwise.
+    @discardableResult
+    public func orThrow() throws -> Output {
+        guard status == 0 else { throw TestFailure(description) }
+        return self
+    }
+
+    public func decoded<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value {
+        do {
+            return try JSONDecoder().decode(type, from: Data(bytes))
+        } catch {
+            throw TestFailure("not the JSON that was promised (\(error)): \(self)")
+        }
+    }
+}
+
+/// Lets time pass, for what has no event to wait for.
+public func pause(milliseconds: Int) { usleep(useconds_t(milliseconds * 1000)) }
+
+public enum Command {
+    /// Runs a command to its end. It is killed, with its process group, after `seconds`, which is a failure of the test.
+    @discardableResult
+    public static func run(
+        _ command: [String], as identity: Identity = .current, environment: [String: String] = [:], input: String? = nil,
+        within seconds: Double = 60
+    ) throws -> Output {
+        let start = Date()
+        let child = try Child(command, identity: identity, environment: environment, separateErrors: true)
+        if let input { child.send(input) }
+        child.closeInput()
+        guard let collected = child.collect(within: seconds), let status = child.wait(within: 5) else {
+            child.kill()
+            throw TestFailure("still running after \(seconds) s: \(command.joined(separator: " "))")
+        }
+        return Output(
+            command: command, status: status, bytes: collected.output, errors: String(decoding: collected.errors, as: UTF8.self),
+            seconds: Date().timeIntervalSince(start))
+    }
+
+    /// Runs a shell script with `set -eu`; `$1`, `$2` … are the arguments.
+    @discardableResult
+    public static func shell(
+        _ script: String, _ arguments: String..., as identity: Identity = .current, within seconds: Double = 60
+    ) throws -> Output {
+        try run(["bash", "-euc", script, "bash"] + arguments, as: identity, within: seconds)
+    }
+
+    public static func exists(_ program: String) -> Bool {
+        (ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin").split(separator: ":")
+            .contains { access("\($0)/\(program)", X_OK) == 0 }
+    }
+}

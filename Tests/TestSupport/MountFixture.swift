@@ -1,0 +1,155 @@
+import Foundation
+import Glibc
+
+/// A directory of its own with a store, granted directories and mountpoints. When it goes away, whatever happened, its
+/// mounts are detached and its daemons killed: those below its directory, and no others.
+public final class MountFixture {
+    public let base: String
+    public let store: String
+    /// Who grants, mounts and revokes.
+    public let owner: Identity
+    private var extraMounts: [String] = []
+
+    public init(owner: Identity = .current) throws {
+        self.owner = owner
+        var template = Array("\(Programs.temporaryDirectory)/grantfs-test.XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { throw TestFailure("mkdtemp: \(String(cString: strerror(errno)))") }
+        let made = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        // The canonical path is what mountinfo shows.
+        base = URL(fileURLWithPath: made).resolvingSymlinksInPath().path
+        store = base + "/store"
+        chmod(base, 0o755)
+        for name in ["source", "mount", "native", "outside"] { _ = try directory(name) }
+        chown(base, owner.uid, owner.gid)
+    }
+
+    deinit { cleanUp() }
+
+    /// A directory below the fixture's, made when it is missing, of the fixture's owner.
+    @discardableResult
+    public func directory(_ name: String) throws -> String {
+        let path = base + "/" + name
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        chown(path, owner.uid, owner.gid)
+        return path
+    }
+
+    /// A directory to grant.
+    public func source(_ name: String) throws -> String { try directory("source/" + name) }
+
+    /// Runs grantfs with this fixture's store.
+    @discardableResult
+    public func grantfs(_ arguments: String..., within seconds: Double = 30) throws -> Output {
+        try grantfs(arguments, within: seconds)
+    }
+
+    @discardableResult
+    public func grantfs(_ arguments: [String], as identity: Identity? = nil, within seconds: Double = 30) throws -> Output {
+        let identity = identity ?? owner
+        return try Command.run(
+            [Programs.grantfs(for: identity)] + arguments, as: identity, environment: environment, within: seconds)
+    }
+
+    public var environment: [String: String] { ["GRANTFS_STORE": store] }
+
+    /// Grants a directory and gives the grant's id.
+    @discardableResult
+    public func grant(_ directory: String, name: String? = nil, view: String? = nil, _ more: String...) throws -> String {
+        var arguments = ["grant", directory]
+        if let view { arguments += ["--view", view] }
+        if let name { arguments += ["--name", name] }
+        let output = try grantfs(arguments + more).orThrow()
+        guard let id = output.trimmed.split(whereSeparator: \.isWhitespace).first(where: { $0.count == 32 }) else {
+            throw TestFailure("no id of a grant in: \(output)")
+        }
+        return String(id)
+    }
+
+    /// Mounts a view and gives the mountpoint.
+    @discardableResult
+    public func mount(_ view: String = "default", at name: String = "mount", options: String? = nil) throws -> String {
+        let mountpoint = try directory(name)
+        try grantfs(["mount", view, mountpoint] + (options.map { ["-o", $0] } ?? [])).orThrow()
+        return mountpoint
+    }
+
+    @discardableResult
+    public func revoke(_ arguments: String...) throws -> [RevocationDocument] {
+        try grantfs(["revoke"] + arguments + ["--json"]).orThrow().decoded()
+    }
+
+    public func restore(_ selectors: String...) throws { try grantfs(["restore"] + selectors).orThrow() }
+    public func status() throws -> StatusDocument { try grantfs("status", "--json").orThrow().decoded() }
+    public func list(_ arguments: String...) throws -> [GrantDocument] {
+        try grantfs(["list", "--json"] + arguments).orThrow().decoded()
+    }
+
+    /// The daemon of a mountpoint.
+    public func daemon(at mountpoint: String) throws -> pid_t {
+        guard let mount = try status().mounts.first(where: { $0.mountpoint == mountpoint }) else {
+            throw TestFailure("status knows no mount at \(mountpoint)")
+        }
+        return mount.pid
+    }
+
+    /// Sends a signal to the daemon of a mountpoint, and waits until it is gone when the signal is SIGKILL.
+    public func killDaemon(at mountpoint: String, with signal: Int32 = SIGKILL) throws {
+        let pid = try daemon(at: mountpoint)
+        guard kill(pid, signal) == 0 else { throw TestFailure("there is no daemon \(pid)") }
+        if signal == SIGKILL { try wait(until: "the daemon is gone") { !Processes.isRunning(pid) } }
+    }
+
+    /// Another filesystem mounted for this fixture, unmounted with it. Needs root.
+    public func mountOther(_ arguments: [String], at directory: String) throws {
+        try Command.run(arguments + [directory]).orThrow()
+        extraMounts.append(directory)
+    }
+
+    /// Tries every 5 ms until it is so.
+    public func wait(until what: String, within seconds: Double = 10, _ condition: () throws -> Bool) throws {
+        let deadline = Date().addingTimeInterval(seconds)
+        while try !condition() {
+            if Date() > deadline { throw TestFailure("not within \(seconds) s: \(what)") }
+            usleep(5000)
+        }
+    }
+
+    /// The mountpoints below the fixture's directory, as the kernel has them, innermost first.
+    public var mountpoints: [String] {
+        let table = (try? String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8)) ?? ""
+        return table.split(separator: "\n").compactMap { line in
+            let fields = line.split(separator: " ")
+            return fields.count > 4 && fields[4].hasPrefix(base + "/") ? String(fields[4]) : nil
+        }.reversed()
+    }
+
+    private func cleanUp() {
+        for pid in Processes.all where Processes.commandLine(pid).contains(base) && Processes.program(pid).contains("/grantfs") {
+            // Stopped processes are woken by nothing but this.
+            kill(pid, SIGKILL)
+        }
+        for _ in 0..<8 {
+            let left = mountpoints
+            if left.isEmpty { break }
+            for mountpoint in left {
+                let detach = Identity.isRoot ? ["umount", "-l", mountpoint] : ["fusermount3", "-uz", mountpoint]
+                _ = try? Command.run(detach, within: 10)
+            }
+        }
+        if mountpoints.isEmpty { _ = try? Command.run(["rm", "-rf", "--one-file-system", base], within: 30) }
+    }
+}
+
+/// Processes as /proc shows them.
+public enum Processes {
+    static var all: [pid_t] { ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) } }
+    static func program(_ pid: pid_t) -> String { (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/exe")) ?? "" }
+    static func commandLine(_ pid: pid_t) -> String {
+        FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
+    }
+    /// Whether it is there and no zombie.
+    public static func isRunning(_ pid: pid_t) -> Bool {
+        guard let stat = try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8) else { return false }
+        return stat.split(separator: ")").last?.split(separator: " ").first.map { $0 != "Z" && $0 != "X" } ?? false
+    }
+}

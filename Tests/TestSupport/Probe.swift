@@ -1,0 +1,76 @@
+import Foundation
+
+/// A running access probe: it holds handles below a directory, and tries every access whenever it is asked.
+public final class Probe {
+    private let child: Child
+
+    public init(below directory: String, cold: Bool = false, as identity: Identity = .current) throws {
+        let program = Programs.probe(for: identity)
+        child = try Child([program] + (cold ? ["--cold"] : []) + ["run", directory], identity: identity)
+        try child.expect("ready")
+    }
+
+    public func attempt() throws -> [AccessResult] {
+        child.send("go")
+        var results: [AccessResult] = []
+        while let line = child.line(within: 60) {
+            if line == "done" { return results }
+            results.append(try JSONDecoder().decode(AccessResult.self, from: Data(line.utf8)))
+        }
+        throw TestFailure("the probe ended or hung after \(results.count) accesses, the last was \(results.last?.row ?? "none")")
+    }
+
+    /// Makes what a probe needs below a granted directory, from outside any mount.
+    public static func prepare(_ directory: String, for identity: Identity = .current) throws {
+        try Command.run([Programs.probe, "setup", directory, "\(identity.uid)", "\(identity.gid)"]).orThrow()
+    }
+
+    /// Every access natively: what the same calls must give through a mount.
+    public static func native(in directory: String, as identity: Identity = .current) throws -> [String: String] {
+        try prepare(directory, for: identity)
+        let probe = try Probe(below: directory, as: identity)
+        return Dictionary(try probe.attempt().map { ($0.row, $0.errno) }) { $1 }
+    }
+
+    /// One system call in a process of its own: the name of its errno, or `OK`.
+    public static func call(_ arguments: String..., as identity: Identity = .current) throws -> String {
+        try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 15).orThrow().trimmed
+    }
+
+    /// Another role of the same program.
+    public static func role(_ arguments: [String], as identity: Identity = .current) throws -> Child {
+        try Child([Programs.probe(for: identity)] + arguments, identity: identity)
+    }
+}
+
+/// Threads that use a granted directory in every way while a test revokes and restores it.
+public final class Load {
+    private let child: Child
+
+    public init(below directory: String) throws {
+        child = try Probe.role(["load", directory])
+        try child.expect("ready")
+    }
+
+    /// From now on nothing that begins may succeed.
+    public func revoked() throws {
+        child.send("revoked")
+        try child.expect("ok")
+    }
+
+    /// From now on fresh operations may succeed again.
+    public func granted() throws {
+        child.send("granted")
+        try child.expect("ok")
+    }
+
+    public func stop() throws -> [WorkerResult] {
+        child.send("stop")
+        var results: [WorkerResult] = []
+        while let line = child.line(within: 30) {
+            if line == "done" { return results }
+            results.append(try JSONDecoder().decode(WorkerResult.self, from: Data(line.utf8)))
+        }
+        throw TestFailure("the load ended or hung: a thread never came back")
+    }
+}

@@ -1,0 +1,42 @@
+import Foundation
+import Glibc
+
+/// The programs under test: the ones that were built beside the test bundle, or what GRANTFS_BINARY and GRANTFS_PROBE name.
+public enum Programs {
+    public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
+    public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
+
+    /// The same, where every user can run them: a checkout in somebody's home is closed to others.
+    static let sharedDirectory: String? = {
+        var template = Array("\(temporaryDirectory)/grantfs-programs.XXXXXX".utf8CString)
+        guard mkdtemp(&template) != nil else { return nil }
+        let directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        chmod(directory, 0o755)
+        for program in [grantfs, probe] {
+            let copy = try? Command.run(["cp", program, directory + "/"])
+            if copy?.status != 0 { return nil }
+        }
+        sharedToRemove = directory
+        atexit { if let directory = Programs.sharedToRemove { _ = try? Command.run(["rm", "-rf", directory], within: 10) } }
+        return directory
+    }()
+    nonisolated(unsafe) private static var sharedToRemove: String?
+
+    static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
+    static func probe(for identity: Identity) -> String { path(probe, for: identity) }
+
+    static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"
+
+    private static func path(_ program: String, for identity: Identity) -> String {
+        guard identity != .current, let sharedDirectory else { return program }
+        return sharedDirectory + "/" + (program as NSString).lastPathComponent
+    }
+
+    private static func located(_ name: String, variable: String) -> String {
+        if let path = ProcessInfo.processInfo.environment[variable] { return path }
+        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let length = readlink("/proc/self/exe", &buffer, buffer.count)
+        let bundle = String(decoding: buffer.prefix(max(0, length)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return (bundle as NSString).deletingLastPathComponent + "/" + name
+    }
+}
