@@ -49,7 +49,7 @@ run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documen
 install: $(program) ## install the program, the mount helper and the man pages (PREFIX, DESTDIR)
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
-	sed 's|@BINDIR@|$(BINDIR)|g' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
 	chmod 755 '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
 	$(INSTALL) -m 644 docs/man/grantfs.5 '$(DESTDIR)$(MANDIR)/man5/grantfs.5'
