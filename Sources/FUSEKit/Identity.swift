@@ -1,12 +1,21 @@
 import CLinux
 import Glibc
+import LinuxFS
 
 /// With whose rights and whose umask the calling worker acts: its fsuid, fsgid and umask, changed by raw calls on this thread
 /// alone and only when the caller is another one than before. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front
 /// has checked permissions with the caller's own groups (`default_permissions`), and what is created must belong to the caller.
 public enum Identity {
-    /// Whether the daemon may take on other identities at all: it has CAP_SETUID and CAP_SETGID. Set once, before the session starts.
-    nonisolated(unsafe) public static var canChange = false
+    /// Whether the daemon may take on other identities at all: it has CAP_SETUID and CAP_SETGID.
+    // Safe to share: written once, by `prepareProcess`, before there are threads.
+    nonisolated(unsafe) static var canChange = false
+
+    /// To be called once, before the first thread is made.
+    public static func prepareProcess() {
+        let (setgid, setuid): (Int32, Int32) = (6, 7)
+        guard ProcessCapability.has(setgid), ProcessCapability.has(setuid) else { return }
+        canChange = clinux_keep_capabilities_across_setuid() == 0
+    }
 
     /// Makes the thread act as `caller`. Returns 0, or the error number of what the kernel refused.
     @inline(__always)

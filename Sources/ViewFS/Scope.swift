@@ -1,6 +1,7 @@
 import Coordinator
 import GrantModel
 import LinuxFS
+import Synchronization
 import ViewTree
 
 /// A grant as it is live in this mount: everything reached through the grant belongs to its scope and no other.
@@ -13,6 +14,11 @@ public final class Scope: @unchecked Sendable {
     let nodes: ScopeNodes
     /// The granted directory's node, counted once for the scope itself.
     let rootNode: UInt64
+    /// The directory as it was when the scope was made: enough to answer a lookup of its name without asking its filesystem, which
+    /// may hang while the kernel holds the root's lock. Its attributes are asked for afterwards.
+    let rootStatus: FileStatus
+    /// Whether the grant is meant to be read-only now: a narrowing that is overtaken by a widening does nothing.
+    let wantsReadOnly: Atomic<Bool>
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())
 
@@ -21,12 +27,14 @@ public final class Scope: @unchecked Sendable {
         var isReleased = false
     }
 
-    init(id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64) {
+    init(id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64, rootStatus: FileStatus, readOnly: Bool) {
         self.id = id
         self.grant = grant
         self.activation = activation
         self.nodes = nodes
         self.rootNode = rootNode
+        self.rootStatus = rootStatus
+        wantsReadOnly = Atomic(readOnly)
     }
 }
 
@@ -43,4 +51,11 @@ public struct ClosingOutcome: Sendable {
     public var pending: UInt64 = 0
 
     public init() {}
+
+    /// In force, with nothing to report.
+    public static var done: ClosingOutcome {
+        var outcome = ClosingOutcome()
+        outcome.isConfirmed = true
+        return outcome
+    }
 }

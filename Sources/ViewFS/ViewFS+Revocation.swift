@@ -22,6 +22,7 @@ extension ViewFS {
     /// Closes the gate for everything but the kernel's write-back of what was written before. At once and without waiting: to be called for
     /// every scope that is withdrawn before `finish` is called for the first.
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
+        if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
     }
 
@@ -32,6 +33,7 @@ extension ViewFS {
     public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
         scope.closing.withLock { closing in
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
+            if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
             let outcome = close(scope, withdrawal, patience: patience)
             if withdrawal == .all { closing.outcome = outcome }
             return outcome
@@ -40,6 +42,11 @@ extension ViewFS {
 
     private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
         let began = Clock.monotonic
+        // Before the mount there is nothing that the kernel could know.
+        guard let notifier = session?.notifier else {
+            coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
+            return .done
+        }
         var outcome = ClosingOutcome()
         let gate = coordinator.gate(scope.id)
         let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
@@ -63,7 +70,6 @@ extension ViewFS {
         let known = scope.nodes.ids
         let writable = openForWriting(known)
         launder(writable, scope, patience: patience, stuck: &stuck)
-        if withdrawal == .writing { gate.pointee.denials.wrappingAdd(0, ordering: .relaxed) }
 
         // 3. Nothing passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
@@ -72,17 +78,17 @@ extension ViewFS {
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
         if withdrawal == .all {
             let nodes = scope.nodes.ids
-            for directory in nodes where isDirectory(directory) { _ = session.notifier.forgetAttributes(NodeID(directory)) }
-            for file in nodes where !isDirectory(file) { _ = session.notifier.forgetAttributes(NodeID(file)) }
-            for node in openForWriting(nodes) { _ = session.notifier.forgetData(NodeID(node)) }
-            for node in nodes { _ = session.notifier.forgetData(NodeID(node)) }
+            for directory in nodes where isDirectory(directory) { _ = notifier.forgetAttributes(NodeID(directory)) }
+            for file in nodes where !isDirectory(file) { _ = notifier.forgetAttributes(NodeID(file)) }
+            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
+            for node in nodes { _ = notifier.forgetData(NodeID(node)) }
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
-            for node in openForWriting(nodes) { _ = session.notifier.forgetData(NodeID(node)) }
+            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
             locks.releaseScope(Set(nodes))
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
-            for node in writable { _ = session.notifier.forgetData(NodeID(node)) }
+            for node in writable { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(writable.count)
         }
 
@@ -98,7 +104,7 @@ extension ViewFS {
 
     /// Answers a request in the place of a worker that is stuck in the backing file system.
     private func release(_ visit: Coordinator.Visit) {
-        _ = session.answer(slot: visit.slot, error: EACCES) { coordinator.isInside(visit) }
+        _ = session?.answer(slot: visit.slot, error: EACCES) { coordinator.isInside(visit) }
     }
 
     private func openForWriting(_ ids: [UInt64]) -> [UInt64] {
@@ -114,7 +120,7 @@ extension ViewFS {
     /// hold us as well, so this runs on a thread of its own while we watch for progress and release what makes none.
     private func launder(_ files: [UInt64], _ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
         if files.isEmpty { return }
-        let notifier = session.notifier
+        guard let notifier = session?.notifier else { return }
         let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
         let gate = coordinator.gate(scope.id)
         var progress = gate.pointee.flushedBytes.load(ordering: .relaxed)
@@ -161,8 +167,17 @@ extension ViewFS {
         }
     }
 
-    /// Lets writes in again after a read-only grant was widened.
-    public func widen(_ scope: Scope) { coordinator.widen(scope.id) }
+    /// Lets writes in again after a read-only grant was widened, unless it is to be read-only once more.
+    ///
+    /// Locking: the scope's `closing` lock: a narrowing under way is carried through first.
+    public func widen(_ scope: Scope) {
+        scope.closing.withLock { _ in
+            if !scope.wantsReadOnly.load(ordering: .acquiring) { coordinator.widen(scope.id) }
+        }
+    }
+
+    /// Says that the grant is to be read-write again; `widen` carries it out.
+    public func wantWriting(_ scope: Scope) { scope.wantsReadOnly.store(false, ordering: .releasing) }
 
     /// Frees what a closed scope still has, once nobody is inside and the kernel has forgotten its nodes. True when done.
     public func reap(_ scope: Scope) -> Bool {

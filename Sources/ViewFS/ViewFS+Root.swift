@@ -18,28 +18,25 @@ extension ViewFS {
         case .refused:
             request.reply(error: EACCES)
         case .open(let scope):
-            onNode(request, NodeID(scope.rootNode), for: .read) { request, _, descriptor in
-                var parameters = EntryParameters()
-                let error = describeRoot(of: scope, descriptor, &parameters)
-                if error != 0 {
-                    request.reply(error: error)
-                } else if !request.reply(entry: &parameters) {
-                    tree.forget(parameters.ino, 1)
-                }
-            }
+            replyRoot(of: scope, request)
         }
     }
 
-    /// Counts and describes a granted directory. ENOENT when it has been removed.
-    private func describeRoot(of scope: Scope, _ descriptor: Int32, _ parameters: inout EntryParameters) -> Int32 {
-        let copy = clinux_reopen(descriptor, clinux_O_PATH)
-        if copy < 0 { return copy == -ENOENT ? ENOENT : -copy }
-        let error = enter(copy, of: scope.nodes, into: &parameters)
-        if error == 0, parameters.attr.st_nlink == 0 {
-            tree.forget(parameters.ino, 1)
-            return ENOENT
+    /// Counts the granted directory's node once more and describes it, asking nobody but the gate.
+    private func replyRoot(of scope: Scope, _ request: consuming Request) {
+        let slot = request.worker.pointee.slot
+        let verdict = coordinator.enter(scope.id, for: .read, slot: slot)
+        guard verdict == .enter else { return refuse(request, verdict, scope: scope.id.rawValue) }
+        if tree.count(scope.rootNode) {
+            var parameters = EntryParameters()
+            parameters.ino = scope.rootNode
+            parameters.attr = attributes(scope.rootStatus)
+            parameters.entry_timeout = policy.timeout
+            if !request.reply(entry: &parameters) { tree.forget(scope.rootNode, 1) }
+        } else {
+            request.reply(error: ENOENT)
         }
-        return error
+        coordinator.leave(slot: slot)
     }
 
     func replyRootAttributes(_ request: consuming Request) {
@@ -65,8 +62,8 @@ extension ViewFS {
         var seen: Set<UInt64> = []
         for (_, scope) in root.open {
             guard let node = tree.nodes.find(scope.rootNode), seen.insert(node.pointee.key.device).inserted,
-                // A filesystem that hangs must not be asked here, where nobody could be released from it.
-                coordinator.visits(in: scope.id).count < 8
+                // Inside the scope, so that a revocation releases whoever is stuck in its filesystem.
+                coordinator.enter(scope.id, for: .read, slot: request.worker.pointee.slot) == .enter
             else { continue }
             let descriptor = tree.pin(node)
             var one = statvfs()
@@ -80,6 +77,7 @@ extension ViewFS {
                 sum.f_favail += one.f_favail
             }
             tree.unpin(scope.rootNode, node)
+            coordinator.leave(slot: request.worker.pointee.slot)
         }
         if sum.f_blocks == 0 { sum.f_blocks = 1 }
         request.reply(filesystem: &sum)

@@ -18,7 +18,8 @@ extension ViewFS {
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
         guard let root = tree.intern(descriptor, status, in: nodes) else { throw Errno(ENOMEM) }
-        return Scope(id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root)
+        return Scope(
+            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status, readOnly: readOnly)
     }
 
     /// A descriptor that open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
@@ -32,18 +33,6 @@ extension ViewFS {
         guard again >= 0 else { return nil }
         _ = clinux_close(again)
         return base
-    }
-
-    /// Shows an open scope under `name`.
-    public func show(_ scope: Scope, as name: GrantName) {
-        root.set(name, .open(scope))
-        forgetRootName(name)
-    }
-
-    /// Shows a refusal under `name`, or nothing at all.
-    public func hide(_ name: GrantName, refusing grant: GrantID?) {
-        root.set(name, grant.map { .refused($0) })
-        forgetRootName(name)
     }
 
     /// Whether the granted directory still exists: removed directories have no name any more.
@@ -74,6 +63,12 @@ extension ViewFS {
         (scope.nodes.count, coordinator.visits(in: scope.id).count)
     }
 
+    /// Descriptors that nodes, open files and open directories hold.
+    public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
+
+    /// Whether a withdrawal of everything was carried through.
+    public func isClosed(_ scope: Scope) -> Bool { scope.closing.withLock { $0.outcome != nil } || session == nil }
+
     /// Refused operations of a scope so far, and the uid and pid of the last.
     public func denials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32) {
         let gate = coordinator.gate(scope.id)
@@ -83,9 +78,10 @@ extension ViewFS {
         )
     }
 
-    func forgetRootName(_ name: GrantName) {
+    /// Makes the kernel ask anew for names of the root. Holding no lock.
+    public func forgetRootNames(_ names: some Sequence<GrantName>) {
         guard let session else { return }
-        _ = session.notifier.expireName(name.bytes, in: .root)
+        for name in names { _ = session.notifier.expireName(name.bytes, in: .root) }
         _ = session.notifier.forgetData(.root)
     }
 }

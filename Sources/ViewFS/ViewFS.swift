@@ -9,7 +9,7 @@ import ViewTree
 ///
 /// Locking: operations take none here; `root` and `locks` guard themselves.
 public final class ViewFS: @unchecked Sendable {
-    // Safe to share: everything is fixed after `init` but `session`, which is set before the first request.
+    // Safe to share: everything is fixed after `init` but the session, which has a lock.
     public let coordinator: Coordinator
     public let tree: NodeTree
     public let files = OpenFiles()
@@ -17,7 +17,10 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let policy: CachePolicy
-    public internal(set) var session: Session!
+    private let mounted = Lock<Session?>(nil)
+
+    /// nil until the view is mounted. Not for the way of a request.
+    public var session: Session? { mounted.withLock { $0 } }
 
     /// Workers at the most. Each hung request holds one; beyond that, requests wait in the kernel.
     public static let workerLimit = 1000
@@ -36,9 +39,10 @@ public final class ViewFS: @unchecked Sendable {
     /// Mounts the view and starts serving it.
     public func mount(at mountpoint: String, source: String, words: [String]) throws(Errno) {
         let options = SessionOptions(source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData)
-        session = try Session(
+        let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit)
+        mounted.withLock { $0 = session }
         locks.start(for: self)
         session.start()
     }

@@ -58,6 +58,18 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
+    /// Counts one more lookup of a node; false when it is gone.
+    ///
+    /// Locking: the shard's.
+    public func count(_ id: UInt64) -> Bool {
+        guard let node = nodes.find(id) else { return false }
+        return node.pointee.owner.shard(of: node.pointee.key).withLock { _ in
+            guard node.pointee.lookups.load(ordering: .relaxed) > 0 else { return false }
+            node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+            return true
+        }
+    }
+
     /// Takes back `count` lookups; the node goes with the last one, at once or when the last pin is gone.
     ///
     /// Locking: the shard's.

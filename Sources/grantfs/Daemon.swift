@@ -1,8 +1,135 @@
+import Control
+import FUSEKit
+import Glibc
+import GrantKit
 import GrantModel
 import GrantStore
+import LinuxFS
+import Synchronization
+import ViewFS
 
+/// The process behind one mount.
 enum Daemon {
+    private static let wantsEnd = Atomic<Bool>(false)
+
+    /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
+    /// the mount answers, or with the error. Returns the exit status.
+    ///
+    /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
+    /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
         store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, ready: (GrantError?) -> Void
-    ) -> Int32 { 1 }
+    ) -> Int32 {
+        let signals = blockSignals()
+        let limit = raiseDescriptorLimit()
+        Identity.prepareProcess()
+        let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64))
+        let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
+        let id = GrantID.random()
+        let socket = "\(id).sock"
+        do throws(GrantError) {
+            let server = try ControlServer(
+                directory: store.runDirectory, name: socket,
+                handler: MountControl(mounted: mounted) { wantsEnd.store(true, ordering: .releasing) })
+            defer { server.stop() }
+            let own = ProcessIdentity.own
+            try store.register(
+                MountRecord(
+                    id: id, view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), processStart: own?.start ?? 0,
+                    bootID: own?.bootID ?? "", socket: socket, since: mounted.since))
+            // Best effort: a record of a process that is gone is pruned by whoever meets it.
+            defer { try? store.unregister(id) }
+            mounted.reconcile()
+            try mount(files, view, mountpoint, options)
+            try startWatching(mounted)
+            try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
+            ready(nil)
+            waitForEnd(files, signals)
+            if files.session?.hasEnded == false { unmount(mountpoint) }
+            try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
+            return 0
+        } catch {
+            ready(error)
+            return error.exitStatus
+        }
+    }
+
+    private static func mount(_ files: ViewFS, _ view: ViewName, _ mountpoint: String, _ options: MountOptions) throws(GrantError) {
+        do throws(Errno) {
+            try files.mount(at: mountpoint, source: view.description, words: options.words)
+            // The mount answers when the kernel has the root's attributes from us.
+            let root = try FileDescriptor.open(mountpoint.utf8, OpenFlags.path | O_DIRECTORY)
+            guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
+        } catch {
+            throw GrantError(
+                .mountFailed, "the view “\(view)” cannot be mounted at \(mountpoint)", cause: error.description,
+                advice: "see the lines above; /dev/fuse, fusermount3 and /etc/fuse.conf decide who may mount")
+        }
+    }
+
+    private static func startWatching(_ mounted: MountedView) throws(GrantError) {
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-store") { mounted.watchStore() }.detach()
+            try WorkerThread.start("grantfs-dirs") { mounted.watchDirectories() }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
+        }
+    }
+
+    /// Waits for a signal, for a command, or for the kernel's end of the connection.
+    private static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) {
+        var signals = signals
+        var turn = timespec(tv_sec: 0, tv_nsec: 20_000_000)
+        while files.session?.hasEnded == false, !wantsEnd.load(ordering: .acquiring) {
+            if sigtimedwait(&signals, nil, &turn) > 0 { return }
+        }
+    }
+
+    /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
+    private static func unmount(_ mountpoint: String) {
+        let flushing = BackgroundTask {
+            guard let root = try? FileDescriptor.open(mountpoint.utf8, O_RDONLY | O_DIRECTORY) else { return }
+            root.flushFilesystem()
+        }
+        let deadline = Clock.monotonic + 5_000_000_000
+        while !flushing.isDone, Clock.monotonic < deadline { usleep(1_000) }
+        do throws(GrantError) {
+            try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true)
+        } catch {
+            Terminal.report(error)
+        }
+    }
+
+    /// The signals that end a daemon, blocked for this thread and all that come after it.
+    private static func blockSignals() -> sigset_t {
+        signal(SIGPIPE, SIG_IGN)
+        var set = sigset_t()
+        sigemptyset(&set)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&set, number) }
+        pthread_sigmask(SIG_BLOCK, &set, nil)
+        return set
+    }
+
+    /// Raises RLIMIT_NOFILE to its hard limit and returns what it is then.
+    private static func raiseDescriptorLimit() -> Int {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
+        limit.rlim_cur = limit.rlim_max
+        setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        return Int(min(limit.rlim_cur, 1 << 20))
+    }
+}
+
+extension MountOptions {
+    /// The words for the kernel and fusermount3. Permissions are always checked by the kernel, in front of the daemon.
+    var words: [String] {
+        var words = ["default_permissions"]
+        if readOnly { words.append("ro") }
+        if allowOther { words.append("allow_other") }
+        if allowSetID { words.append("suid") }
+        if allowDevices { words.append("dev") }
+        if noExecute { words.append("noexec") }
+        if noAccessTime { words.append("noatime") }
+        return words
+    }
 }

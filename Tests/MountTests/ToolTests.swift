@@ -120,6 +120,50 @@ extension MountTests {
                 """)
         }
 
+        @Test("files that are removed, replaced or linked while they are open")
+        func removedAndLinked() throws {
+            try expectSame(
+                """
+                echo one > a; exec 8<> a; echo two > b; mv b a; cat <&8; cat a; stat -Lc '%h %s' /dev/fd/8; echo more >&8
+                stat -Lc '%h %s' /dev/fd/8; cat /dev/fd/8; rm a; ls
+                echo f > f; ln f g; echo more >> g; stat -c '%h %s' f g; exec 9< f; rm f; stat -c '%h %s' g; stat -Lc '%h %s' /dev/fd/9
+                cat <&9; truncate -s 3 g; stat -Lc '%h %s' /dev/fd/9; mv g h; stat -Lc '%h %s' /dev/fd/9
+                mkdir d; (cd d; rmdir ../d; ls -A; touch x 2> /dev/null || echo gone; stat -c '%h %F' .)
+                name=$(printf 'n%.0s' $(seq 255)); touch "$name"; rm "$name"; touch "${name}n" 2>&1 | grep -c 'too long'
+                long=.; for i in $(seq 15); do long=$long/$(printf 'd%.0s' $(seq 200)); done; mkdir -p $long; echo deep > $long/f; cat $long/f
+                rm -r ddd*; exec 8>&- 9<&-; ls
+                """)
+        }
+
+        @Test("a file that is renamed over and over is never absent")
+        func neverAbsent() throws {
+            let output = try Command.shell(
+                """
+                cd "$1"; echo 0 > f; (for i in $(seq 400); do echo $i > t; mv t f; done) & writer=$!
+                while kill -0 $writer 2> /dev/null; do cat f > /dev/null || echo absent; done; wait; cat f
+                """, through)
+            #expect(output.text == "400\n" && output.errors.isEmpty, "\(output)")
+        }
+
+        @Test(
+            "ACLs: set, shown, inherited and obeyed", .enabled(if: Identity.isRoot && Machine.plainUser != nil && Command.exists("setfacl"))
+        )
+        func accessControlLists() throws {
+            let user = Machine.plainUser!
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "allow_other") + "/a"
+            let script = """
+                cd "$1"; chmod 755 .; echo x > denied; echo y > allowed; chmod 600 allowed; setfacl -m "u:$2:---" denied; setfacl -m "u:$2:r--" allowed
+                mkdir d; setfacl -d -m "u:$2:rwx,g::---,o::---" d; touch d/f; mkdir d/e; getfacl -n denied allowed d d/f d/e
+                setpriv --reuid="$2" --clear-groups cat denied allowed 2>&1 || true
+                """
+            let there = try Command.shell(script, mount, "\(user.uid)").orThrow()
+            let here = try Command.shell(script, try fixture.directory("native"), "\(user.uid)").orThrow()
+            #expect(there.text == here.text)
+        }
+
         @Test("appends of several writers, in the mount and on the host, lose and tear no line")
         func appends() throws {
             let source = fixture.base + "/source/work"

@@ -1,0 +1,76 @@
+import Control
+import Coordinator
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewFS
+
+/// Answers the commands of one mount.
+struct MountControl: ControlHandler {
+    let mounted: MountedView
+    /// Called when a command asks for the end of the mount.
+    let end: @Sendable () -> Void
+
+    func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
+        switch request {
+        case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(timeout))
+        case .status: .status(mounted.status)
+        case .ping: .done
+        case .unmount:
+            answeringFirst()
+        }
+    }
+
+    private func answeringFirst() -> ControlReply {
+        end()
+        return .done
+    }
+}
+
+extension MountedView {
+    /// Reads the store again and waits until what it says is in force for `grants`, at the most so long.
+    func apply(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
+        let deadline = Clock.monotonic + Int64(timeoutMilliseconds) * 1_000_000
+        reconcile()
+        let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
+        if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
+        return .applied(
+            grants.map { grant in
+                guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
+                return outcome(of: closing, grant, until: deadline)
+            })
+    }
+
+    private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
+        var turn: UInt32 = 50
+        while true {
+            if let outcome = closing.outcome.withLock({ $0 }) {
+                return GrantOutcome(
+                    grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
+                    flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending)
+            }
+            if Clock.monotonic >= deadline { return GrantOutcome(grant: grant, confirmed: false) }
+            usleep(turn)
+            turn = min(turn * 2, 1_000)
+        }
+    }
+
+    var status: MountStatus {
+        let live = state.withLock { Array($0.grants.values) }
+        let grants = live.sorted { $0.grant.name.bytes.lexicographicallyPrecedes($1.grant.name.bytes) }.map { live -> GrantStatus in
+            let load = live.scope.map { files.load(of: $0) } ?? (inodes: 0, inFlight: 0)
+            let state: GrantState =
+                switch live.recorded {
+                case .active: live.scope == nil ? .unavailable : .active
+                case .revoked: .revoked
+                case .expired: .expired
+                }
+            return GrantStatus(
+                id: live.grant.id, name: live.grant.name, state: state, path: live.scope.flatMap { files.path(of: $0) },
+                inodes: UInt64(load.inodes), inFlight: UInt64(load.inFlight))
+        }
+        return MountStatus(
+            view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), since: since, grants: grants,
+            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount))
+    }
+}

@@ -1,0 +1,97 @@
+import Coordinator
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+// What a mount notices by itself, once a second. Two threads, because one of them looks at directories, which may hang.
+extension MountedView {
+    /// Watches the store and the clock: never touches a granted directory.
+    func watchStore() {
+        var version: Int64?
+        while true {
+            usleep(untilNextLook())
+            let (now, isRefusing) = state.withLock { state -> (Int64?, Bool) in
+                if state.isRefusing, let again = try? GrantStore(directory: state.store.directory, create: false) { state.store = again }
+                return (try? state.store.dataVersion(), state.isRefusing)
+            }
+            if now == nil || now != version || isRefusing || hasExpired() { reconcile() }
+            version = now
+            expireInStore()
+            logDenials()
+            reapClosed()
+        }
+    }
+
+    /// Watches the granted directories: removed ones lose their name, missing ones are looked for.
+    func watchDirectories() {
+        let watch = try? MountWatch()
+        while true {
+            if watch?.changed(within: 1_000) != true, watch == nil { usleep(1_000_000) }
+            let open = state.withLock { state in state.grants.values.compactMap { live in live.scope.map { (live.grant, $0) } } }
+            for (grant, scope) in open where files.isRemoved(scope) { suspend(grant, scope) }
+            openMissing()
+        }
+    }
+
+    /// The directory is gone: its name goes, what is held goes on as natively.
+    private func suspend(_ grant: Grant, _ scope: Scope) {
+        let changed = state.withLock { state -> Bool in
+            guard state.grants[grant.id]?.scope === scope, let name = state.grants[grant.id]?.grant.name,
+                case .open = files.root.place(name)
+            else { return false }
+            state.grants[grant.id]?.finding = .missing
+            files.root.set(name, nil)
+            return true
+        }
+        if changed { files.forgetRootNames([grant.name]) }
+    }
+
+    /// Microseconds until there is something to do: a second, or less when a grant expires before.
+    private func untilNextLook() -> UInt32 {
+        let now = Instant(nanoseconds: Clock.realtime)
+        let next = state.withLock { state in
+            state.grants.values.filter { $0.recorded == .active }.compactMap { $0.grant.expires?.seconds(since: now) }.min()
+        }
+        guard let next else { return 1_000_000 }
+        return UInt32(min(max(next, 0.001), 1) * 1_000_000)
+    }
+
+    private func hasExpired() -> Bool {
+        let now = Instant(nanoseconds: Clock.realtime)
+        return state.withLock { $0.grants.values.contains { $0.recorded == .active && $0.grant.state(at: now) == .expired } }
+    }
+
+    /// What has expired is recorded as such: a clock that is set back must not bring it back.
+    private func expireInStore() {
+        let (expired, store) = state.withLock { state in
+            (state.grants.values.filter { $0.recorded == .expired && $0.grant.state == .active }.map(\.grant.id), state.store)
+        }
+        if expired.isEmpty { return }
+        try? store.markExpired(expired, now: Instant(nanoseconds: Clock.realtime), by: actor)
+    }
+
+    /// One line of the log for the refusals of a second, with who was refused last.
+    private func logDenials() {
+        state.withLock { state in
+            for scope in state.closed { log(files.denials(of: scope), of: scope, &state) }
+        }
+    }
+
+    private func log(_ denials: (count: UInt64, uid: UInt32, pid: Int32), of scope: Scope, _ state: inout State) {
+        guard var live = state.grants[scope.grant], denials.count > live.loggedDenials else { return }
+        let count = denials.count - live.loggedDenials
+        live.loggedDenials = denials.count
+        state.grants[scope.grant] = live
+        try? state.store.append(
+            .denied, view: view, grant: scope.grant, name: live.grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
+            by: Actor(uid: denials.uid, pid: denials.pid, program: ""))
+    }
+
+    private func reapClosed() {
+        let closed = state.withLock { $0.closed }
+        let gone = closed.filter { scope in files.isClosed(scope) && files.reap(scope) }
+        if !gone.isEmpty { state.withLock { state in state.closed.removeAll { scope in gone.contains { $0 === scope } } } }
+    }
+}

@@ -1,0 +1,239 @@
+import Bookmarks
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+/// Keeps one mount in step with the store: grants come, go, change their name or access.
+///
+/// Withdrawals come first and touch no granted directory, so a filesystem that hangs delays none of them; directories are opened
+/// afterwards, one reconciliation at a time.
+///
+/// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the store, never while a directory is
+/// looked at, a scope is closed or the kernel is notified.
+final class MountedView: @unchecked Sendable {
+    // Safe to share: everything that changes is behind `state`.
+    let view: ViewName
+    let mountpoint: String
+    let options: MountOptions
+    let files: ViewFS
+    let since = Instant(nanoseconds: Clock.realtime)
+    let actor = Actor.current()
+    let state: Lock<State>
+    private let opening = Lock(())
+
+    struct State {
+        var store: GrantStore
+        var grants: [GrantID: LiveGrant] = [:]
+        /// Closed scopes that the kernel has not forgotten yet.
+        var closed: [Scope] = []
+        /// The last withdrawal from each grant.
+        var closings: [GrantID: Closing] = [:]
+        /// The store could not be read: everything is refused until it can.
+        var isRefusing = false
+    }
+
+    /// A grant as this mount sees it.
+    struct LiveGrant {
+        var grant: Grant
+        var scope: Scope?
+        var finding: BookmarkFinding = .missing
+        /// Refusals that were written to the log.
+        var loggedDenials: UInt64 = 0
+        /// The state with an expiry that has passed.
+        var recorded: RecordedState
+    }
+
+    /// A withdrawal under way or done.
+    final class Closing: Sendable {
+        let outcome = Lock<ClosingOutcome?>(nil)
+    }
+
+    init(store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, files: ViewFS) {
+        self.view = view
+        self.mountpoint = mountpoint
+        self.options = options
+        self.files = files
+        state = Lock(State(store: store))
+    }
+
+    /// Reads the store and makes this mount what it says. Withdrawals are in force for new operations when this returns; `closings`
+    /// tells when they are carried through.
+    func reconcile() {
+        var names: Set<GrantName> = []
+        let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
+            do throws(GrantError) {
+                let grants = try state.store.grants(view: view)
+                state.isRefusing = false
+                return (withdraw(grants, &state, &names), false)
+            } catch {
+                if !state.isRefusing { Terminal.report(error) }
+                state.isRefusing = true
+                return (refuseAll(&state, &names), true)
+            }
+        }
+        files.forgetRootNames(names)
+        for task in tasks { task() }
+        if !isRefusing { openMissing() }
+    }
+
+    // MARK: taking away
+
+    /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
+    private func withdraw(_ grants: [Grant], _ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {
+        var tasks: [() -> Void] = []
+        let now = Instant(nanoseconds: Clock.realtime)
+        let present = Set(grants.map(\.id))
+        for (id, live) in state.grants where !present.contains(id) {
+            // Removed: the name is unknown from now on.
+            files.root.set(live.grant.name, nil)
+            names.insert(live.grant.name)
+            if let scope = live.scope { tasks.append(close(scope, .all, of: id, &state)) }
+            state.grants[id] = nil
+        }
+        for grant in grants {
+            let recorded = grant.state(at: now)
+            var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
+            if live.grant.name != grant.name {
+                files.root.set(live.grant.name, nil)
+                names.formUnion([live.grant.name, grant.name])
+                if let scope = live.scope { files.root.set(grant.name, .open(scope)) }
+            }
+            if let scope = live.scope, recorded != .active || scope.activation != grant.activation {
+                live.scope = nil
+                files.root.set(grant.name, nil)
+                names.insert(grant.name)
+                tasks.append(close(scope, .all, of: grant.id, &state))
+            }
+            if recorded != .active {
+                if case .refused = files.root.place(grant.name) {} else { names.insert(grant.name) }
+                files.root.set(grant.name, .refused(grant.id))
+            } else if live.scope == nil, case .refused = files.root.place(grant.name) {
+                files.root.set(grant.name, nil)
+                names.insert(grant.name)
+            }
+            if let scope = live.scope, grant.access != live.grant.access {
+                tasks.append(change(scope, to: grant.access, of: grant.id, &state))
+            }
+            live.grant = grant
+            live.recorded = recorded
+            state.grants[grant.id] = live
+        }
+        return tasks
+    }
+
+    /// What happens when the store cannot be read: nobody gets anything.
+    private func refuseAll(_ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {
+        var tasks: [() -> Void] = []
+        for (id, live) in state.grants {
+            files.root.set(live.grant.name, .refused(id))
+            guard let scope = live.scope else { continue }
+            names.insert(live.grant.name)
+            tasks.append(close(scope, .all, of: id, &state))
+            state.grants[id]?.scope = nil
+        }
+        return tasks
+    }
+
+    /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
+    private func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
+        files.shut(scope, withdrawal)
+        let closing = Closing()
+        state.closings[grant] = closing
+        if withdrawal == .all { state.closed.append(scope) }
+        let files = files
+        return {
+            _ = BackgroundTask {
+                let outcome = files.finish(scope, withdrawal, patience: 2_000)
+                closing.outcome.withLock { $0 = outcome }
+            }
+        }
+    }
+
+    private func change(_ scope: Scope, to access: Access, of grant: GrantID, _ state: inout State) -> () -> Void {
+        if access == .readOnly { return close(scope, .writing, of: grant, &state) }
+        files.wantWriting(scope)
+        let closing = Closing()
+        state.closings[grant] = closing
+        let files = files
+        return {
+            _ = BackgroundTask {
+                files.widen(scope)
+                closing.outcome.withLock { $0 = .done }
+            }
+        }
+    }
+
+    // MARK: giving
+
+    /// Finds the directories of active grants that have no scope, and shows them.
+    ///
+    /// Locking: `opening`, which no withdrawal waits for.
+    func openMissing() {
+        opening.withLock { _ in
+            let wanted = state.withLock { state in
+                state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil }.map(\.grant)
+            }
+            if wanted.isEmpty { return }
+            let resolver = BookmarkResolver()
+            var names: [GrantName] = []
+            for grant in wanted where open(grant, resolver) { names.append(grant.name) }
+            if !names.isEmpty { files.forgetRootNames(names) }
+        }
+    }
+
+    private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> Bool {
+        let found = resolver.resolve(grant.bookmark)
+        let (finding, renewed) = (found.finding, found.renewed)
+        var scope: Scope?
+        if finding.isUsable, let directory = found.takeDescriptor() {
+            scope = try? files.makeScope(
+                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly, directory: directory,
+                crossesMounts: options.submounts)
+        }
+        return state.withLock { state in
+            guard var live = state.grants[grant.id] else { return discard(scope, &state) }
+            if live.finding != finding, finding == .moved || finding == .replaced {
+                note(finding, grant, renewed, state.store)
+            }
+            live.finding = finding
+            // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
+            let isStillMeant =
+                !state.isRefusing && live.scope == nil && live.recorded == .active && live.grant.activation == grant.activation
+                && live.grant.name == grant.name && live.grant.access == grant.access
+            guard let scope, isStillMeant else {
+                state.grants[grant.id]?.finding = finding
+                return discard(scope, &state)
+            }
+            live.scope = scope
+            live.loggedDenials = 0
+            state.grants[grant.id] = live
+            state.closings[grant.id] = nil
+            files.root.set(grant.name, .open(scope))
+            return true
+        }
+    }
+
+    private func discard(_ scope: Scope?, _ state: inout State) -> Bool {
+        if let scope {
+            files.shut(scope, .all)
+            state.closed.append(scope)
+        }
+        return false
+    }
+
+    /// A followed bookmark is renewed by itself; a directory that was replaced is said.
+    private func note(_ finding: BookmarkFinding, _ grant: Grant, _ renewed: Bookmark?, _ store: GrantStore) {
+        do throws(GrantError) {
+            if let renewed {
+                try store.renewBookmark(grant.id, to: renewed, finding: finding, by: actor)
+            } else if finding == .replaced {
+                try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
+            }
+        } catch {
+            Terminal.report(error)
+        }
+    }
+}
