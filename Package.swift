@@ -55,5 +55,8 @@ let package = Package(
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
+        tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
+        tests("GrantKitTests", ["GrantKit", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
+        tests("CommandLineTests", ["grantfs", "GrantKit", "GrantModel"]),
     ]
 )

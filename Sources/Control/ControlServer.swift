@@ -24,7 +24,7 @@ public final class ControlServer: Sendable {
     private let directory: FileDescriptor
     private let name: String
     private let listening: UnixSocket
-    private let wakeUp: Pipe
+    private let wakeUp: PipePair
     private let handler: any ControlHandler
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
@@ -37,7 +37,7 @@ public final class ControlServer: Sendable {
             directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
             if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw Errno(errno) }
             listening = try UnixSocket.listen(directory: directory.number, name: name)
-            wakeUp = try Pipe()
+            wakeUp = try PipePair()
         } catch {
             throw GrantError(.system, "cannot listen for commands at \(path)/\(name)", cause: error.description)
         }

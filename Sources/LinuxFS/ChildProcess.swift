@@ -19,7 +19,7 @@ public enum ChildProcess {
 }
 
 /// pipe2(2), close-on-exec.
-public struct Pipe: ~Copyable, Sendable {
+public struct PipePair: ~Copyable, Sendable {
     public let reading: FileDescriptor
     public let writing: FileDescriptor
 

@@ -13,7 +13,7 @@ enum HelpText {
     static func command(_ command: CommandDeclaration, of program: ProgramDeclaration) -> String {
         let operands = command.operands.map(\.usage).joined(separator: " ")
         let usage = ["Usage: \(program.name) \(command.name)", "[OPTIONS]", operands].filter { !$0.isEmpty }.joined(separator: " ")
-        var lines = [usage, "", command.summary, "", "Options:"]
+        var lines = [usage, ""] + wrapped(command.summary, width: 78) + ["", "Options:"]
         let options = (command.options + program.commonOptions).filter { !$0.isHidden }
         lines += columns(options.map { (words(of: $0), $0.help) })
         for note in command.notes { lines += [""] + wrapped(note, width: 78) }

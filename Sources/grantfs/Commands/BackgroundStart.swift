@@ -8,7 +8,7 @@ enum BackgroundStart {
 
     /// Starts this program again with the same words. 0 once the mount answers, else the status the daemon ended with.
     static func run(words: [[UInt8]]) throws(Errno) -> Int32 {
-        let pipe = try Pipe()
+        let pipe = try PipePair()
         // Before the command's own words: there a `--` cannot hide them.
         let added = ["--ready-fd=3", "--foreground"].map { Array($0.utf8) }
         let child = try ChildProcess.spawn(
@@ -22,7 +22,7 @@ enum BackgroundStart {
     }
 
     /// All that comes until the other end is closed or has said its word.
-    private static func answer(of pipe: consuming Pipe) throws(Errno) -> [UInt8] {
+    private static func answer(of pipe: consuming PipePair) throws(Errno) -> [UInt8] {
         let reading = pipe.closeWriting()
         var said: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16)

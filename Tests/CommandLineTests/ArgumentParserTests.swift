@@ -1,0 +1,125 @@
+import GrantModel
+import Testing
+
+@testable import grantfs
+
+private func words(_ text: String) -> [[UInt8]] { text.split(separator: " ").map { Array($0.utf8) } }
+
+private func parse(_ words: [[UInt8]]) throws -> ParsedArguments {
+    guard case .run(_, let arguments) = try ArgumentParser(program: CommandLineProgram.declaration).parse(words) else {
+        throw GrantError(.system, "no command to run")
+    }
+    return arguments
+}
+
+private func failure(_ text: String) -> GrantError? {
+    do throws(GrantError) {
+        _ = try ArgumentParser(program: CommandLineProgram.declaration).parse(words(text))
+        return nil
+    } catch {
+        return error
+    }
+}
+
+@Suite struct ArgumentParserTests {
+    @Test(arguments: [
+        "grant --view v --read-only /d", "grant /d --read-only --view=v", "--view v grant --read-only /d",
+        "--view=v --read-only grant /d", "grant --view v --read-only -- /d",
+    ])
+    func optionsMayStandAnywhere(_ line: String) throws {
+        let arguments = try parse(words(line))
+        #expect(arguments.command == "grant")
+        #expect(arguments.operands == [Array("/d".utf8)])
+        #expect(try arguments.text("view") == "v")
+        #expect(arguments.has("read-only"))
+        #expect(!arguments.wantsJSON)
+    }
+
+    @Test func twoDashesEndTheOptions() throws {
+        let arguments = try parse(words("revoke -- --json -x --"))
+        #expect(arguments.operands == words("--json -x --"))
+        #expect(!arguments.wantsJSON)
+    }
+
+    @Test func aDashAloneIsNoOption() throws {
+        #expect(try parse(words("revoke -")).operands == [Array("-".utf8)])
+    }
+
+    @Test func aValueMayLookLikeAnOptionOrBeEmpty() throws {
+        #expect(try parse(words("grant /d --name --json")).bytes("name") == Array("--json".utf8))
+        #expect(try parse(words("grant /d --name=")).bytes("name") == [])
+        #expect(try parse(words("grant /d --name=a=b,c")).bytes("name") == Array("a=b,c".utf8))
+    }
+
+    @Test func theLastOneCountsAndRepeatedOnesAreKept() throws {
+        #expect(try parse(words("list --view a --view b")).text("view") == "b")
+        #expect(try parse(words("mount v d -o a,b -oc --options=d")).options["options"] == words("a,b c d"))
+    }
+
+    @Test func lettersMayBeJoined() throws {
+        let arguments = try parse(words("mount v d -fo ro"))
+        #expect(arguments.has("foreground"))
+        #expect(arguments.options["options"] == words("ro"))
+        #expect(try parse(words("mount -foro v d")).options["options"] == words("ro"))
+    }
+
+    @Test func bytesAreKeptAsTheyAre() throws {
+        let arguments = try parse([Array("grant".utf8), [0x2F, 0xFF, 0x0A], Array("--name=".utf8) + [0xFE]])
+        #expect(arguments.operands == [[0x2F, 0xFF, 0x0A]])
+        #expect(arguments.bytes("name") == [0xFE])
+        #expect(throws: GrantError.self) { try arguments.text("name") }
+    }
+
+    @Test(arguments: [
+        ("", "a command is missing"), ("lst", "unknown command “lst” (did you mean “list”?)"),
+        ("list extra", "“extra” is one word too many"),
+        ("grant", "DIR is missing"), ("mount v", "MOUNTPOINT is missing"), ("list --viw x", "unknown option “--viw” for list"),
+        ("list --viw x", "did you mean “--view”?"), ("list --path x", "unknown option “--path” for list"),
+        ("--path x list", "unknown option “--path” for list"), ("list --json=yes", "--json takes no value"),
+        ("list --view", "--view needs a value"), ("list -x", "unknown option “-x” for list"), ("mount v d -o", "-o needs a value"),
+        ("--nonsense", "unknown option “--nonsense”"), ("revoke --pat x", "did you mean “--path”?"),
+    ])
+    func whatIsWrongIsNamed(_ line: String, _ words: String) throws {
+        let error = try #require(failure(line))
+        #expect(error.description.contains(words), "\(error)")
+        #expect(error.exitStatus == 2)
+    }
+
+    @Test(arguments: CommandLineProgram.declaration.commands.map(\.name))
+    func everyCommandHasHelpAndAStore(_ name: String) throws {
+        let parser = ArgumentParser(program: CommandLineProgram.declaration)
+        for line in ["\(name) --help", "--help \(name)", "\(name) -h", "\(name) --help --wrong", "\(name) a b c d --help"] {
+            guard case .help(let command?) = try parser.parse(words(line)) else {
+                Issue.record("no help for \(line)")
+                continue
+            }
+            let text = HelpText.command(command, of: CommandLineProgram.declaration)
+            #expect(text.hasPrefix("Usage: grantfs \(name)"))
+            #expect(text.contains("--store DIR"))
+            for option in command.options { #expect(text.contains("--\(option.long)") != option.isHidden) }
+            for line in text.split(separator: "\n") { #expect(line.count <= 80, "\(line)") }
+        }
+    }
+
+    @Test func helpAndVersionNeedNoCommand() throws {
+        let parser = ArgumentParser(program: CommandLineProgram.declaration)
+        guard case .help(nil) = try parser.parse(words("--help")), case .version = try parser.parse(words("--version")) else {
+            Issue.record("neither help nor version")
+            return
+        }
+        guard case .run = try parser.parse(words("revoke -- --help")) else {
+            Issue.record("an operand was taken for --help")
+            return
+        }
+    }
+
+    /// Before the command, whether an option takes a value is asked of all commands at once.
+    @Test func anOptionMeansTheSameInEveryCommand() {
+        let program = CommandLineProgram.declaration
+        var known: [String: Bool] = [:]
+        for option in program.commands.flatMap(\.options) + program.commonOptions {
+            #expect(known[option.long] ?? (option.value != nil) == (option.value != nil), "--\(option.long)")
+            known[option.long] = option.value != nil
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import GrantModel
+import Testing
+
+@testable import grantfs
+
+private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError) -> MountOptions {
+    var parser = MountOptionParser(isSloppy: sloppy)
+    for list in lists { try parser.read(list) }
+    return parser.options
+}
+
+@Suite struct MountOptionTests {
+    @Test func nothingIsTheDefault() throws {
+        #expect(try options("") == MountOptions())
+        #expect(try options("defaults,rw,nosuid,nodev,default_permissions") == MountOptions())
+        #expect(try options("user,noauto,nofail,_netdev,x-systemd.automount,x-gvfs-show,X-mount.mkdir=0755,x-a=b") == MountOptions())
+    }
+
+    @Test func eachIsRead() throws {
+        let all = try options("ro,allow_other,suid,dev,noexec,noatime,submounts,cache=exclusive,store=/a b")
+        #expect(all.readOnly && all.allowOther && all.allowSetID && all.allowDevices && all.noExecute && all.noAccessTime && all.submounts)
+        #expect(all.cache == .exclusive)
+        #expect(all.store == "/a b")
+    }
+
+    @Test func theLastOneCounts() throws {
+        #expect(try options("ro,rw") == MountOptions())
+        #expect(try options("rw", "ro").readOnly)
+        #expect(try options("suid,dev,noexec,noatime", "nosuid,nodev,exec,atime") == MountOptions())
+    }
+
+    @Test func commasCanBeEscaped() throws {
+        #expect(try options("store=/a\\,b\\\\c,ro").store == "/a,b\\c")
+    }
+
+    @Test func remountIsNoticed() throws {
+        var parser = MountOptionParser()
+        try parser.read("remount,ro")
+        #expect(parser.isRemount)
+        #expect(parser.options.readOnly)
+    }
+
+    @Test(arguments: ["foo", "cache", "cache=", "cache=all", "store=", "store", "store=relative", "ro=1", "allow_othre", "sync"])
+    func whatIsUnknownIsNamed(_ word: String) throws {
+        let error = #expect(throws: GrantError.self) { try options("rw,\(word)") }
+        let name = try #require(word.split(separator: "=").first)
+        #expect(error?.exitStatus == 2)
+        #expect(error?.description.contains(name) == true)
+    }
+
+    @Test func sloppyPassesOverWhatIsUnknown() throws {
+        #expect(try options("foo,bar=1,ro", sloppy: true).readOnly)
+        #expect(throws: GrantError.self) { try options("cache=all", sloppy: true) }
+    }
+}

@@ -1,0 +1,56 @@
+import Foundation
+import GrantModel
+import Testing
+
+@testable import grantfs
+
+@Suite struct OutputTests {
+    @Test func jsonIsJSON() throws {
+        let text = "q\" b\\ n\n t\t z\u{0} esc\u{1B} del\u{7F} é 日本 \u{2028} \u{1F600} /"
+        let value = JSON.object([
+            ("text", .string(text)), ("null", .null), ("yes", .bool(true)), ("big", .unsigned(.max)), ("small", .integer(.min)),
+            ("number", .number(1.25)), ("infinite", .number(.infinity)), ("huge", .number(1e300)),
+            ("list", .array([.array([]), .object([])])),
+        ])
+        let read = try #require(try JSONSerialization.jsonObject(with: Data(value.text.utf8)) as? [String: Any])
+        #expect(read["text"] as? String == text)
+        #expect(read["null"] is NSNull)
+        #expect((read["big"] as? NSNumber)?.uint64Value == .max)
+        #expect((read["small"] as? NSNumber)?.int64Value == .min)
+        #expect(read["number"] as? Double == 1.25)
+        #expect(read["infinite"] is NSNull)
+        #expect((read["list"] as? [Any])?.count == 2)
+        #expect(!value.text.contains("\n"))
+    }
+
+    @Test func namesThatAreNoUTF8CarryTheirBytes() {
+        #expect(JSON.object(JSON.members("name", [0x61, 0xFF])).text == "{\"name\":\"a\u{FFFD}\",\"nameHex\":\"61ff\"}")
+        #expect(JSON.object(JSON.members("name", [0x61])).text == "{\"name\":\"a\"}")
+    }
+
+    @Test func aTerminalGetsNoControlCharacters() {
+        #expect(Terminal.visible(Array("a\u{1B}[31m\nb".utf8)) == "a\\x1b[31m\\nb")
+        #expect(Terminal.visible([0x61, 0xFF, 0xC3, 0x62, 0xE2, 0x82]) == "a\\xff\\xc3b\\xe2\\x82")
+        #expect(Terminal.visible(Array("é日\u{202E}".utf8)) == "é日\\u{202e}")
+        #expect(Terminal.visible([]) == "")
+    }
+
+    @Test func columnsAreAligned() {
+        var table = Table(header: ["A", "B"])
+        table.add(["long", "x"])
+        table.add(["日", "y"])
+        #expect(table.text(colour: false) == "A     B\nlong  x\n日    y")
+        #expect(table.text(colour: true).hasPrefix("\u{1B}[1mA     B\u{1B}[0m\n"))
+    }
+
+    @Test func onlyWhatIsNearIsSuggested() {
+        let words = ["list", "log", "restore", "revoke", "remove"]
+        #expect(Suggestion.nearest(to: "lsit", among: words) == "list")
+        #expect(Suggestion.nearest(to: "revok", among: words) == "revoke")
+        #expect(Suggestion.nearest(to: "resto", among: words) == "restore")
+        #expect(Suggestion.nearest(to: "frobnicate", among: words) == nil)
+        #expect(Suggestion.nearest(to: "", among: words) == nil)
+        #expect(Suggestion.distance("ab", "ba") == 1)
+        #expect(Suggestion.distance("", "abc") == 3)
+    }
+}
