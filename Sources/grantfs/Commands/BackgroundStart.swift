@@ -38,6 +38,13 @@ enum BackgroundStart {
         return said
     }
 
+    /// In the daemon, once every relative path has been read: it keeps no directory of its starter busy.
+    static func settle() {
+        // Started as /proc/self/exe, it would be called “exe” in the log and in ps.
+        ProcessName.set("grantfs")
+        _ = chdir("/")
+    }
+
     /// In the daemon: its mount answers. From here on nobody reads what it says.
     static func announce(on descriptor: Int32) {
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)

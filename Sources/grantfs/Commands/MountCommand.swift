@@ -41,6 +41,7 @@ enum MountCommand {
             throw GrantError(.unsupported, "\(mountpoint.shown) cannot be a mountpoint", cause: "its path is not UTF-8")
         }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
+        if ready != nil { BackgroundStart.settle() }
         return Daemon.run(store: store, view: view, mountpoint: path, options: options) { error in
             if let error {
                 Terminal.report(error)
