@@ -103,6 +103,8 @@ pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int
     }
     // dup2 of a number onto itself clears close-on-exec here (glibc 2.29 and later).
     if (descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, descriptor, 3);
+    // A lock or a pipe that the starter's caller left open must not live as long as the child.
+    if (detached) posix_spawn_file_actions_addclosefrom_np(&actions, descriptor >= 0 ? 4 : 3);
     pid_t pid = 0;
     int error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);

@@ -48,6 +48,16 @@ public enum CanonicalPath {
         }
     }
 
+    /// readlink(2). Throws EINVAL for what is no link.
+    static func target(of link: [UInt8]) throws(Errno) -> [UInt8] {
+        var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
+        let count = withCString(link) { link in
+            buffer.withUnsafeMutableBytes { readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count) }
+        }
+        if count < 0 { throw Errno(errno) }
+        return Array(buffer[..<count])
+    }
+
     public static func join(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {
         directory.last == UInt8(ascii: "/") ? directory + name : directory + [UInt8(ascii: "/")] + name
     }

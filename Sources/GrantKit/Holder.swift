@@ -74,7 +74,7 @@ private struct ProcessScan {
 
     private mutating func look(at link: String, _ kind: Holder.Kind) {
         guard let device = try? DeviceNumber.withoutAsking(link), devices.contains(device) else { return }
-        note(device, kind, ProcessScan.target(of: link))
+        note(device, kind, try? CanonicalPath.target(of: Array(link.utf8)))
     }
 
     /// `address perms offset major:minor inode   path`, the device in hexadecimal.
@@ -92,11 +92,5 @@ private struct ProcessScan {
     private mutating func note(_ device: DeviceNumber, _ kind: Holder.Kind, _ path: [UInt8]?) {
         held[device, default: Found()].kinds.insert(kind)
         if let path { held[device, default: Found()].paths.insert(path) }
-    }
-
-    private static func target(of link: String) -> [UInt8]? {
-        var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
-        let count = buffer.withUnsafeMutableBytes { readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count) }
-        return count > 0 ? Array(buffer[..<count]) : nil
     }
 }

@@ -8,16 +8,23 @@ public struct Mountpoint: Sendable {
     /// Absolute, canonical.
     public let path: [UInt8]
 
-    /// Only what lies above the mountpoint is looked at: what is mounted there may not answer.
+    /// Links are followed. Only what lies above the mountpoint is looked at: what is mounted there may not answer.
     public init(_ given: [UInt8]) throws(GrantError) {
         do {
-            path = try CanonicalPath.resolveAbove(given)
+            path = try Mountpoint.resolve(given, links: 40)
         } catch {
             throw Mountpoint.refusal(given, error)
         }
     }
 
-    private init(canonical path: [UInt8]) { self.path = path }
+    private static func resolve(_ given: [UInt8], links: Int) throws(Errno) -> [UInt8] {
+        let path = try CanonicalPath.resolveAbove(given)
+        // A mountpoint is a directory; the kernel says so from memory.
+        guard let target = try? CanonicalPath.target(of: path) else { return path }
+        if links == 0 { throw Errno(ELOOP) }
+        let directory = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
+        return try resolve(target.first == 0x2F ? target : directory + [0x2F] + target, links: links - 1)
+    }
 
     public var shown: String { String(decoding: path, as: UTF8.self) }
 
@@ -28,27 +35,16 @@ public struct Mountpoint: Sendable {
 
     /// Makes sure that a view can be mounted here. A dead mount of a view of this store is cleaned away first, and `cleaned`
     /// is told so. `.mountFailed` with the reason for everything else that stands in the way; nothing is changed then.
-    public func prepare(
-        for view: ViewName, store: GrantStore, cleaned: (String) -> Void
-    ) throws(GrantError) -> Mountpoint {
+    public func prepare(for view: ViewName, store: GrantStore, cleaned: (String) -> Void) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
                 throw problem("something of type \(entry.type) is mounted there already")
             }
             try clean(entry, view, store, cleaned)
         }
-        // Nothing of ours is mounted here, so that a link as the last name can be followed now.
-        let place: Mountpoint
-        do {
-            place = Mountpoint(canonical: try CanonicalPath.resolve(path))
-        } catch {
-            throw Mountpoint.refusal(path, error)
-        }
-        if place.path != path { return try place.prepare(for: view, store: store, cleaned: cleaned) }
         try requireEmpty()
         let administrator = GrantAdministrator(store: store)
         try Placement(store: store).check(mountpoint: path, grants: try administrator.list())
-        return self
     }
 
     /// Unmounts what is here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.

@@ -4,7 +4,7 @@ import Glibc
 /// Programs that are started.
 public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their default. `detached`: in a session of its own, stdin and stdout
-    /// at /dev/null. `descriptor`, when given, is number 3 in the child. A program without a slash is looked for in PATH.
+    /// at /dev/null, and no other descriptors inherited. `descriptor`, when given, is number 3 in the child. A program without a slash is looked for in PATH.
     public static func spawn(
         _ program: String, arguments: [[UInt8]], detached: Bool = false, descriptor: Int32? = nil
     ) throws(Errno) -> Int32 {

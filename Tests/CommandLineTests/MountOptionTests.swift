@@ -35,7 +35,7 @@ private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError
 
     @Test func remountIsNoticed() throws {
         var parser = MountOptionParser()
-        try parser.read("remount,ro")
+        try parser.read("ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,default_permissions,max_read=1")
         #expect(parser.isRemount)
         #expect(parser.options.readOnly)
     }

@@ -168,9 +168,12 @@ import Testing
         _ = try bench.directory("docs/inside")
         #expect(FileManager.default.createFile(atPath: bench.root + "/file", contents: nil))
         _ = try bench.directory("full/of")
-        #expect(
-            try Mountpoint(Array(empty.utf8)).prepare(for: view, store: bench.store) { _ in Issue.record("nothing to clean") }.path
-                == Array(empty.utf8))
+        try FileManager.default.createSymbolicLink(atPath: bench.root + "/link", withDestinationPath: "empty")
+        for name in ["empty", "link", "./docs/../empty/", "//empty//."] {
+            let mountpoint = try Mountpoint(Array((bench.root + "/" + name).utf8))
+            try mountpoint.prepare(for: view, store: bench.store) { _ in Issue.record("nothing to clean") }
+            #expect(mountpoint.path == Array(empty.utf8))
+        }
         for (name, words) in [
             ("none", "there is no such directory"), ("file", "not a directory"), ("full", "not empty"), ("docs/inside", "inside the grant"),
             ("docs", "not empty"), ("", "not empty"),

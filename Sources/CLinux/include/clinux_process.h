@@ -21,7 +21,8 @@ ssize_t clinux_socket_receive(int fd, void *data, size_t size);
 int clinux_wait(int fd, bool writing, int other, int milliseconds);
 int clinux_pipe(int ends[2]);
 
-// posix_spawn with stdin and stdout from /dev/null when `detached`, a new session, no signals blocked or ignored.
+// posix_spawn, no signals blocked or ignored. When `detached`: stdin and stdout from /dev/null, a new session, nothing else
+// inherited but stderr.
 // `descriptor` (or -1) becomes number 3 of the child. Returns the child's pid.
 pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int descriptor);
 // The child's exit status, or 128 + the signal that ended it.

@@ -88,6 +88,10 @@ private struct Scan {
             return
         }
         let name = String(decoding: operand, as: UTF8.self)
+        if name == "help" {
+            wantsHelp = true
+            return
+        }
         guard let found = program.command(named: name) else {
             let near = Suggestion.nearest(to: name, among: program.commands.map(\.name))
             throw usage("unknown command “\(name)”", advice: near.map { "did you mean “\($0)”?" } ?? "grantfs --help lists them")

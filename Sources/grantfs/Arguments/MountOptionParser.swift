@@ -31,6 +31,8 @@ struct MountOptionParser {
             case "store": try setStore(value)
             case "cache": options.cache = try MountOptionParser.cache(value)
             case "comment", "user", "uhelper", "helper": break
+            // The kernel's words in /proc/mounts, which mount(8) hands back for a remount.
+            case "user_id", "group_id", "max_read", "blksize": break
             default:
                 if name.lowercased().hasPrefix("x-") || isSloppy { return }
                 throw MountOptionParser.unknown("\(name)=\(value)", name)

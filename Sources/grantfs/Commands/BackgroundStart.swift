@@ -9,6 +9,8 @@ enum BackgroundStart {
     /// Starts this program again with the same words. 0 once the mount answers, else the status the daemon ended with.
     static func run(words: [[UInt8]]) throws(Errno) -> Int32 {
         let pipe = try PipePair()
+        // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
+        setenv("SWIFT_BACKTRACE", "enable=no", 0)
         // Before the command's own words: there a `--` cannot hide them.
         let added = ["--ready-fd=3", "--foreground"].map { Array($0.utf8) }
         let child = try ChildProcess.spawn(

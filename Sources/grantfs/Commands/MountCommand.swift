@@ -28,15 +28,15 @@ enum MountCommand {
         for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
         let options = parser.options
         let view = try ParsedArguments.view(named: try ParsedArguments.text(arguments.operands[0], "the view's name"))
-        let given = try Mountpoint(arguments.operands[1])
-        if parser.isRemount { return try remount(given, options) }
+        let mountpoint = try Mountpoint(arguments.operands[1])
+        if parser.isRemount { return try remount(mountpoint, options) }
 
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
         if arguments.has("fake") { return 0 }
         if !arguments.has("foreground") { return try background() }
 
         let store = try GrantStore(directory: directory, create: true)
-        let mountpoint = try given.prepare(for: view, store: store) { Terminal.note($0) }
+        try mountpoint.prepare(for: view, store: store) { Terminal.note($0) }
         guard let path = String(validating: mountpoint.path, as: UTF8.self) else {
             throw GrantError(.unsupported, "\(mountpoint.shown) cannot be a mountpoint", cause: "its path is not UTF-8")
         }

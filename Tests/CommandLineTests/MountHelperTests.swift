@@ -1,0 +1,55 @@
+import Foundation
+import Testing
+
+/// mount.grantfs with a stand-in for grantfs that prints its words and ends as it is told.
+@Suite struct MountHelperTests {
+    private static let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().appendingPathComponent("mount-helpers/mount.grantfs").path
+
+    private func run(_ words: [String], status: Int32 = 0) throws -> (words: [String], status: Int32) {
+        let directory = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        try Data("#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n".utf8).write(to: URL(fileURLWithPath: directory + "/grantfs"))
+        chmod(directory + "/grantfs", 0o755)
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/bin/sh")
+        process.arguments = [Self.script] + words
+        process.environment = ["PATH": directory + ":/usr/bin:/bin"]
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        return (text.split(separator: "|").map(String.init), process.terminationStatus)
+    }
+
+    @Test(arguments: [
+        (["v", "/d"], ["mount", "--", "v", "/d"]),
+        (["v", "/d", "-o", "rw,a b"], ["mount", "--options=rw,a b", "--", "v", "/d"]),
+        (["v", "/d", "-sfnv", "-o", "rw"], ["mount", "--sloppy", "--fake", "--options=rw", "--", "v", "/d"]),
+        (["-n", "-o", "a", "v", "-ob", "/d", "-s"], ["mount", "--sloppy", "--options=a,b", "--", "v", "/d"]),
+        (["v", "/d", "-t", "fuse.grantfs"], ["mount", "--", "v", "/d"]),
+        (["-nv", "--", "-v", "/d"], ["mount", "--", "-v", "/d"]),
+        (["my view", "/d\ne"], ["mount", "--", "my view", "/d\ne"]),
+    ])
+    func whatMountPassesReachesTheCommand(_ words: [String], _ expected: [String]) throws {
+        let result = try run(words)
+        #expect(result.words == expected)
+        #expect(result.status == 0)
+    }
+
+    @Test(arguments: [[], ["v"], ["v", "/d", "x"], ["v", "/d", "-q"], ["v", "/d", "-o"], ["v", "/d", "-N", "1"]])
+    func wrongWordsAreRefused(_ words: [String]) throws {
+        let result = try run(words)
+        #expect(result.words.isEmpty)
+        #expect(result.status == 1)
+    }
+
+    /// 1 means wrong words to mount(8), 32 that the mount failed.
+    @Test(arguments: [(1, 32), (2, 1), (3, 32), (134, 2)] as [(Int32, Int32)])
+    func theStatusIsOneThatMountKnows(_ status: Int32, _ expected: Int32) throws {
+        #expect(try run(["v", "/d"], status: status).status == expected)
+    }
+}
