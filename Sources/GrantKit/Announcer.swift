@@ -6,12 +6,16 @@ import LinuxFS
 /// Tells the mounts of a store that it has changed, and collects what they say.
 struct Announcer: Sendable {
     let store: GrantStore
+    /// Something is taken away altogether, so that even a mount whose daemon has died counts while it is held.
+    let withdraws: Bool
 
     private enum Answer: Sendable {
         case outcomes([GrantOutcome], milliseconds: Double)
         case none(reason: String, milliseconds: Double)
         /// The daemon has ended, and whatever it served with it.
         case dead
+        /// The daemon has ended, but its mount still stands and is held: what is cached of an open file can be read on.
+        case held(reason: String)
     }
 
     /// Asks every mount of the grants' views, all at once, and waits `seconds` for them.
@@ -20,9 +24,6 @@ struct Announcer: Sendable {
         let records = try store.mounts().filter { views.contains($0.view) }
         let answers = inParallel(records) { record in
             ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds)
-        }
-        for (record, answer) in zip(records, answers) {
-            if case .dead = answer { prune(record) }
         }
         return grants.map { grant in
             let mounts = zip(records, answers).compactMap { record, answer in
@@ -41,7 +42,7 @@ struct Announcer: Sendable {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status): return .none(reason: "its daemon answered something else", milliseconds: elapsed())
-        case .failure(.dead): return .dead
+        case .failure(.dead): return buried(record)
         case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())
         }
     }
@@ -50,6 +51,9 @@ struct Announcer: Sendable {
         switch answer {
         case .dead:
             return nil
+        case .held(let reason):
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: 0, reason: reason, isDead: true)
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
@@ -67,12 +71,20 @@ struct Announcer: Sendable {
     }
 
     /// Forgets a mount whose daemon is gone, unless the dead mount still stands there: then `mount` needs the record to know
-    /// it as one of this store's.
-    private func prune(_ record: MountRecord) {
-        let stands = (try? MountTable.current())?.entry(mountpoint: record.mountpoint)?.type == GrantAdministrator.filesystemType
-        if stands && record.bootID == Boot.id { return }
-        // Best effort: the next command tries again.
-        try? store.unregister(record.id)
+    /// it as one of this store's, and its holders have to be named.
+    private func buried(_ record: MountRecord) -> Answer {
+        let entry = record.bootID == Boot.id ? (try? MountTable.current())?.entry(mountpoint: record.mountpoint) : nil
+        guard let entry, entry.type == GrantAdministrator.filesystemType else {
+            // Best effort: the next command tries again.
+            try? store.unregister(record.id)
+            return .dead
+        }
+        guard withdraws else { return .dead }
+        let device = DeviceNumber(major: entry.major, minor: entry.minor)
+        let holders = Holder.all(of: [device])[device]?.filter { $0.kinds != [.cwd] } ?? []
+        if holders.isEmpty { return .dead }
+        let names = holders.map { "\($0.pid) (\(String(decoding: $0.command, as: UTF8.self)))" }.joined(separator: ", ")
+        return .held(reason: "its daemon has died, and what the kernel has cached can be read on by the processes \(names)")
     }
 }
 

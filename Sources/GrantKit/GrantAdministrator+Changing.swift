@@ -7,7 +7,7 @@ extension GrantAdministrator {
     /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the error says so, and
     /// nothing is withdrawn.
     public func revoke(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
-        try announce(try store.revoke(grants.map(\.id), by: actor), timeout)
+        try announce(try store.revoke(grants.map(\.id), by: actor), timeout, withdraws: true)
     }
 
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above

@@ -34,7 +34,7 @@ public struct GrantAdministrator: Sendable {
         return result
     }
 
-    func announce(_ grants: [Grant], _ timeout: Double) throws(GrantError) -> [GrantChange] {
-        try Announcer(store: store).announce(grants, timeout: timeout)
+    func announce(_ grants: [Grant], _ timeout: Double, withdraws: Bool = false) throws(GrantError) -> [GrantChange] {
+        try Announcer(store: store, withdraws: withdraws).announce(grants, timeout: timeout)
     }
 }

@@ -13,6 +13,8 @@ public struct MountConfirmation: Sendable {
     public var pending: UInt64 = 0
     /// Why it is not confirmed.
     public var reason: String?
+    /// Its daemon has died, and processes still hold what the kernel has cached of it: no daemon will ever make it forget.
+    public var isDead = false
 }
 
 /// A grant after a change, and what the mounts of its view said.

@@ -7,13 +7,16 @@ enum Confirmation {
     static func exitStatus(of changes: [GrantChange], _ what: String, timeout: Double) -> Int32 {
         for change in changes {
             for mount in change.mounts where !mount.confirmed {
+                let advice =
+                    mount.isDead
+                    ? "end those processes, then unmount it" : "it applies it as soon as it runs again; grantfs status shows its state"
                 let mountpoint = String(decoding: mount.mountpoint, as: UTF8.self)
                 Terminal.report(
                     GrantError(
                         .unconfirmed,
                         "\(what) of “\(change.grant.name)” in view “\(change.grant.view)” is recorded, "
                             + "but the mount at \(mountpoint) (pid \(mount.pid)) has not confirmed it",
-                        cause: mount.reason, advice: "it applies it as soon as it runs again; grantfs status shows its state"))
+                        cause: mount.reason, advice: advice))
             }
         }
         return changes.areConfirmed ? 0 : 3
