@@ -18,7 +18,7 @@ static int do_text(struct probe *p) {
     int result = touch(p->map_exec, 0);
     return result == WRONG ? DONE : result;  // it is a program there, not the pattern
 }
-static int do_msync(struct probe *p) { return RESULT(msync(p->map_write, FILE_SIZE, MS_SYNC)); }
+static int do_msync(struct probe *p) { return !p->map_write ? SKIPPED : RESULT(msync(p->map_write, FILE_SIZE, MS_SYNC)); }
 static int do_map_anew(struct probe *p) {
     unsigned char *address = mmap(NULL, FILE_SIZE, PROT_READ, MAP_SHARED, p->read_fd, 0);
     if (address == MAP_FAILED) return errno;
@@ -33,9 +33,10 @@ static int do_map_anew_private(struct probe *p) {
     munmap(address, FILE_SIZE);
     return result;
 }
-static int do_write_from_map(struct probe *p) { return RESULT(pwrite(p->memory_fd, p->map_touched, PAGE, 0)); }
-static int do_populate(struct probe *p) { return RESULT(madvise(p->map_touched, PAGE, MADV_POPULATE_READ)); }
+static int do_write_from_map(struct probe *p) { return !p->map_touched ? SKIPPED : RESULT(pwrite(p->memory_fd, p->map_touched, PAGE, 0)); }
+static int do_populate(struct probe *p) { return !p->map_touched ? SKIPPED : RESULT(madvise(p->map_touched, PAGE, MADV_POPULATE_READ)); }
 static int do_mincore(struct probe *p) {
+    if (!p->map_touched) return SKIPPED;
     unsigned char residency[FILE_SIZE / PAGE];
     return RESULT(mincore(p->map_touched, FILE_SIZE, residency));
 }
@@ -96,6 +97,7 @@ const struct access lock_accesses[] = {
     {"fd-locked", "fcntl-ofd-unlock", AFTER_OPEN, false, do_ofd_unlk},
     {"fd-locked", "flock", AFTER_REFUSED, false, do_flock},
     {"fd-locked", "flock-unlock", AFTER_OPEN, false, do_funlock},
-    {"dirfd", "flock", AFTER_REFUSED, false, do_flock_directory},
+    // The protocol has no locks on directories: the kernel keeps them to itself, and they show nothing.
+    {"dirfd", "flock", AFTER_OPEN, false, do_flock_directory},
     {NULL, NULL, NULL, false, NULL},
 };

@@ -155,7 +155,8 @@ const struct access path_accesses[] = {
     {"path", "lstat", AFTER_REFUSED, false, do_lstat},
     {"path", "stat-absent", AFTER_REFUSED, false, do_stat_absent},
     {"path", "access-read", AFTER_REFUSED, false, do_access},
-    {"path", "access-write", AFTER_REFUSED, true, do_access_write},
+    // With default_permissions the kernel answers access(2) from the mode alone.
+    {"path", "access-write", AFTER_REFUSED, false, do_access_write},
     {"path", "access-exists", AFTER_REFUSED, false, do_access_exists},
     {"path", "statfs", AFTER_REFUSED, false, do_statfs},
     {"path", "getdents", AFTER_REFUSED, false, do_list},

@@ -161,6 +161,7 @@ int run_load(const char *dir) {
     int map = held(&probe, "map-untouched", O_RDONLY), write_map = held(&probe, "map-write", O_RDWR);
     workers[4].map = mmap(NULL, FILE_SIZE, PROT_READ, MAP_SHARED, map, 0);
     workers[5].map = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, write_map, 0);
+    if (workers[4].map == MAP_FAILED || workers[5].map == MAP_FAILED) fail("mapping");
     for (size_t i = 0; i < count; i++) {
         workers[i].probe = &probe;
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i])) fail("a thread");

@@ -32,7 +32,8 @@ const char *in(struct probe *p, const char *name) {
 static void make_file(int dir, const char *name, uid_t uid, gid_t gid) {
     unsigned char bytes[FILE_SIZE];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = pattern(i);
-    int fd = openat(dir, name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    int fd = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == EEXIST) return;  // another probe may be holding it
     if (fd < 0 || write(fd, bytes, sizeof bytes) != (ssize_t)sizeof bytes || fchmod(fd, 0644) || fchown(fd, uid, gid)) fail(name);
     fsetxattr(fd, "user.probe", "value", 5, 0);
     close(fd);
@@ -40,7 +41,11 @@ static void make_file(int dir, const char *name, uid_t uid, gid_t gid) {
 
 static void make_program(int dir, uid_t uid, gid_t gid) {
     int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    int to = openat(dir, "prog", O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0755);
+    int to = openat(dir, "prog", O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0755);
+    if (to < 0 && errno == EEXIST) {
+        close(from);
+        return;
+    }
     if (from < 0 || to < 0) fail("prog");
     char buffer[65536];
     for (ssize_t n; (n = read(from, buffer, sizeof buffer)) > 0;)
@@ -106,6 +111,7 @@ static unsigned char *mapped(struct probe *p, const char *name, int protection, 
     int fd = opened(p, name, (protection & PROT_WRITE) && !(flags & MAP_PRIVATE) ? O_RDWR : O_RDONLY);
     unsigned char *address = mmap(NULL, FILE_SIZE, protection, flags, fd, 0);
     close(fd);
+    if (address == MAP_FAILED && errno == ENODEV) return NULL;  // its rows are then skipped, which is no match for OK
     if (address == MAP_FAILED) fail(name);
     return address;
 }
@@ -127,7 +133,7 @@ static void map_everything(struct probe *p) {
         store(p->map_write, offset);
     }
     // Where memory may not be locked the row is left out, rather than passed on an unlocked page.
-    if (mlock(p->map_locked, PAGE)) p->map_locked = NULL;
+    if (p->map_locked && mlock(p->map_locked, PAGE)) p->map_locked = NULL;
 }
 
 static void warm(struct probe *p) {

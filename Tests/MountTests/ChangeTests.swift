@@ -79,6 +79,7 @@ extension MountTests {
             #expect(try fixture.list("--all").map(\.state) == ["expired"])
             #expect(try fixture.list().isEmpty)
             try fixture.restore("a")
+            try Probe.prepare(source)
             ProbedMount.expectNative(try Probe(below: mountpoint + "/a").attempt(), native, "restored")
             let again = try #require(try fixture.list().first)
             #expect(again.state == "active" && again.expires == nil)

@@ -62,7 +62,8 @@ extension MountTests {
             try fixture.killDaemon(at: mountpoint)
             try fixture.mount()
             let read = try Command.run(["cat", mountpoint + "/a/x"])
-            #expect((read.status != 0) == recorded, "killed after \(milliseconds) ms")
+            let states = try fixture.list("--all").map(\.state)
+            #expect((read.status != 0) == recorded, "killed after \(milliseconds) ms, now \(states): \(read)")
         }
 
         @Test("the dead mount gives ENOTCONN, hides what lies below, and the next mount cleans it up and says so")

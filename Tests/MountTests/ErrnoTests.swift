@@ -18,34 +18,36 @@ extension MountTests {
         @Test("a name that was never granted is ENOENT, a revoked one EACCES and not listed")
         func names() throws {
             let (fixture, mount) = try prepared()
-            #expect(try Probe.call("stat", mount + "/never") == "ENOENT")
+            try expectCall("stat", mount + "/never", gives: "ENOENT")
             try fixture.revoke("a")
             for path in ["/a", "/a/x", "/a/never", "/a/x/y"] { #expect(try Probe.call("stat", mount + path) == "EACCES", "\(path)") }
-            #expect(try Probe.call("list", mount + "/a") == "EACCES")
-            #expect(try Probe.call("create", mount + "/a/new") == "EACCES")
+            try expectCall("list", mount + "/a", gives: "EACCES")
+            try expectCall("create", mount + "/a/new", gives: "EACCES")
             #expect(try Command.run(["ls", mount]).lines == ["b"])
         }
 
         @Test("changing the root is EACCES")
         func root() throws {
-            let (_, mount) = try prepared()
-            #expect(try Probe.call("create", mount + "/new") == "EACCES")
-            #expect(try Probe.call("mkdir", mount + "/new") == "EACCES")
-            #expect(try Probe.call("mkfifo", mount + "/new") == "EACCES")
-            #expect(try Probe.call("symlink", "x", mount + "/new") == "EACCES")
-            #expect(try Probe.call("rmdir", mount + "/a") == "EACCES")
-            #expect(try Probe.call("rename", mount + "/a", mount + "/c") == "EACCES")
-            #expect(try Probe.call("rename", mount + "/a", mount + "/b") == "EACCES")
-            #expect(try Probe.call("chmod", mount, "700") == "EACCES")
+            let (fixture, mount) = try prepared()
+            defer { fixture.finish() }
+            try expectCall("create", mount + "/new", gives: "EACCES")
+            try expectCall("mkdir", mount + "/new", gives: "EACCES")
+            try expectCall("mkfifo", mount + "/new", gives: "EACCES")
+            try expectCall("symlink", "x", mount + "/new", gives: "EACCES")
+            try expectCall("rmdir", mount + "/a", gives: "EACCES")
+            try expectCall("rename", mount + "/a", mount + "/c", gives: "EACCES")
+            try expectCall("rename", mount + "/a", mount + "/b", gives: "EACCES")
+            try expectCall("chmod", mount, "700", gives: "EACCES")
         }
 
         @Test("rename and link from one grant to another are EXDEV, in every variant")
         func acrossGrants() throws {
-            let (_, mount) = try prepared()
-            #expect(try Probe.call("rename", mount + "/a/x", mount + "/b/y") == "EXDEV")
-            #expect(try Probe.call("exchange", mount + "/a/x", mount + "/b/x") == "EXDEV")
-            #expect(try Probe.call("noreplace", mount + "/a/x", mount + "/b/y") == "EXDEV")
-            #expect(try Probe.call("link", mount + "/a/x", mount + "/b/y") == "EXDEV")
+            let (fixture, mount) = try prepared()
+            defer { fixture.finish() }
+            try expectCall("rename", mount + "/a/x", mount + "/b/y", gives: "EXDEV")
+            try expectCall("exchange", mount + "/a/x", mount + "/b/x", gives: "EXDEV")
+            try expectCall("noreplace", mount + "/a/x", mount + "/b/y", gives: "EXDEV")
+            try expectCall("link", mount + "/a/x", mount + "/b/y", gives: "EXDEV")
             try Command.run(["mv", mount + "/a/x", mount + "/b/moved"]).orThrow()
             #expect(try Command.run(["cat", mount + "/b/moved"]).text == "text")
         }
@@ -75,12 +77,12 @@ extension MountTests {
         func extendedAttributes() throws {
             let (fixture, mount) = try prepared()
             let file = fixture.base + "/source/a/x"
-            #expect(try Probe.call("setxattr", file, "trusted.known") == "OK")
-            #expect(try Probe.call("setxattr", mount + "/a/x", "security.mine") == "EPERM")
-            #expect(try Probe.call("setxattr", mount + "/a/x", "trusted.mine") == "EPERM")
-            #expect(try Probe.call("removexattr", mount + "/a/x", "trusted.known") == "EPERM")
-            #expect(try Probe.call("getxattr", mount + "/a/x", "security.capability") == "ENODATA")
-            #expect(try Probe.call("setxattr", mount + "/a/x", "user.mine") == "OK")
+            try expectCall("setxattr", file, "trusted.known", gives: "OK")
+            try expectCall("setxattr", mount + "/a/x", "security.mine", gives: "EPERM")
+            try expectCall("setxattr", mount + "/a/x", "trusted.mine", gives: "EPERM")
+            try expectCall("removexattr", mount + "/a/x", "trusted.known", gives: "EPERM")
+            try expectCall("getxattr", mount + "/a/x", "security.capability", gives: "ENODATA")
+            try expectCall("setxattr", mount + "/a/x", "user.mine", gives: "OK")
             if Command.exists("getfattr") {
                 let listed = try Command.run(["getfattr", "-m", "-", mount + "/a/x"]).text
                 #expect(listed.contains("user.mine") && !listed.contains("trusted.") && !listed.contains("security."))
@@ -152,7 +154,7 @@ extension MountTests {
             try Command.shell("printf second > \"$1/inner/x\"", mount)
             #expect(try Command.run(["cat", mount + "/outer/inner/x"]).text == "second")
             try fixture.revoke("outer")
-            #expect(try Probe.call("stat", mount + "/outer/inner/x") == "EACCES")
+            try expectCall("stat", mount + "/outer/inner/x", gives: "EACCES")
             #expect(try Command.run(["cat", mount + "/inner/x"]).text == "second")
         }
     }

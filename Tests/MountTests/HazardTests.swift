@@ -82,7 +82,7 @@ extension MountTests {
             )
             .orThrow()
             #expect(try Command.shell("(echo through > \"$1/fifo\") & cat \"$1/fifo\"; wait", mount, within: 5).text == "through\n")
-            if Identity.isRoot { #expect(try Probe.call("open", mount + "/null") == "EACCES") }
+            if Identity.isRoot { try expectCall("open", mount + "/null", gives: "EACCES") }
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
             let opened = try Command.shell(
                 "for f in /proc/$1/fd/*; do t=$(readlink $f) || continue; case $t in \"$2\"*) if [ -p $f ] || [ -S $f ] || [ -c $f ]; then grep -H flags /proc/$1/fdinfo/${f##*/}; fi;; esac; done; true",
@@ -108,7 +108,7 @@ extension MountTests {
                     #expect(["EXDEV", "EROFS"].contains(result), "\(call) \(from) → \(to): \(result)")
                 }
             }
-            #expect(try Probe.call("exchange", mount + "/ro/x", mount + "/ro/x") == "EROFS")
+            try expectCall("exchange", mount + "/ro/x", mount + "/ro/x", gives: "EROFS")
             #expect(try Command.shell("cat \"$1/x\" \"$2/x\"; ls \"$1\" \"$2\" | grep -c x", frozen, writable).lines == ["rorw2"])
         }
 
@@ -243,7 +243,7 @@ extension MountTests {
             #expect(walked.status == 0 && walked.lines == ["4000", "x"], "\(walked)")
             let revoked = try fixture.revoke("a")
             #expect(revoked[0].isConfirmed)
-            #expect(try Probe.call("stat", mountpoint + "/a/d1/f1") == "EACCES")
+            try expectCall("stat", mountpoint + "/a/d1/f1", gives: "EACCES")
         }
 
         @Test("another filesystem below a grant is not entered", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
@@ -257,7 +257,7 @@ extension MountTests {
             let mount = try fixture.mount()
             #expect(try Probe.call("stat", mount + "/a/below/other") != "OK")
             let entered = try fixture.mount(at: "second", options: "submounts")
-            #expect(try Probe.call("stat", entered + "/a/below/other") == "OK")
+            try expectCall("stat", entered + "/a/below/other", gives: "OK")
         }
 
         @Test(
@@ -273,7 +273,7 @@ extension MountTests {
             try fixture.grant(volume + "/d")
             try Command.run(["umount", volume]).orThrow()
             let mount = try fixture.mount()
-            #expect(try Probe.call("stat", mount + "/d") == "ENOENT")
+            try expectCall("stat", mount + "/d", gives: "ENOENT")
             #expect(try Command.run(["ls", mount]).text.isEmpty)
             #expect(try fixture.list().map(\.state) == ["unavailable"])
             try fixture.mountOther(["mount", "-o", "loop", image], at: volume)

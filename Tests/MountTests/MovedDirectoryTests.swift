@@ -42,7 +42,7 @@ extension MountTests {
             try fixture.wait(until: "the grant is unavailable") {
                 try Command.run(["cat", mountpoint + "/a/x"]).errors.contains("No such file")
             }
-            #expect(try Command.run(["ls", mountpoint]).lines == [])
+            try fixture.wait(until: "it is not listed", within: 5) { try Command.run(["ls", mountpoint]).text.isEmpty }
             let grant = try #require(try fixture.list().first)
             #expect(grant.state == "unavailable")
             #expect(["replaced", "missing"].contains(grant.bookmark))

@@ -11,7 +11,10 @@ extension MountTests {
             try Probe.prepare(source)
             try fixture.grant(source)
             let mountpoints = [try fixture.mount(at: "one"), try fixture.mount(at: "two")]
-            let probes = try mountpoints.map { try Probe(below: $0 + "/shared") }
+            let probes = try mountpoints.map { mountpoint in
+                try Probe.prepare(source)
+                return try Probe(below: mountpoint + "/shared")
+            }
             let native = try Probe.native(in: try fixture.directory("native"))
             let revoked = try fixture.revoke("shared")
             #expect(Set(revoked[0].mounts.map(\.mountpoint)) == Set(mountpoints))

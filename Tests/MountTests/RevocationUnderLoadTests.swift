@@ -4,7 +4,7 @@ import Testing
 extension MountTests {
     /// Threads that open, read, write, map, list, rename and create while the grant goes and comes.
     @Suite struct UnderLoad {
-        @Test("nothing succeeds after the confirmation, and the other grant never fails", arguments: ["shared", "exclusive", "none"])
+        @Test("nothing succeeds after the confirmation, and the other grant never fails", arguments: ["shared", "exclusive"])
         func revokeAndRestore(cache: String) throws {
             let mount = try ProbedMount(Situation(cache: cache))
             let load = try Load(below: mount.held)

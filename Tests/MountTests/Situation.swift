@@ -53,7 +53,9 @@ struct ProbedMount {
     }
 
     func probe(_ directory: String) throws -> Probe {
-        try Probe(below: directory, cold: situation.cold, as: situation.caller)
+        // A probe uses up what it unlinks, so the next one needs it anew.
+        for name in ["held", "other"] { try Probe.prepare(fixture.base + "/source/" + name, for: situation.caller) }
+        return try Probe(below: directory, cold: situation.cold, as: situation.caller)
     }
 
     func native() throws -> [String: String] { try Probe.native(in: try fixture.directory("native"), as: situation.caller) }
@@ -69,25 +71,28 @@ struct ProbedMount {
     ]
 
     /// Every access gives what the same access gives natively.
-    static func expectNative(_ results: [AccessResult], _ native: [String: String], _ when: String) {
+    static func expectNative(_ results: [AccessResult], _ native: [String: String], _ when: String, without: Set<String> = []) {
         #expect(results.count >= 50)
-        for result in results where result.errno != native[result.row] {
-            let allowed = differences[result.row]?.contains(result.errno) ?? false
-            #expect(allowed, "\(when): \(result.row) gives \(result.errno), natively \(native[result.row] ?? "nothing")")
+        let wrong = results.filter { result in
+            result.errno != native[result.row] && differences[result.row]?.contains(result.errno) != true && !without.contains(result.errno)
         }
+        #expect(wrong.isEmpty, "\(when): \(wrong.map { "\($0.row) gives \($0.errno), natively \(native[$0.row] ?? "nothing")" })")
     }
 
     /// Every access is refused as the table of what a revocation must stop says.
-    static func expectRefused(_ results: [AccessResult], _ native: [String: String], _ when: String) {
+    static func expectRefused(_ results: [AccessResult], _ native: [String: String], _ when: String, cache: String = "shared") {
         #expect(results.count >= 50)
-        for result in results where result.errno != "SKIP" && !isRefused(result, native) {
-            Issue.record("\(when): \(result.row) gives \(result.errno), and must give \(result.after)")
-        }
+        let wrong = results.filter { $0.errno != "SKIP" && !isRefused($0, native, cache) }
+        #expect(wrong.isEmpty, "\(when): \(wrong.map { "\($0.row) gives \($0.errno), must give \($0.after)" })")
     }
 
-    private static func isRefused(_ result: AccessResult, _ native: [String: String]) -> Bool {
+    private static func isRefused(_ result: AccessResult, _ native: [String: String], _ cache: String) -> Bool {
         switch result.after {
         case "ANY": true
+        // With write-back the kernel trusts the size it has, and tells it without asking: the size from before.
+        case _ where result.row == "fd-read: lseek-end" && cache == "exclusive": true
+        // What cannot be mapped shows nothing.
+        case "SIGBUS" where result.errno == "ENODEV": true
         case "FAIL": result.errno != "OK" && result.errno != "WRONG"
         // What the caller may not do anyway fails with either reason.
         default: result.errno == result.after || (result.errno == native[result.row] && result.errno.hasPrefix("EP"))

@@ -23,7 +23,7 @@ public final class MountFixture {
         chown(base, owner.uid, owner.gid)
     }
 
-    deinit { cleanUp() }
+    deinit { finish() }
 
     /// A directory below the fixture's, made when it is missing, of the fixture's owner.
     @discardableResult
@@ -68,7 +68,9 @@ public final class MountFixture {
     /// Mounts a view and gives the mountpoint.
     @discardableResult
     public func mount(_ view: String = "default", at name: String = "mount", options: String? = nil) throws -> String {
-        let mountpoint = try directory(name)
+        let mountpoint = base + "/" + name
+        // A dead mount is there and cannot be looked at.
+        if mkdir(mountpoint, 0o755) == 0 { chown(mountpoint, owner.uid, owner.gid) }
         try grantfs(["mount", view, mountpoint] + (options.map { ["-o", $0] } ?? [])).orThrow()
         return mountpoint
     }
@@ -123,7 +125,9 @@ public final class MountFixture {
         }.reversed()
     }
 
-    private func cleanUp() {
+    /// Detaches the mounts, kills the daemons and removes the directory. `deinit` does so too; a test that needs the fixture
+    /// for its mount alone calls this at its end.
+    public func finish() {
         for pid in Processes.all where Processes.commandLine(pid).contains(base) && Processes.program(pid).contains("/grantfs") {
             // Stopped processes are woken by nothing but this.
             kill(pid, SIGKILL)

@@ -34,6 +34,10 @@ public final class Probe {
 
     /// One system call in a process of its own: the name of its errno, or `OK`.
     public static func call(_ arguments: String..., as identity: Identity = .current) throws -> String {
+        try call(arguments, as: identity)
+    }
+
+    public static func call(_ arguments: [String], as identity: Identity = .current) throws -> String {
         try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 15).orThrow().trimmed
     }
 
