@@ -1,5 +1,6 @@
 #include "probe.h"
 #include <grp.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static const struct access *const tables[] = {
@@ -24,16 +25,35 @@ const char *result_name(int result) {
     return name ? name : "UNKNOWN";
 }
 
+static void report(const struct access *a, int result) {
+    printf("{\"held\":\"%s\",\"kind\":\"%s\",\"errno\":\"%s\",\"after\":\"%s\",\"change\":%s}\n", a->held, a->kind,
+           result_name(result), a->after, a->change ? "true" : "false");
+}
+
 static void try_everything(struct probe *p) {
     p->round++;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
-        for (const struct access *a = tables[t]; a->kind; a++) {
-            int result = a->attempt(p);
-            printf("{\"held\":\"%s\",\"kind\":\"%s\",\"errno\":\"%s\",\"after\":\"%s\",\"change\":%s}\n", a->held, a->kind,
-                   result_name(result), a->after, a->change ? "true" : "false");
-        }
-    puts("done");
-    fflush(stdout);
+        for (const struct access *a = tables[t]; a->kind; a++) report(a, a->attempt(p));
+}
+
+// Lets everything go: close never fails, whatever was refused before.
+static void close_everything(struct probe *p) {
+    const struct {
+        const char *name;
+        int fd;
+    } held[] = {
+        {"fd-read", p->read_fd}, {"fd-write", p->write_fd}, {"fd-rdwr", p->rdwr_fd}, {"fd-append", p->append_fd},
+        {"fd-dup", p->dup_fd}, {"fd-passed", p->passed_fd}, {"fd-target", p->target_fd}, {"o_path", p->path_fd},
+        {"o_path-directory", p->path_dir_fd}, {"o_path-link", p->link_fd}, {"dirfd", p->dir_fd}, {"dirfd-listed", p->list_fd},
+        {"fd-unlinked", p->unlinked_fd}, {"dirfd-unlinked", p->unlinked_dir_fd}, {"fd-flock", p->flock_fd},
+        {"fd-posix-lock", p->posix_fd}, {"fd-ofd-lock", p->ofd_fd},
+    };
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
+        struct access a = {held[i].name, "close-at-the-end", AFTER_WORKS, false, NULL};
+        report(&a, RESULT(close(held[i].fd)));
+    }
+    struct access a = {"map-write-touched", "munmap", AFTER_WORKS, false, NULL};
+    report(&a, p->map_write ? RESULT(munmap(p->map_write, FILE_SIZE)) : DONE);
 }
 
 static void become(long uid, long gid) {
@@ -47,7 +67,7 @@ static void become(long uid, long gid) {
 static int usage(void) {
     fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
           "       | dirty FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | call NAME ARGUMENT...\n"
-          "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads.\n",
+          "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads; “close” lets everything go.\n",
           stderr);
     return 2;
 }
@@ -88,6 +108,11 @@ int main(int count, char **arguments) {
     puts("ready");
     fflush(stdout);
     char line[64];
-    while (fgets(line, sizeof line, stdin)) try_everything(&probe);
+    while (fgets(line, sizeof line, stdin)) {
+        if (strncmp(line, "close", 5)) try_everything(&probe);
+        else close_everything(&probe);
+        puts("done");
+        fflush(stdout);
+    }
     return 0;
 }

@@ -87,9 +87,9 @@ extension MountTests {
             let opened = try Command.shell(
                 "for f in /proc/$1/fd/*; do t=$(readlink $f) || continue; case $t in \"$2\"*) if [ -p $f ] || [ -S $f ] || [ -c $f ]; then grep -H flags /proc/$1/fdinfo/${f##*/}; fi;; esac; done; true",
                 "\(daemon)", source)
-            // O_PATH is 010000000: a descriptor that names the file and has not opened it.
             for line in opened.lines {
-                #expect(line.split(separator: "\t").last?.dropLast(6).hasSuffix("1") == true || line.contains("1000000"), "\(line)")
+                let flags = Int(line.split(separator: "\t").last ?? "", radix: 8) ?? 0
+                #expect(flags & 0o10000000 != 0, "not O_PATH alone: \(line)")
             }
         }
 
@@ -98,7 +98,7 @@ extension MountTests {
             let fixture = try MountFixture()
             let (writable, frozen) = (try fixture.source("rw"), try fixture.source("ro"))
             try Data("rw".utf8).write(to: URL(fileURLWithPath: writable + "/x"))
-            try Data("ro".utf8).write(to: URL(fileURLWithPath: frozen + "/x"))
+            for name in ["x", "other"] { try Data("ro".utf8).write(to: URL(fileURLWithPath: "\(frozen)/\(name)")) }
             try fixture.grant(writable)
             try fixture.grant(frozen, name: nil, view: nil, "--read-only")
             let mount = try fixture.mount()
@@ -108,8 +108,8 @@ extension MountTests {
                     #expect(["EXDEV", "EROFS"].contains(result), "\(call) \(from) → \(to): \(result)")
                 }
             }
-            try expectCall("exchange", mount + "/ro/x", mount + "/ro/x", gives: "EROFS")
-            #expect(try Command.shell("cat \"$1/x\" \"$2/x\"; ls \"$1\" \"$2\" | grep -c x", frozen, writable).lines == ["rorw2"])
+            try expectCall("exchange", mount + "/ro/x", mount + "/ro/other", gives: "EROFS")
+            #expect(try Command.shell("cat \"$1/x\" \"$2/x\"; ls \"$1\" \"$2\" | grep -cx x", frozen, writable).lines == ["rorw2"])
         }
 
         @Test("two filesystems with the same inode numbers stay apart", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))

@@ -33,6 +33,9 @@ extension MountTests {
             ProbedMount.expectNative(try mount.probe(mount.held).attempt(), native, "restored, fresh handles", without: without)
             let old = try held.attempt().filter { !["path", "inotify"].contains($0.held) && $0.after != "FAIL" }
             ProbedMount.expectRefused(old, native, "restored, old handles", cache: situation.cache)
+            for result in try held.letGo() + other.letGo() {
+                #expect(result.errno == "OK", "close never fails: \(result.held) gives \(result.errno)")
+            }
         }
     }
 }

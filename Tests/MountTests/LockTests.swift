@@ -40,26 +40,53 @@ extension MountTests {
             try waiter.expect("OK", within: 5)
         }
 
-        @Test("keep SQLite whole: six writers, in the mount and on the host, lose no row", .enabled(if: Command.exists("sqlite3")))
-        func sqliteWriters() throws {
-            let fixture = try MountFixture()
-            let source = try fixture.source("a")
-            try Command.run(["sqlite3", source + "/db", "create table t(w, i); pragma synchronous=off;"]).orThrow()
-            try fixture.grant(source)
-            let mount = try fixture.mount()
+        /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
+        private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
+            let source = fixture.base + "/source/a"
             try Command.shell(
                 """
                 for w in 1 2 3 4 5 6; do
                   db="$1/db"; if [ $w -gt 4 ]; then db="$2/db"; fi
-                  { echo '.timeout 60000'; echo 'pragma synchronous=off;'; for i in $(seq 150); do echo "insert into t values($w,$i);"; done; } | sqlite3 -bail "$db" &
+                  { echo '.timeout 60000'; echo 'pragma synchronous=off;'; for i in $(seq 150); do echo "insert into t values($w,$i);"; done; } \
+                    | sqlite3 -bail "$db" &
                 done
                 wait
-                """, mount + "/a", source, within: 120
+                """, first, second, within: 120
             ).orThrow()
-            let count = try Command.run([
-                "sqlite3", source + "/db", "select count(*), count(distinct w*1000+i) from t; pragma integrity_check;",
-            ])
-            #expect(count.lines == ["900|900", "ok"])
+            return try Command.run(
+                ["sqlite3", source + "/db", "select count(*), count(distinct w*1000+i) from t; pragma integrity_check;"]
+            ).lines
+        }
+
+        private func database(_ fixture: MountFixture, journal: String = "delete") throws -> String {
+            let source = try fixture.source("a")
+            try Command.run(["sqlite3", source + "/db", "pragma journal_mode=\(journal); create table t(w, i);"]).orThrow()
+            try fixture.grant(source)
+            return source
+        }
+
+        @Test("keep SQLite whole: six writers lose no row", .enabled(if: Command.exists("sqlite3")), arguments: ["delete", "wal"])
+        func sqliteWriters(journal: String) throws {
+            let fixture = try MountFixture()
+            _ = try database(fixture, journal: journal)
+            let mount = try fixture.mount() + "/a"
+            #expect(try written(fixture, mount, mount) == ["900|900", "ok"])
+        }
+
+        @Test("keep SQLite whole between the mount and the host", .enabled(if: Command.exists("sqlite3")), arguments: ["none", "shared"])
+        func sqliteBesideTheMount(cache: String) throws {
+            let fixture = try MountFixture()
+            let source = try database(fixture)
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            #expect(try written(fixture, mount, source) == ["900|900", "ok"])
+        }
+
+        @Test("keep SQLite whole between two mounts", .enabled(if: Command.exists("sqlite3")))
+        func sqliteInTwoMounts() throws {
+            let fixture = try MountFixture()
+            _ = try database(fixture)
+            let mounts = [try fixture.mount() + "/a", try fixture.mount(at: "second") + "/a"]
+            #expect(try written(fixture, mounts[0], mounts[1]) == ["900|900", "ok"])
         }
     }
 }

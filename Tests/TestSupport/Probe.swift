@@ -10,8 +10,13 @@ public final class Probe {
         try child.expect("ready")
     }
 
-    public func attempt() throws -> [AccessResult] {
-        child.send("go")
+    public func attempt() throws -> [AccessResult] { try ask("go") }
+
+    /// Closes and unmaps everything it holds; each of these must work, whatever was revoked.
+    public func letGo() throws -> [AccessResult] { try ask("close") }
+
+    private func ask(_ what: String) throws -> [AccessResult] {
+        child.send(what)
         var results: [AccessResult] = []
         while let line = child.line(within: 60) {
             if line == "done" { return results }
