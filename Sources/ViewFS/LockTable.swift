@@ -103,12 +103,20 @@ final class LockTable: @unchecked Sendable {
 
     /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
     func releaseOwner(_ owner: UInt64, of node: NodeID) {
-        release { $0.owner == owner } of: { $0 == node.rawValue }
+        release {
+            $0.owner == owner
+        } of: {
+            $0 == node.rawValue
+        }
     }
 
     /// The last close of an open file ends what was locked through it: open-file-description locks.
     func releaseFile(_ file: UInt64) {
-        release { $0.file == file } of: { _ in true }
+        release {
+            $0.file == file
+        } of: { _ in
+            true
+        }
     }
 
     private func release(_ isMeant: (Description) -> Bool, of isNode: (UInt64) -> Bool) {

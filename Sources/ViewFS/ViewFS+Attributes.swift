@@ -61,7 +61,11 @@ extension ViewFS {
         }
         if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {
             var times = (timespec(tv_sec: 0, tv_nsec: utimeOmit), timespec(tv_sec: 0, tv_nsec: utimeOmit))
-            if changes.contains(.accessTimeNow) { times.0.tv_nsec = utimeNow } else if changes.contains(.accessTime) { times.0 = wanted.pointee.st_atim }
+            if changes.contains(.accessTimeNow) {
+                times.0.tv_nsec = utimeNow
+            } else if changes.contains(.accessTime) {
+                times.0 = wanted.pointee.st_atim
+            }
             if changes.contains(.modificationTimeNow) {
                 times.1.tv_nsec = utimeNow
             } else if changes.contains(.modificationTime) {

@@ -35,7 +35,8 @@ extension ViewFS {
             }
         }
         table.readlink = { raw, node in serve(raw) { ViewFS.readlink($0, $1, NodeID(UInt64(node))) } }
-        table.mknod = { raw, parent, name, mode, device in serve(raw) { ViewFS.mknod($0, $1, NodeID(UInt64(parent)), name!, mode, device) } }
+        table.mknod = { raw, parent, name, mode, device in serve(raw) { ViewFS.mknod($0, $1, NodeID(UInt64(parent)), name!, mode, device) }
+        }
         table.mkdir = { raw, parent, name, mode in serve(raw) { ViewFS.mkdir($0, $1, NodeID(UInt64(parent)), name!, mode) } }
         table.unlink = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: false) } }
         table.rmdir = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: true) } }
