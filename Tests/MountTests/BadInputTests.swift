@@ -101,7 +101,9 @@ extension MountTests {
             #expect(output.status == 2, "\(output)")
         }
 
-        @Test("a directory that its user may not read is refused", .enabled(if: Identity.isRoot && Machine.plainUser != nil))
+        @Test(
+            "a directory that its user may not read is refused",
+            .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root, and a plain user to act as"))
         func notReadable() throws {
             let fixture = try MountFixture(owner: Machine.plainUser!)
             let closed = fixture.base + "/closed"

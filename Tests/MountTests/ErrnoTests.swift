@@ -73,7 +73,9 @@ extension MountTests {
             #expect(try Command.run(["cat", mount + "/x"]).text == "text")
         }
 
-        @Test("security.* and trusted.* attributes cannot be written and are not listed", .enabled(if: Identity.isRoot))
+        @Test(
+            "security.* and trusted.* attributes cannot be written and are not listed",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func extendedAttributes() throws {
             let (fixture, mount) = try prepared()
             let file = fixture.base + "/source/a/x"

@@ -283,6 +283,49 @@ extension MountTests {
         }
 
         @Test(
+            "a source that is full says so at the call that native gives it at",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func fullSource() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=1M", "none"], at: source)
+            try fixture.grant(source)
+            let mount = try fixture.mount() + "/a"
+            let filled = try Command.run(["dd", "if=/dev/zero", "of=\(mount)/file", "bs=64k", "count=32"])
+            #expect(filled.status != 0 && filled.errors.contains("No space left on device"), "\(filled)")
+            try Command.run(["rm", mount + "/file"]).orThrow()
+            try Command.shell("echo again > \"$1/file\"", mount).orThrow()
+        }
+
+        @Test("commands at the same time, while daemons start, lose nothing and leave nothing open")
+        func concurrentCommands() throws {
+            let fixture = try MountFixture()
+            let names = (0..<6).map { "g\($0)" }
+            for name in names {
+                try Data("inside".utf8).write(to: URL(fileURLWithPath: try fixture.source(name) + "/x"))
+                try fixture.grant(fixture.base + "/source/" + name)
+            }
+            let first = try fixture.mount(at: "one")
+            // Half of the grants are revoked by one command each, all at once, while a second mount of the view starts.
+            let revoking = try names.prefix(3).map {
+                try Child([Programs.grantfs, "revoke", $0], environment: fixture.environment, separateErrors: true)
+            }
+            let second = try fixture.mount(at: "two")
+            for command in revoking { #expect(command.wait(within: 20) == 0) }
+            for mountpoint in [first, second] {
+                for name in names.prefix(3) { try expectCall("stat", "\(mountpoint)/\(name)/x", gives: "EACCES") }
+                for name in names.dropFirst(3) { try expectCall("stat", "\(mountpoint)/\(name)/x", gives: "OK") }
+            }
+            let granting = try (0..<4).map { number in
+                let directory = try fixture.source("new\(number)")
+                return try Child([Programs.grantfs, "grant", directory], environment: fixture.environment, separateErrors: true)
+            }
+            for command in granting { #expect(command.wait(within: 20) == 0) }
+            #expect(try Command.run(["ls", first]).lines.count == 7)
+            #expect(try fixture.list().count == 7)
+        }
+
+        @Test(
             "callers get what they get natively: groups, setgid and sticky directories, set-id bits, modes",
             .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
         func callers() throws {

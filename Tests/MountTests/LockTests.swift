@@ -65,7 +65,9 @@ extension MountTests {
             return source
         }
 
-        @Test("keep SQLite whole: six writers lose no row", .enabled(if: Command.exists("sqlite3")), arguments: ["delete", "wal"])
+        @Test(
+            "keep SQLite whole: six writers lose no row",
+            .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["delete", "wal"])
         func sqliteWriters(journal: String) throws {
             let fixture = try MountFixture()
             _ = try database(fixture, journal: journal)
@@ -73,7 +75,9 @@ extension MountTests {
             #expect(try written(fixture, mount, mount) == ["900|900", "ok"])
         }
 
-        @Test("keep SQLite whole between the mount and the host", .enabled(if: Command.exists("sqlite3")), arguments: ["none", "shared"])
+        @Test(
+            "keep SQLite whole between the mount and the host",
+            .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["none", "shared"])
         func sqliteBesideTheMount(cache: String) throws {
             let fixture = try MountFixture()
             let source = try database(fixture)
@@ -81,7 +85,7 @@ extension MountTests {
             #expect(try written(fixture, mount, source) == ["900|900", "ok"])
         }
 
-        @Test("keep SQLite whole between two mounts", .enabled(if: Command.exists("sqlite3")))
+        @Test("keep SQLite whole between two mounts", .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))))
         func sqliteInTwoMounts() throws {
             let fixture = try MountFixture()
             _ = try database(fixture)

@@ -16,7 +16,7 @@ struct Situation: Sendable, CustomTestStringConvertible {
 
     var caller: Identity { plainCaller ? Machine.plainUser ?? .current : .current }
     var owner: Identity { mounting == .byUser ? Machine.plainUser ?? .current : .current }
-    var options: String { mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)" }
+    var options: String { plainCaller && mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)" }
 
     /// What this machine and this user can do.
     static let all: [Situation] = {

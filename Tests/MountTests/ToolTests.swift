@@ -63,13 +63,13 @@ extension MountTests {
             )
         }
 
-        @Test(.enabled(if: Command.exists("rsync"))) func rsync() throws {
+        @Test(.enabled(if: Command.exists("rsync"), Comment(rawValue: Machine.needs("rsync")))) func rsync() throws {
             try expectSame(
                 Self.tree
                     + "; rsync -aH tree/ copy/; printf more >> tree/d/big; rm tree/empty -r; rsync -aHc --delete --inplace tree/ copy/")
         }
 
-        @Test(.enabled(if: Command.exists("git"))) func git() throws {
+        @Test(.enabled(if: Command.exists("git"), Comment(rawValue: Machine.needs("git")))) func git() throws {
             let prefix =
                 "export HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_DATE='1000000000 +0000' GIT_COMMITTER_DATE='1000000000 +0000';"
                 + "g() { git -c user.name=T -c user.email=t@t -c init.defaultBranch=main -c safe.directory='*' \"$@\"; };"
@@ -83,7 +83,9 @@ extension MountTests {
                     """)
         }
 
-        @Test("sqlite3: the database is the same, byte for byte", .enabled(if: Command.exists("sqlite3")), arguments: ["delete", "wal"])
+        @Test(
+            "sqlite3: the database is the same, byte for byte",
+            .enabled(if: Command.exists("sqlite3"), Comment(rawValue: Machine.needs("sqlite3"))), arguments: ["delete", "wal"])
         func sqlite(journal: String) throws {
             try expectSame(
                 """
@@ -106,11 +108,11 @@ extension MountTests {
                 """)
         }
 
-        @Test(.enabled(if: Command.exists("vim"))) func vim() throws {
+        @Test(.enabled(if: Command.exists("vim"), Comment(rawValue: Machine.needs("vim")))) func vim() throws {
             try expectSame("printf 'one\\ntwo\\n' > file; vim -Es -u NONE -c '%s/two/three/' -c 'wq' file; cat file; ls -A")
         }
 
-        @Test(.enabled(if: Command.exists("gcc") && Command.exists("make"))) func compiler() throws {
+        @Test(.enabled(if: Command.exists("gcc") && Command.exists("make"), "needs gcc and make")) func compiler() throws {
             try expectSame(
                 """
                 for i in $(seq 8); do printf '#include <stdio.h>\\nint f%d(void) { return printf("%d\\\\n"); }\\n' $i $i > f$i.c; done
@@ -146,7 +148,10 @@ extension MountTests {
         }
 
         @Test(
-            "ACLs: set, shown, inherited and obeyed", .enabled(if: Identity.isRoot && Machine.plainUser != nil && Command.exists("setfacl"))
+            "ACLs: set, shown, inherited and obeyed",
+            .enabled(
+                if: Identity.isRoot && Machine.plainUser != nil && Command.exists("setfacl"),
+                "needs root, a plain user to act as, and setfacl")
         )
         func accessControlLists() throws {
             let user = Machine.plainUser!

@@ -21,6 +21,7 @@ public enum Machine {
     public static let hasFUSE = access("/dev/fuse", F_OK) == 0
     public static let noFUSE = "there is no /dev/fuse here, so nothing can be mounted"
     public static let needsRoot = "needs root"
+    public static func needs(_ program: String) -> String { "\(program) is not installed" }
 
     /// A user without privileges: whoever runs the tests, or, for root, a user that is made for them and removed at their end.
     public static let plainUser: Identity? = Identity.isRoot ? TestUser.make() : .current
