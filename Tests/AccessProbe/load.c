@@ -14,7 +14,10 @@ struct worker {
     const char *name;
     int (*operation)(struct probe *, struct worker *);
     struct probe *probe;
-    int fd;  // held since the start
+    const char *file;  // held open, or mapped; again after each restore
+    int flags;
+    bool mapped;
+    int fd;
     unsigned char *map;
     int number;
     uint64_t succeeded, failed_while_revoked, failed_while_granted, leaked, longest;
@@ -108,6 +111,21 @@ static uint64_t now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+// Takes hold of the worker's file anew: what it held before a revocation stays refused for ever.
+static bool take_hold(struct worker *w) {
+    if (!w->file) return true;
+    int fd = open(in(w->probe, w->file), w->flags | O_CLOEXEC);
+    if (fd < 0) return false;
+    if (w->fd >= 0) close(w->fd);
+    w->fd = fd;
+    if (!w->mapped) return true;
+    int protection = w->flags == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
+    if (w->map) munmap(w->map, FILE_SIZE);
+    w->map = mmap(NULL, FILE_SIZE, protection, MAP_SHARED, fd, 0);
+    if (w->map == MAP_FAILED) w->map = NULL;
+    return w->map != NULL;
+}
+
 static void *work(void *argument) {
     struct worker *w = argument;
     while (!stopping) {
@@ -127,15 +145,12 @@ static void *work(void *argument) {
             if (before == after && before % 2) w->failed_while_revoked++;
             else if (before == after) w->failed_while_granted++, w->granted_error = result;
         }
-        if (result != DONE) usleep(200);
+        if (result != DONE) {
+            usleep(200);
+            take_hold(w);
+        }
     }
     return NULL;
-}
-
-static int held(struct probe *p, const char *name, int flags) {
-    int fd = open(in(p, name), flags | O_CLOEXEC);
-    if (fd < 0) fail(name);
-    return fd;
 }
 
 int run_load(const char *dir) {
@@ -145,25 +160,23 @@ int run_load(const char *dir) {
     for (size_t i = 0; i < sizeof page_pattern; i++) page_pattern[i] = pattern(i);
     struct worker workers[] = {
         {.name = "open", .operation = op_open},
-        {.name = "held-read", .operation = op_held_read, .fd = held(&probe, "read", O_RDONLY)},
-        {.name = "held-write", .operation = op_held_write, .fd = held(&probe, "write", O_WRONLY)},
+        {.name = "held-read", .operation = op_held_read, .file = "read", .flags = O_RDONLY},
+        {.name = "held-write", .operation = op_held_write, .file = "write", .flags = O_WRONLY},
         {.name = "fresh-write", .operation = op_fresh_write},
-        {.name = "held-map", .operation = op_held_map},
-        {.name = "held-store", .operation = op_held_store},
+        {.name = "held-map", .operation = op_held_map, .file = "map-untouched", .flags = O_RDONLY, .mapped = true},
+        {.name = "held-store", .operation = op_held_store, .file = "map-write", .flags = O_RDWR, .mapped = true},
         {.name = "fresh-map", .operation = op_fresh_map},
         {.name = "list", .operation = op_list},
         {.name = "stat", .operation = op_stat},
-        {.name = "held-stat", .operation = op_held_stat, .fd = held(&probe, "path", O_PATH)},
+        {.name = "held-stat", .operation = op_held_stat, .file = "path", .flags = O_PATH},
         {.name = "rename", .operation = op_rename},
         {.name = "create", .operation = op_create},
     };
     size_t count = sizeof workers / sizeof *workers;
-    int map = held(&probe, "map-untouched", O_RDONLY), write_map = held(&probe, "map-write", O_RDWR);
-    workers[4].map = mmap(NULL, FILE_SIZE, PROT_READ, MAP_SHARED, map, 0);
-    workers[5].map = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, write_map, 0);
-    if (workers[4].map == MAP_FAILED || workers[5].map == MAP_FAILED) fail("mapping");
     for (size_t i = 0; i < count; i++) {
         workers[i].probe = &probe;
+        workers[i].fd = -1;
+        if (!take_hold(&workers[i])) fail(workers[i].file);
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i])) fail("a thread");
     }
     puts("ready");
