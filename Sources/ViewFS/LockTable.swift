@@ -30,6 +30,14 @@ final class LockTable: @unchecked Sendable {
         /// `operation` with LOCK_NB, on the open file's own description.
         case whole(file: UInt64, descriptor: Int32, operation: Int32)
 
+        /// Whether it takes a lock rather than ending one.
+        var locks: Bool {
+            switch self {
+            case .range(_, let type, _, _): type != Int16(F_UNLCK)
+            case .whole(_, _, let operation): operation & LOCK_UN == 0
+            }
+        }
+
         /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
         func attempt() -> Int32 {
             switch self {
@@ -48,6 +56,8 @@ final class LockTable: @unchecked Sendable {
         let wish: Wish
         var request: DetachedRequest?
         let interrupted = Atomic<Bool>(false)
+        /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
+        var isGranted = false
         init(scope: ScopeID, node: UInt64, wish: Wish, request: consuming DetachedRequest) {
             self.scope = scope
             self.node = node
@@ -148,6 +158,26 @@ final class LockTable: @unchecked Sendable {
         unlocked()
     }
 
+    /// Answers `waiter`, which has its lock, once the kernel's view of the file is fresh. On a thread of its own: the
+    /// invalidation can wait for the file system of this one file.
+    func refresh(_ waiter: Waiter) {
+        waiter.isGranted = true
+        state.withLock { $0.waiters.append(waiter) }
+        _ = BackgroundTask { [self] in
+            view?.showAsItIs(waiter.node)
+            if take(waiter) { answer(waiter, 0) }
+        }
+    }
+
+    /// Takes a waiter off the list; whoever gets it answers it.
+    private func take(_ waiter: Waiter) -> Bool {
+        state.withLock { state in
+            guard let place = state.waiters.firstIndex(where: { $0 === waiter }) else { return false }
+            state.waiters.remove(at: place)
+            return true
+        }
+    }
+
     /// Answers everybody who waits in a scope that was revoked; their locks are released.
     func refuse(_ scope: ScopeID) -> Int {
         let waiting = state.withLock { state -> [Waiter] in
@@ -176,17 +206,18 @@ final class LockTable: @unchecked Sendable {
                 let limit = Clock.monotonic - 5_000_000_000
                 state.retired.removeAll { $0.since < limit }
             }
-            return state.waiters
+            return state.waiters.filter { !$0.isGranted }
         }
         for waiter in waiting {
             let error = attempt(waiter)
             guard error != EAGAIN else { continue }
-            let isOurs = state.withLock { state -> Bool in
-                guard let place = state.waiters.firstIndex(where: { $0 === waiter }) else { return false }
-                state.waiters.remove(at: place)
-                return true
+            if !take(waiter) {
+                if error == 0 { undo(waiter.wish) }
+            } else if error == 0, view?.policy.sharesLocks == true {
+                refresh(waiter)
+            } else {
+                answer(waiter, error)
             }
-            if isOurs { answer(waiter, error) } else if error == 0 { undo(waiter.wish) }
         }
         // Locks that the host holds are only seen by trying. Idle, this thread sleeps in short turns and asks nobody.
         let turns = waiting.isEmpty ? 20 : 4

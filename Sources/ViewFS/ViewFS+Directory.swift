@@ -56,7 +56,7 @@ extension ViewFS {
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
                 return stream.forEach(in: directory.pointee.descriptor) {
-                    view.add($0, of: node, directory.pointee.descriptor, to: &listing)
+                    view.add($0, of: (id, node), directory.pointee.descriptor, to: &listing)
                 }
             }
             // Entries before an error are passed on; the error comes again at the next call.
@@ -69,16 +69,15 @@ extension ViewFS {
     }
 
     /// Adds one entry; false when there is no room for it.
-    private func add(_ entry: DirectoryStream.Entry, of node: NodePointer, _ directory: Int32, to listing: inout Listing) -> Bool {
+    private func add(_ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, to listing: inout Listing) -> Bool {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
-        let scope = node.pointee.owner
         if listing.plus, !isDots(entry.name) {
-            let descriptor = open(entry.name, in: directory, of: scope)
-            if descriptor >= 0, enter(descriptor, of: scope, into: &parameters) != 0 { parameters = EntryParameters() }
+            let descriptor = open(entry.name, in: directory, of: parent.node.pointee.owner)
+            if descriptor >= 0, enter(descriptor, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
         }
         if parameters.ino == 0 {
-            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: node.pointee.key.device))
+            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))
             parameters.attr.st_mode = mode_t(entry.type) << 12
         }
         listing.add(&parameters, entry.name, next: entry.offset)

@@ -26,28 +26,35 @@ extension ViewFS {
     /// Makes (or counts) the node behind a descriptor and describes it for the kernel. Takes the descriptor over.
     /// Returns 0 or a positive error number.
     @inline(__always)
-    func enter(_ descriptor: Int32, of scope: ScopeNodes, into parameters: inout EntryParameters) -> Int32 {
+    func enter(_ descriptor: Int32, found parent: (id: NodeID, node: NodePointer), into parameters: inout EntryParameters) -> Int32 {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
             _ = clinux_close(descriptor)
             return -result
         }
-        guard let id = tree.intern(FileDescriptor(owning: descriptor), status, in: scope) else { return ENOMEM }
+        guard let id = tree.intern(FileDescriptor(owning: descriptor), status, in: parent.node.pointee.owner),
+            let node = tree.nodes.find(id)
+        else { return ENOMEM }
+        node.pointee.parent.store(parent.id.rawValue, ordering: .relaxed)
         parameters.ino = id
         parameters.attr = attributes(status)
-        parameters.attr_timeout = policy.timeout
-        parameters.entry_timeout = policy.timeout
+        if !parent.node.pointee.isShared.load(ordering: .relaxed) {
+            parameters.attr_timeout = policy.timeout
+            parameters.entry_timeout = policy.timeout
+        }
         return 0
     }
 
     /// Looks `name` up and replies with its node.
     @inline(__always)
-    func replyEntry(_ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
+    func replyEntry(
+        _ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer)
+    ) {
         var parameters = EntryParameters()
-        let descriptor = open(name, in: directory, of: scope)
+        let descriptor = open(name, in: directory, of: parent.node.pointee.owner)
         if descriptor < 0 {
-            guard descriptor == -ENOENT, policy.negativeTimeout > 0 else {
+            guard descriptor == -ENOENT, policy.negativeTimeout > 0, !parent.node.pointee.isShared.load(ordering: .relaxed) else {
                 request.reply(error: -descriptor)
                 return
             }
@@ -55,7 +62,7 @@ extension ViewFS {
             _ = request.reply(entry: &parameters)
             return
         }
-        let error = enter(descriptor, of: scope, into: &parameters)
+        let error = enter(descriptor, found: parent, into: &parameters)
         if error != 0 {
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {
@@ -70,7 +77,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .read) { request, node, descriptor in
-            view.replyEntry(request, name, in: descriptor, of: node.pointee.owner)
+            view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }
     }
 

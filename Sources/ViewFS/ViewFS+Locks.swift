@@ -80,6 +80,11 @@ extension ViewFS {
 
     private func take(_ wish: LockTable.Wish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
         let result = wish.attempt()
+        if result == 0, policy.sharesLocks, wish.locks {
+            guard let detached = request.detach() else { return }
+            locks.refresh(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+            return
+        }
         guard result == -EAGAIN || result == -EACCES, wait else {
             reply(request, result)
             return
@@ -87,6 +92,19 @@ extension ViewFS {
         // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
         guard let detached = request.detach() else { return }
         locks.wait(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+    }
+}
+
+extension ViewFS {
+    /// Makes the kernel see a file that was just locked as it is now, as NFS does: what others wrote before they unlocked it, here, in
+    /// another mount or on the host. From now on the names beside it are looked up each time: programs that lock tell each
+    /// other things by files that come and go (SQLite by its journal).
+    func showAsItIs(_ id: UInt64) {
+        guard let node = tree.nodes.find(id) else { return }
+        if let parent = tree.nodes.find(node.pointee.parent.load(ordering: .relaxed)) {
+            parent.pointee.isShared.store(true, ordering: .relaxed)
+        }
+        _ = session?.notifier.forgetData(NodeID(id))
     }
 }
 

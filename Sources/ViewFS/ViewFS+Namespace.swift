@@ -30,7 +30,7 @@ extension ViewFS {
         onNode(request, parent, for: .write) { request, node, directory in
             Identity.assumeMask(request.caller.umask)
             let result = body(directory)
-            if result < 0 { request.reply(error: -result) } else { replyEntry(request, name, in: directory, of: node.pointee.owner) }
+            if result < 0 { request.reply(error: -result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }
     }
 
@@ -88,7 +88,7 @@ extension ViewFS {
             if result < 0 {
                 request.reply(error: -result)
             } else {
-                view.replyEntry(request, newName, in: directory, of: parent.pointee.owner)
+                view.replyEntry(request, newName, in: directory, found: (newParent, parent))
             }
             view.tree.unpin(id.rawValue, node)
         }

@@ -19,7 +19,16 @@ extension ViewFS {
                 request.reply(error: -opened)
                 return
             }
-            let keep = view.policy.writeBack || view.hasUnchangedData(node, opened)
+            var status = FileStatus()
+            let result = clinux_statx(opened, nil, &status)
+            // The name was removed beside the mount and nobody has the file open, so this came by a cached name: ESTALE makes the
+            // kernel look the name up anew (fs/namei.c, LOOKUP_REVAL).
+            if result < 0 || (status.st.st_nlink == 0 && node.pointee.openers.load(ordering: .relaxed) == 0) {
+                _ = clinux_close(opened)
+                request.reply(error: result < 0 ? -result : ESTALE)
+                return
+            }
+            let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
             guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
                 request.reply(error: ENFILE)
                 return
@@ -56,7 +65,7 @@ extension ViewFS {
                 return
             }
             var parameters = EntryParameters()
-            let error = view.enter(path, of: scope, into: &parameters)
+            let error = view.enter(path, found: (parent, node), into: &parameters)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
             else {
@@ -116,27 +125,28 @@ extension ViewFS {
         let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
         let canWrite = file.canWrite
         guard let handle = files.add(file) else { return nil }
+        node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = policy.direct ? 1 : 0
         return handle
     }
 
     /// Undoes `keep`.
     func release(_ handle: UInt64, of id: UInt64) {
         guard let file = files.hold(handle) else { return }
-        if file.pointee.canWrite, let node = tree.nodes.find(id) { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
+        if let node = tree.nodes.find(id) {
+            node.pointee.openers.wrappingSubtract(1, ordering: .relaxed)
+            if file.pointee.canWrite { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
+        }
         files.letGo(handle)
         files.letGo(handle)
     }
 
     /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could
     /// change again without a sign, so what was cached then is not trusted at the next opening.
-    private func hasUnchangedData(_ node: NodePointer, _ descriptor: Int32) -> Bool {
-        if policy.direct { return false }
-        var status = FileStatus()
-        guard clinux_statx(descriptor, nil, &status) == 0 else { return false }
+    private func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
+        if policy.distrustsData { return false }
         let changed = status.st.st_mtim
         let nanoseconds = Int64(changed.tv_sec) &* 1_000_000_000 &+ Int64(changed.tv_nsec)
         var version = UInt64(bitPattern: nanoseconds) &* 0x9E37_79B9_7F4A_7C15

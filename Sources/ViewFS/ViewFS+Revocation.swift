@@ -67,9 +67,14 @@ extension ViewFS {
         }
 
         // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
-        let known = scope.nodes.ids
-        let writable = openForWriting(known)
-        launder(writable, scope, patience: patience, stuck: &stuck)
+        // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
+        let writable = openForWriting(scope.nodes.ids)
+        for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
+        for _ in 0..<4 {
+            let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
+            launder(writable, scope, patience: patience, stuck: &stuck)
+            if gate.pointee.flushedBytes.load(ordering: .relaxed) == before { break }
+        }
 
         // 3. Nothing passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)

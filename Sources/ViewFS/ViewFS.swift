@@ -56,15 +56,18 @@ struct CachePolicy: Sendable {
     let negativeTimeout: Double
     let writeBack: Bool
     let checkData: Bool
-    /// No data is cached.
-    let direct: Bool
+    /// Cached data is looked at anew before each read, and dropped at each opening.
+    let distrustsData: Bool
+    /// The backing files may be changed beside this mount, so whoever takes a lock must see what others wrote before.
+    let sharesLocks: Bool
 
     init(_ mode: CacheMode) {
         switch mode {
         // Under the second that is promised, with room for the look itself.
-        case .shared: (timeout, negativeTimeout, writeBack, checkData, direct) = (0.9, 0.9, false, true, false)
-        case .exclusive: (timeout, negativeTimeout, writeBack, checkData, direct) = (86_400, 86_400, true, false, false)
-        case .none: (timeout, negativeTimeout, writeBack, checkData, direct) = (0, 0, false, true, true)
+        case .shared: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0.9, 0.9, false, true, false)
+        case .exclusive: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (86_400, 86_400, true, false, false)
+        case .none: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0, 0, false, true, true)
         }
+        sharesLocks = mode != .exclusive
     }
 }

@@ -40,8 +40,13 @@ public struct Node: ~Copyable {
     let hold: Atomic<UInt64>
     /// A `clinux_handle` of its own, or 0. Written once.
     let handle: Atomic<UInt>
-    /// Files open for writing: their pages can become dirty again behind an invalidation.
+    /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
+    public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
+    /// The directory it was last found in, a node id.
+    public let parent: Atomic<UInt64>
+    /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
+    public let isShared: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
     public let dataVersion: Atomic<UInt64>
 
@@ -57,7 +62,10 @@ public struct Node: ~Copyable {
         lookups = Atomic(1)
         hold = Atomic(UInt64(UInt32(descriptor + 1)))
         handle = Atomic(0)
+        openers = Atomic(0)
         writers = Atomic(0)
+        parent = Atomic(0)
+        isShared = Atomic(false)
         dataVersion = Atomic(0)
     }
 
