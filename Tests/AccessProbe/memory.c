@@ -29,14 +29,16 @@ int touch(volatile unsigned char *address, size_t offset) {
     return byte == pattern(offset) ? DONE : WRONG;
 }
 
-int store(volatile unsigned char *address, size_t offset) {
+int store(volatile unsigned char *address, size_t offset) { return store_byte(address, offset, pattern(offset)); }
+
+int store_byte(volatile unsigned char *address, size_t offset, unsigned char byte) {
     if (!address) return SKIPPED;
     if (sigsetjmp(back, 1)) {
         expected = 0;
         return BUS;
     }
     expected = 1;
-    address[offset] = pattern(offset);
+    address[offset] = byte;
     expected = 0;
     return DONE;
 }

@@ -64,6 +64,7 @@ void fail(const char *what) __attribute__((noreturn));
 // memory.c
 void catch_bus(void);
 int touch(volatile unsigned char *address, size_t offset);
+int store_byte(volatile unsigned char *address, size_t offset, unsigned char byte);
 int store(volatile unsigned char *address, size_t offset);
 
 // spawn.c

@@ -34,7 +34,8 @@ int run_lock(int count, char **arguments) {
     return 0;
 }
 
-// dirty FILE: stores 'Z' into every page of a shared mapping and never syncs it.
+// dirty FILE: stores 'Z' into every page of a shared mapping and never syncs it. After a line it tries to store 'Y' as
+// well, and says what the synchronisation gives.
 int run_dirty(const char *file) {
     int fd = open(file, O_RDWR | O_CLOEXEC);
     struct stat st;
@@ -43,6 +44,10 @@ int run_dirty(const char *file) {
     if (map == MAP_FAILED) fail(file);
     for (off_t at = 0; at < st.st_size; at += PAGE) map[at] = 'Z';
     say("ready");
+    wait_for_line();
+    catch_bus();
+    for (off_t at = 0; at < st.st_size; at += PAGE) store_byte(map, (size_t)at, 'Y');
+    say(result_name(RESULT(msync(map, (size_t)st.st_size, MS_SYNC))));
     wait_for_line();
     return 0;
 }

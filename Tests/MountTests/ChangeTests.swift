@@ -28,17 +28,32 @@ extension MountTests {
             try Command.run(["touch", mount.held + "/new"]).orThrow()
         }
 
-        @Test("to read-only keeps what shared mappings store from the file")
-        func narrowingMappings() throws {
+        @Test(
+            "to read-only keeps what mappings stored before, and lets nothing through that they store after",
+            arguments: ["shared", "exclusive"])
+        func narrowingMappings(cache: String) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            try Data(count: 65536).write(to: URL(fileURLWithPath: source + "/file"))
+            let file = URL(fileURLWithPath: source + "/file")
+            let size = 32 * 4096
+            try Data(count: size).write(to: file)
             try fixture.grant(source)
-            let mountpoint = try fixture.mount()
+            let mountpoint = try fixture.mount(options: "cache=\(cache)")
+            let writer = try Probe.role(["dirty", mountpoint + "/a/file"])
+            try writer.expect("ready")
             try fixture.grantfs("set", "a", "--access", "read-only").orThrow()
-            let handle = FileHandle(forUpdatingAtPath: mountpoint + "/a/file")
-            #expect(handle == nil)
-            #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/file")) == Data(count: 65536))
+            func pages(holding byte: Character) throws -> Int {
+                let bytes = try Data(contentsOf: file)
+                return stride(from: 0, to: size, by: 4096).count { bytes[$0] == byte.asciiValue }
+            }
+            #expect(try pages(holding: "Z") == 32)
+            writer.send("go on")
+            let synchronised = writer.line()
+            #expect(synchronised != nil && synchronised != "OK", "\(synchronised ?? "it hangs")")
+            #expect(try pages(holding: "Y") == 0)
+            writer.send("end")
+            _ = writer.wait()
+            #expect(try pages(holding: "Z") == 32)
         }
 
         @Test("a grant made, renamed, withdrawn or restored shows at once")
