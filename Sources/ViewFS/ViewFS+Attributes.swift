@@ -1,4 +1,5 @@
 import CLinux
+import Coordinator
 import FUSEKit
 import Glibc
 import LinuxFS
@@ -33,6 +34,12 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
+        if view.policy.writeBack, changes == .cachedTimes, view.swallowCachedTimes(id) {
+            var nothing = stat()
+            nothing.st_mode = view.tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
+            request.reply(attributes: &nothing, timeout: 0)
+            return
+        }
         view.onNode(request, id, for: .write) { request, node, descriptor in
             let result = view.apply(changes, attributes, to: descriptor, file: handle)
             if result < 0 {
@@ -41,6 +48,14 @@ extension ViewFS {
                 view.replyAttributes(request, descriptor)
             }
         }
+    }
+
+    /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like
+    /// utimensat(2) of the modification time alone. Refused in a revoked scope it would make close(2) fail, and syncfs(2) for holders of
+    /// other grants; so there it changes nothing and is not refused.
+    private func swallowCachedTimes(_ id: NodeID) -> Bool {
+        guard let node = tree.nodes.find(id.rawValue) else { return false }
+        return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.contains(.read)
     }
 
     private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
@@ -119,4 +134,7 @@ struct AttributeChanges: OptionSet {
     static let modificationTime = AttributeChanges(rawValue: 1 << 5)
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
+    static let changeTime = AttributeChanges(rawValue: 1 << 10)
+    /// What fs/fuse/dir.c, fuse_flush_times, asks for.
+    static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }
