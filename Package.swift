@@ -48,6 +48,10 @@ let package = Package(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "HungSource", dependencies: ["CFuse3"],
+            path: "Tests/HungSource",
+            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),

@@ -132,6 +132,11 @@ public final class Child: @unchecked Sendable {
         return collected
     }
 
+    /// What it wrote to its end, and to standard error; nil when it does not end within `seconds`.
+    public func collected(within seconds: Double) -> (output: [UInt8], errors: String)? {
+        collect(within: seconds).map { ($0.output, String(decoding: $0.errors, as: UTF8.self)) }
+    }
+
     private static func read(_ fd: Int32, until deadline: Date) -> [UInt8]? {
         while true {
             var item = pollfd(fd: fd, events: Int16(POLLIN), revents: 0)

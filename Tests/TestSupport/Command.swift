@@ -16,6 +16,10 @@ public struct Output: Sendable, CustomStringConvertible {
     public let errors: String
     public let seconds: Double
 
+    public init(command: [String], status: Int32, bytes: [UInt8], errors: String, seconds: Double) {
+        (self.command, self.status, self.bytes, self.errors, self.seconds) = (command, status, bytes, errors, seconds)
+    }
+
     public var text: String { String(decoding: bytes, as: UTF8.self) }
     public var trimmed: String { text.trimmingCharacters(in: .whitespacesAndNewlines) }
     public var lines: [String] { text.split(separator: "\n").map(String.init) }

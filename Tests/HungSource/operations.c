@@ -1,0 +1,158 @@
+#include "hung.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+int root;
+
+// Paths come as "/a/b"; below the root's descriptor they are "a/b", and the root itself is ".".
+static const char *below(const char *path) { return path[1] ? path + 1 : "."; }
+static int result(int value) { return value < 0 ? -errno : 0; }
+
+static int hung_getattr(const char *path, struct stat *st, struct fuse_file_info *info) {
+    pass("getattr");
+    if (info && info->fh) return result(fstat((int)info->fh, st));
+    return result(fstatat(root, below(path), st, AT_SYMLINK_NOFOLLOW));
+}
+
+static int hung_readdir(const char *path, void *list, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *info,
+                        enum fuse_readdir_flags flags) {
+    (void)offset, (void)info, (void)flags;
+    pass("readdir");
+    int fd = openat(root, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (!directory) return -errno;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        struct stat st = {.st_ino = entry->d_ino, .st_mode = (mode_t)DTTOIF(entry->d_type)};
+        if (fill(list, entry->d_name, &st, 0, 0)) break;
+    }
+    closedir(directory);
+    return 0;
+}
+
+static int hung_opendir(const char *path, struct fuse_file_info *info) {
+    (void)path, (void)info;
+    pass("opendir");
+    return 0;
+}
+
+static int keep(int fd, struct fuse_file_info *info) {
+    if (fd < 0) return -errno;
+    info->fh = (uint64_t)fd;
+    // Every read and write reaches this program: what the kernel has cached would not hang.
+    info->direct_io = 1;
+    return 0;
+}
+
+static int hung_open(const char *path, struct fuse_file_info *info) {
+    pass("open");
+    return keep(openat(root, below(path), (info->flags & ~(O_CREAT | O_EXCL | O_APPEND)) | O_CLOEXEC), info);
+}
+
+static int hung_create(const char *path, mode_t mode, struct fuse_file_info *info) {
+    pass("create");
+    return keep(openat(root, below(path), (info->flags & ~O_APPEND) | O_CREAT | O_CLOEXEC, mode), info);
+}
+
+static int hung_read(const char *path, char *bytes, size_t size, off_t offset, struct fuse_file_info *info) {
+    (void)path;
+    pass("read");
+    ssize_t count = pread((int)info->fh, bytes, size, offset);
+    return count < 0 ? -errno : (int)count;
+}
+
+static int hung_write(const char *path, const char *bytes, size_t size, off_t offset, struct fuse_file_info *info) {
+    (void)path;
+    pass("write");
+    ssize_t count = pwrite((int)info->fh, bytes, size, offset);
+    return count < 0 ? -errno : (int)count;
+}
+
+static int hung_flush(const char *path, struct fuse_file_info *info) {
+    (void)path, (void)info;
+    pass("flush");
+    return 0;
+}
+
+static int hung_release(const char *path, struct fuse_file_info *info) {
+    (void)path;
+    pass("release");
+    close((int)info->fh);
+    return 0;
+}
+
+static int hung_fsync(const char *path, int data_only, struct fuse_file_info *info) {
+    (void)path, (void)data_only;
+    pass("fsync");
+    return result(fsync((int)info->fh));
+}
+
+static int hung_truncate(const char *path, off_t size, struct fuse_file_info *info) {
+    pass("truncate");
+    if (info && info->fh) return result(ftruncate((int)info->fh, size));
+    int fd = openat(root, below(path), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    int done = result(ftruncate(fd, size));
+    close(fd);
+    return done;
+}
+
+static int hung_mkdir(const char *path, mode_t mode) {
+    pass("mkdir");
+    return result(mkdirat(root, below(path), mode));
+}
+
+static int hung_unlink(const char *path) {
+    pass("unlink");
+    return result(unlinkat(root, below(path), 0));
+}
+
+static int hung_rmdir(const char *path) {
+    pass("rmdir");
+    return result(unlinkat(root, below(path), AT_REMOVEDIR));
+}
+
+static int hung_rename(const char *from, const char *to, unsigned flags) {
+    pass("rename");
+    return result(renameat2(root, below(from), root, below(to), flags));
+}
+
+static int hung_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *info) {
+    (void)info;
+    pass("utimens");
+    return result(utimensat(root, below(path), times, AT_SYMLINK_NOFOLLOW));
+}
+
+static int hung_statfs(const char *path, struct statvfs *st) {
+    (void)path;
+    pass("statfs");
+    return result(fstatvfs(root, st));
+}
+
+static int hung_flock(const char *path, struct fuse_file_info *info, int operation) {
+    (void)path;
+    pass("lock");
+    return result(flock((int)info->fh, operation));
+}
+
+static void *hung_init(struct fuse_conn_info *connection, struct fuse_config *config) {
+    // Nothing is answered from a cache, and hundreds of requests can hang at once.
+    config->attr_timeout = config->entry_timeout = config->negative_timeout = 0;
+    config->use_ino = 1;
+    config->hard_remove = 1;
+    connection->max_background = 2000;
+    connection->congestion_threshold = 2000;
+    return NULL;
+}
+
+const struct fuse_operations operations = {
+    .getattr = hung_getattr, .readdir = hung_readdir, .opendir = hung_opendir, .open = hung_open, .create = hung_create,
+    .read = hung_read, .write = hung_write, .flush = hung_flush, .release = hung_release, .fsync = hung_fsync,
+    .truncate = hung_truncate, .mkdir = hung_mkdir, .unlink = hung_unlink, .rmdir = hung_rmdir, .rename = hung_rename,
+    .utimens = hung_utimens, .statfs = hung_statfs, .flock = hung_flock, .init = hung_init,
+};

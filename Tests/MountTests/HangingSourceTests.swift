@@ -1,0 +1,240 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A grant whose filesystem hangs, and another that must never notice.
+    @Suite(.serialized) struct AHangingSource {
+        struct Mounted {
+            let fixture: MountFixture
+            let source: HangingSource
+            let mountpoint: String
+            var hung: String { mountpoint + "/hung" }
+            var good: String { mountpoint + "/good" }
+
+            init(cache: String = "shared", files: [(name: String, size: Int)] = []) throws {
+                fixture = try MountFixture()
+                source = try HangingSource("hung", in: fixture)
+                for file in files { try source.file(file.name, size: file.size) }
+                let plain = try fixture.source("good")
+                try Command.shell("cd \"$1\"; for i in $(seq 40); do echo \"text $i\" > \"f$i\"; done", plain).orThrow()
+                try fixture.grant(source.directory)
+                try fixture.grant(plain)
+                mountpoint = try fixture.mount(options: "cache=\(cache)")
+            }
+
+            var inFlight: Int { get throws { try status("hung").inFlight } }
+
+            func status(_ name: String) throws -> StatusDocument.Scope {
+                guard let grant = try fixture.status().mounts.first?.grants.first(where: { $0.name == name }) else {
+                    throw TestFailure("status does not know the grant \(name)")
+                }
+                return grant
+            }
+
+            /// Everything that is done every day, through the other grant and at the root, each within a second.
+            func expectOthersGoOn(_ when: String) throws {
+                let number = Int.random(in: 1...40)
+                let daily: [(what: String, command: [String])] = [
+                    ("read", ["cat", "\(good)/f\(number)"]), ("stat", ["stat", "\(good)/f\(number)"]), ("list", ["ls", "-l", good]),
+                    ("write", ["bash", "-euc", "echo new > \"$1/new\"; echo more >> \"$1/new\"; rm \"$1/new\"", "bash", good]),
+                    ("list the root", ["ls", mountpoint]), ("stat the root", ["stat", mountpoint]),
+                ]
+                for (what, command) in daily {
+                    let output = try Command.run(command, within: 8)
+                    #expect(output.status == 0, "\(when): \(what): \(output)")
+                    #expect(output.seconds < 1, "\(when): \(what) took \(output.seconds) s")
+                }
+            }
+
+            /// Revokes with the command, tries fresh operations meanwhile, and gives what it said.
+            func revokeHung(timeout: Int = 10) throws -> RevocationDocument {
+                let start = Machine.milliseconds
+                let command = try Child(
+                    [Programs.grantfs, "revoke", "hung", "--json", "--timeout", "\(timeout)"], environment: fixture.environment,
+                    separateErrors: true)
+                try fixture.wait(until: "new operations are refused", within: 5) {
+                    try Probe.call("stat", hung + "/never-seen-\(Int.random(in: 0..<1 << 40))") == "EACCES"
+                }
+                let refused = Machine.milliseconds - start
+                let output = try finish(command, within: Double(timeout) + 5)
+                let ended = Machine.milliseconds - start
+                print("refused after \(Int(refused)) ms, the command after \(Int(ended)) ms: \(output.mounts)")
+                #expect(refused < 1000)
+                return output
+            }
+
+            private func finish(_ command: Child, within seconds: Double) throws -> RevocationDocument {
+                guard let collected = command.collected(within: seconds), let status = command.wait(within: 2) else {
+                    throw TestFailure("the command hangs")
+                }
+                let output = Output(
+                    command: ["revoke"], status: status, bytes: collected.output, errors: collected.errors, seconds: 0)
+                guard status == 0 else { throw TestFailure("\(output)") }
+                let documents: [RevocationDocument] = try output.decoded()
+                return documents[0]
+            }
+        }
+
+        /// What can be stuck, and on which file below the grant.
+        static let operations = [
+            ("read", "open"), ("write", "open"), ("fstat", "open"), ("fsync", "open"), ("readdir", ""), ("stat", "stat"),
+            ("open", "opened"),
+            ("create", "created"), ("mkdir", "made"), ("close", "open"),
+        ]
+
+        @Test("frees everybody who is stuck in it when it is revoked, and nobody else notices", arguments: ["shared", "exclusive", "none"])
+        func everyOperation(cache: String) throws {
+            let mounted = try Mounted(cache: cache, files: [("open", 4 << 20), ("stat", 1), ("opened", 1)])
+            defer { mounted.source.end() }
+            let callers = try Self.operations.map { operation, name in
+                try Probe.role(["late", operation, mounted.hung + "/" + name])
+            }
+            for caller in callers { try caller.expect("ready") }
+            let daemon = try mounted.fixture.daemon(at: mounted.mountpoint)
+            // What the kernel has of the attributes grows old, so that fstat asks.
+            pause(milliseconds: 1100)
+            try mounted.source.hang()
+            for caller in callers { caller.send("now") }
+            // With write-back, write and fstat are the kernel's own affair, and close and fsync may wait for the write.
+            let least = cache == "exclusive" ? 5 : Self.operations.count
+            try mounted.fixture.wait(until: "the callers are stuck") { try mounted.inFlight >= least }
+            try mounted.expectOthersGoOn("hanging")
+            let listed = try mounted.fixture.grantfs("list", "--json", within: 10)
+            #expect(listed.status == 0 && listed.seconds < 2, "\(listed)")
+
+            let revoked = try mounted.revokeHung()
+            #expect(revoked.isConfirmed)
+            #expect(revoked.mounts[0].pending >= 1)
+            for ((operation, _), caller) in zip(Self.operations, callers) {
+                let result = caller.line(within: 3)
+                if operation == "close" {
+                    #expect(result == "OK", "close never fails")
+                } else if cache != "exclusive" || !["write", "fstat", "fsync"].contains(operation) {
+                    #expect(result == "EACCES", "\(operation) gives \(result ?? "nothing")")
+                } else {
+                    #expect(result != nil, "\(operation) hangs")
+                }
+            }
+            try mounted.expectOthersGoOn("revoked, still hanging")
+            #expect(try mounted.status("hung").state == "revoked")
+
+            mounted.source.goOn()
+            try mounted.expectOthersGoOn("after it went on")
+            try mounted.fixture.wait(until: "what was stuck is gone") { try mounted.inFlight == 0 }
+            for name in ["open", "stat", "created", "made"] { try expectCall("stat", "\(mounted.hung)/\(name)", gives: "EACCES") }
+            #expect(try mounted.fixture.daemon(at: mounted.mountpoint) == daemon)
+            try mounted.fixture.restore("hung")
+            try expectCall("stat", mounted.hung + "/stat", gives: "OK")
+        }
+
+        @Test("with 200 readers stuck does not starve another grant, and lets all of them go")
+        func manyReaders() throws {
+            let readers = 200
+            let mounted = try Mounted(files: [("large", readers << 20)])
+            defer { mounted.source.end() }
+            let caller = try Probe.role(["late", "read", mounted.hung + "/large", "\(readers)"])
+            try caller.expect("ready")
+            try mounted.source.hang("read")
+            caller.send("now")
+            try mounted.fixture.wait(until: "the readers are stuck") { try mounted.inFlight >= readers }
+            // Never read before, so that the kernel reads ahead.
+            try Command.shell("head -c 64M /dev/zero > \"$1/good/zeros\"; echo 3 > /proc/sys/vm/drop_caches || true", mounted.mountpoint)
+            let read = try Command.run(["cat", mounted.good + "/zeros"], within: 20)
+            #expect(read.status == 0 && read.bytes.count == 64 << 20 && read.seconds < 5)
+            try mounted.expectOthersGoOn("200 readers hang")
+            let revoked = try mounted.revokeHung()
+            #expect(revoked.isConfirmed)
+            #expect(revoked.mounts[0].pending >= readers)
+            for _ in 0..<readers { try caller.expect("EACCES", within: 3) }
+            try mounted.expectOthersGoOn("200 readers were freed")
+            mounted.source.goOn()
+            try mounted.fixture.wait(until: "what was stuck is gone") { try mounted.inFlight == 0 }
+        }
+
+        @Test("does not touch the revocation, the granting or the restoring of another grant")
+        func otherGrants() throws {
+            let mounted = try Mounted(files: [("file", 4096)])
+            defer { mounted.source.end() }
+            let caller = try Probe.role(["late", "read", mounted.hung + "/file", "4"])
+            try caller.expect("ready")
+            try mounted.source.hang()
+            caller.send("now")
+            try mounted.fixture.wait(until: "the callers are stuck") { try mounted.inFlight >= 1 }
+            let start = Machine.milliseconds
+            let revoked = try mounted.fixture.revoke("good", "--timeout", "3")
+            #expect(revoked[0].isConfirmed && revoked[0].mounts[0].pending == 0)
+            #expect(revoked[0].mounts[0].milliseconds < 500 && Machine.milliseconds - start < 1500)
+            try expectCall("stat", mounted.good, gives: "EACCES")
+            try mounted.fixture.restore("good")
+            try mounted.fixture.grant(try mounted.fixture.source("third"))
+            try mounted.expectOthersGoOn("restored")
+            #expect(try Command.run(["ls", mounted.mountpoint], within: 5).lines == ["good", "hung", "third"])
+            mounted.source.goOn()
+            for _ in 0..<4 { #expect(caller.line(within: 5) == "OK") }
+        }
+
+        @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], [64, 3000])
+        func dirtyMappings(cache: String, pages: Int) throws {
+            let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
+            defer { mounted.source.end() }
+            try mounted.source.hang("write")
+            let writer = try Probe.role(["dirty", mounted.hung + "/mapped"])
+            try writer.expect("ready")
+            let watching = try Child(
+                [
+                    "bash", "-uc",
+                    "while :; do t=$(date +%s%N); echo x > \"$1/w\"; cat \"$1/f1\" \"$1/w\" > /dev/null && echo $(($(date +%s%N) - t)); done",
+                    "bash", mounted.good,
+                ])
+            let revoked = try mounted.revokeHung()
+            #expect(revoked.mounts[0].pending >= 1)
+            watching.kill()
+            var worst = 0
+            while let line = watching.line(within: 1) { worst = max(worst, Int(line) ?? .max) }
+            print("the other grant's worst turn: \(worst / 1_000_000) ms")
+            #expect(worst > 0 && worst < 1_000_000_000)
+            try mounted.expectOthersGoOn("given up")
+            writer.send("go on")
+            #expect(writer.line(within: 5) != nil, "the program with the mapping hangs")
+            writer.send("end")
+            #expect(writer.wait(within: 5) != nil)
+            mounted.source.goOn()
+            try mounted.fixture.wait(until: "what was stuck is gone") { try mounted.inFlight == 0 }
+            try expectCall("stat", mounted.hung + "/mapped", gives: "EACCES")
+        }
+
+        @Test("does not keep a mount from being taken away", arguments: ["unmount", "umount", "SIGTERM", "SIGKILL"])
+        func end(how: String) throws {
+            let mounted = try Mounted(files: [("file", 4096)])
+            defer { mounted.source.end() }
+            let caller = try Probe.role(["late", "read", mounted.hung + "/file"])
+            try caller.expect("ready")
+            let daemon = try mounted.fixture.daemon(at: mounted.mountpoint)
+            try mounted.source.hang()
+            caller.send("now")
+            try mounted.fixture.wait(until: "the caller is stuck") { try mounted.inFlight >= 1 }
+            _ = try mounted.revokeHung()
+            try caller.expect("EACCES", within: 3)
+            switch how {
+            case "unmount": try mounted.fixture.grantfs("unmount", mounted.mountpoint, within: 20).orThrow()
+            case "umount":
+                try Command.run(Identity.isRoot ? ["umount", "-l", mounted.mountpoint] : ["fusermount3", "-uz", mounted.mountpoint])
+            case "SIGTERM": kill(daemon, SIGTERM)
+            default: kill(daemon, SIGKILL)
+            }
+            if how == "SIGKILL" {
+                // The kernel ends a process when its last thread can end, and this one waits for the source.
+                mounted.source.goOn()
+            }
+            try mounted.fixture.wait(until: "the mount is gone or dead", within: 15) {
+                how == "SIGKILL" ? !Processes.isRunning(daemon) : !mounted.fixture.mountpoints.contains(mounted.mountpoint)
+            }
+            mounted.source.goOn()
+            try mounted.fixture.wait(until: "the daemon is gone", within: 10) { !Processes.isRunning(daemon) }
+            try mounted.fixture.mount()
+            try mounted.expectOthersGoOn("mounted again")
+            try expectCall("stat", mounted.hung + "/file", gives: "EACCES")
+        }
+    }
+}
