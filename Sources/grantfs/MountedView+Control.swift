@@ -14,6 +14,7 @@ struct MountControl: ControlHandler {
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
         switch request {
         case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(timeout))
+        case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
         case .ping: .done
         case .unmount:
@@ -39,6 +40,14 @@ extension MountedView {
                 guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
                 return outcome(of: closing, grant, until: deadline)
             })
+    }
+
+    /// Shuts grants whose withdrawal could not be written down. They stay shut until the store has another word about them.
+    func shut(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
+        state.withLock { state in
+            for id in grants { state.shutUnrecorded[id] = state.grants[id]?.grant.activation }
+        }
+        return apply(grants, timeoutMilliseconds: timeoutMilliseconds)
     }
 
     private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {

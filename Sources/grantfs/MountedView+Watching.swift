@@ -10,14 +10,15 @@ extension MountedView {
     /// Watches the store and the clock: never touches a granted directory.
     func watchStore() {
         var version: Int64?
+        var stamp = state.withLock { try? $0.store.fileStamp() }
         while true {
             usleep(untilNextLook())
-            let (now, isRefusing) = state.withLock { state -> (Int64?, Bool) in
-                if state.isRefusing, let again = try? GrantStore(directory: state.store.directory, create: false) { state.store = again }
-                return (try? state.store.dataVersion(), state.isRefusing)
+            let (now, file, isRefusing) = state.withLock { state in
+                (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing)
             }
-            if now == nil || now != version || isRefusing || hasExpired() { reconcile() }
-            version = now
+            let isWritten = file == nil || file != stamp
+            if now == nil || now != version || isWritten || isRefusing || hasExpired() { reconcile(reopening: isWritten) }
+            (version, stamp) = (now, file)
             expireInStore()
             logDenials()
             reapClosed()

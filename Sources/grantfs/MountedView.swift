@@ -31,6 +31,8 @@ final class MountedView: @unchecked Sendable {
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
         var closings: [GrantID: Closing] = [:]
+        /// Shut without a record, as long as the store has the grant active in this activation.
+        var shutUnrecorded: [GrantID: Int64] = [:]
         /// The store could not be read: everything is refused until it can.
         var isRefusing = false
     }
@@ -61,10 +63,13 @@ final class MountedView: @unchecked Sendable {
 
     /// Reads the store and makes this mount what it says. Withdrawals are in force for new operations when this returns; `closings`
     /// tells when they are carried through.
-    func reconcile() {
+    ///
+    /// `reopening`: the store is opened anew first, because its file was written to.
+    func reconcile(reopening: Bool = false) {
         var names: Set<GrantName> = []
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
+                if reopening || state.isRefusing { state.store = try GrantStore(directory: state.store.directory, create: false) }
                 let grants = try state.store.grants(view: view)
                 state.isRefusing = false
                 return (withdraw(grants, &state, &names), false)
@@ -94,7 +99,8 @@ final class MountedView: @unchecked Sendable {
             state.grants[id] = nil
         }
         for grant in grants {
-            let recorded = grant.state(at: now)
+            if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
+            let recorded = state.shutUnrecorded[grant.id] == nil ? grant.state(at: now) : .revoked
             var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
             if live.grant.name != grant.name {
                 files.root.set(live.grant.name, nil)
