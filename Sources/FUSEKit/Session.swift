@@ -75,13 +75,15 @@ public final class Session: @unchecked Sendable {
         for _ in 0..<2 { startWorker() }
     }
 
-    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered. `stillHeld` is asked between
+    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is a close(2). `stillHeld` is asked between
     /// looking and answering, so that a request which came in since is left alone. Returns whether it was answered here.
     public func answer(slot: Int, error: Int32, stillHeld: () -> Bool) -> Bool {
         guard slot < workerLimit else { return false }
         let worker = workers + slot
         let seen = worker.pointee.answer.load(ordering: .sequentiallyConsistent)
-        guard seen & 1 == 1, stillHeld(), worker.pointee.claim(seen >> 1) else { return false }
+        guard seen & 1 == 1, stillHeld() else { return false }
+        let error = worker.pointee.isClosing.load(ordering: .acquiring) ? 0 : error
+        guard worker.pointee.claim(seen >> 1) else { return false }
         let request = fuse_req_t(bitPattern: worker.pointee.request.load(ordering: .relaxed))
         fuse_reply_err(request, error)
         return true

@@ -12,6 +12,9 @@ public struct Worker: ~Copyable {
     let answer = Atomic<UInt64>(0)
     /// Written by the worker before `answer` turns odd; read by whoever turned it even.
     let request = Atomic<UInt>(0)
+    /// Whether the request is a close(2), which succeeds when it is answered in the worker's place. Written by the worker before it
+    /// enters a scope, so whoever saw it inside reads it right.
+    public let isClosing = Atomic<Bool>(false)
     /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 

@@ -46,20 +46,24 @@ extension ViewFS {
     /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.
     /// Never refused: close does not fail because a grant was revoked.
     static func flush(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
-        view.locks.releaseOwner(info.lock_owner, of: id)
         guard let file = view.files.hold(info.fh) else {
+            view.locks.releaseOwner(info.lock_owner, of: id)
             request.reply(error: 0)
             return
         }
         defer { view.files.letGo(info.fh) }
-        let slot = request.worker.pointee.slot
-        guard file.pointee.canWrite,
-            view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter
-        else {
+        // Ending locks asks the backing file system as well, so both happen inside, where a revoker finds whoever is stuck.
+        let worker = request.worker
+        worker.pointee.isClosing.store(true, ordering: .releasing)
+        defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
+        let slot = worker.pointee.slot
+        guard view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter else {
             request.reply(error: 0)
+            view.locks.releaseOwner(info.lock_owner, of: id)
             return
         }
-        let copy = dup(file.pointee.descriptor)
+        view.locks.releaseOwner(info.lock_owner, of: id)
+        let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
         request.reply(error: -result)
         view.coordinator.leave(slot: slot)

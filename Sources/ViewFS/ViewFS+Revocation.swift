@@ -18,6 +18,8 @@ extension ViewFS {
 
     /// Operations that end by themselves within this time are left to; whoever still waits then is released with EACCES.
     static let graceMicroseconds = 25_000
+    /// How long the backing file system may take to end the locks before they end without being waited for.
+    static let unlockingMicroseconds = 250_000
 
     /// Closes the gate for everything but the kernel's write-back of what was written before. At once and without waiting: to be called for
     /// every scope that is withdrawn before `finish` is called for the first.
@@ -68,16 +70,17 @@ extension ViewFS {
 
         // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
         // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
+        let refuseCacheWrites = { self.coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly) }
         let writable = openForWriting(scope.nodes.ids)
         for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
         for _ in 0..<4 {
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
-            launder(writable, scope, patience: patience, stuck: &stuck)
+            launder(writable, scope, patience: patience, stuck: &stuck, refuseCacheWrites)
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before { break }
         }
 
         // 3. Nothing passes any more.
-        coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
+        refuseCacheWrites()
         waitForCacheWrites(scope, patience: patience, stuck: &stuck)
 
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
@@ -90,7 +93,10 @@ extension ViewFS {
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
-            locks.releaseScope(Set(nodes))
+            // Ending a lock closes a file, which can hang as well.
+            let (locks, closed) = (locks, Set(nodes))
+            let unlocking = BackgroundTask { locks.releaseScope(closed) }
+            wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
             for node in writable { _ = notifier.forgetData(NodeID(node)) }
@@ -123,7 +129,9 @@ extension ViewFS {
 
     /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing file system that hangs there would
     /// hold us as well, so this runs on a thread of its own while we watch for progress and release what makes none.
-    private func launder(_ files: [UInt64], _ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
+    private func launder(
+        _ files: [UInt64], _ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit], _ refuseCacheWrites: () -> Void
+    ) {
         if files.isEmpty { return }
         guard let notifier = session?.notifier else { return }
         let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
@@ -137,6 +145,8 @@ extension ViewFS {
                 progress = now
                 deadline = Clock.monotonic + Int64(patience) * 1_000_000
             } else if Clock.monotonic > deadline {
+                // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
+                refuseCacheWrites()
                 releaseCacheWrites(scope, &stuck)
                 usleep(1_000)
             }

@@ -38,6 +38,8 @@ public final class HangingSource {
     /// A file of so many bytes that the source shows.
     public func file(_ name: String, size: Int = 4096) throws {
         let path = behind + "/" + name
+        try FileManager.default.createDirectory(
+            atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true)
         guard FileManager.default.createFile(atPath: path, contents: Data("text".utf8)), truncate(path, size) == 0 else {
             throw TestFailure("cannot make \(path)")
         }
