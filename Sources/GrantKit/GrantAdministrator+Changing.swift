@@ -14,7 +14,8 @@ extension GrantAdministrator {
             let shut = Announcer(store: store, withdraws: true).shut(grants, timeout: timeout)
             throw GrantError(
                 error.code, "the withdrawal is not recorded", cause: error.description,
-                advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again")
+                advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
+            )
         }
         return try announce(withdrawn, timeout, withdraws: true)
     }
