@@ -78,8 +78,9 @@ public final class Session: @unchecked Sendable {
         for _ in 0..<2 { startWorker() }
     }
 
-    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is a close(2). `stillHeld` is asked between
-    /// looking and answering, so that a request which came in since is left alone. Returns whether it was answered here.
+    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
+    /// a close(2). `stillHeld` is asked between looking and answering, so that a request which came in since is left alone. Returns
+    /// whether it was answered here.
     public func answer(slot: Int, error: Int32, stillHeld: () -> Bool) -> Bool {
         guard slot < workerLimit else { return false }
         let worker = workers + slot
