@@ -1,4 +1,4 @@
-// What Swift cannot import from the C library: see SWIFT notes in docs/ARCHITECTURE.md. Every function that can fail
+// What Swift cannot import from the C library: see docs/ARCHITECTURE.md. Every function that can fail
 // returns -errno (or a result >= 0); none leaves its result in errno.
 #pragma once
 #include <stdbool.h>
@@ -8,5 +8,4 @@
 #include "clinux_fs.h"
 #include "clinux_thread.h"
 #include "clinux_process.h"
-#include "clinux_fuse.h"
 #include "clinux_volume.h"
