@@ -5,6 +5,8 @@ public enum ControlRequest: Sendable, Equatable {
     /// The store has changed: read it again, make what it says true for these grants and all others, and answer when that is
     /// in force, or when the time has passed with what was reached until then.
     case apply(grants: [GrantID], timeoutMilliseconds: UInt32)
+    /// Let go of every descriptor of these grants, so that their filesystem can be unmounted; they stay away until it was.
+    case release(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
     /// Answered with `done`, by a daemon that is able to answer.
     case ping

@@ -10,6 +10,10 @@ extension ControlRequest: WireMessage {
         case .status: writer.write(UInt8(2))
         case .ping: writer.write(UInt8(3))
         case .unmount: writer.write(UInt8(4))
+        case .release(let grants, let timeout):
+            writer.write(UInt8(5))
+            writer.write(timeout)
+            writer.write(list: grants) { $0.write($1) }
         }
     }
 
@@ -22,6 +26,10 @@ extension ControlRequest: WireMessage {
         case 2: return .status
         case 3: return .ping
         case 4: return .unmount
+        case 5:
+            let timeout = try reader.number(UInt32.self)
+            let grants = try reader.list { (reader) throws(CodingFlaw) in try reader.id() }
+            return .release(grants: grants, timeoutMilliseconds: timeout)
         default: throw .unknownKind
         }
     }

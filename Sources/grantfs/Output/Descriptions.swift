@@ -10,6 +10,7 @@ extension JSON {
             + [
                 ("access", .string(grant.access.rawValue)), ("state", .string(described.state.rawValue)),
                 ("bookmark", .string(described.finding.rawValue)), ("stale", .bool(described.isStale)),
+                ("reason", described.reason.map { .string($0) } ?? .null),
                 ("created", time(grant.created)), ("expires", time(grant.expires)),
             ]
     }
