@@ -5,7 +5,8 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
 MANDIR  ?= $(PREFIX)/share/man
-# mount(8) looks for its helpers here and nowhere else, whatever PREFIX is.
+# mount(8) looks for its helpers here and nowhere else, whatever PREFIX is. By the link it finds them for the type that
+# /proc/mounts shows, fuse.grantfs, which is what it goes by for a remount.
 HELPERDIR ?= /sbin
 INSTALL ?= install
 
@@ -51,12 +52,13 @@ install: $(program) ## install the program, the mount helper and the man pages (
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
 	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
 	chmod 755 '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	ln -sf mount.grantfs '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
 	$(INSTALL) -m 644 docs/man/grantfs.5 '$(DESTDIR)$(MANDIR)/man5/grantfs.5'
 	$(INSTALL) -m 644 docs/man/mount.grantfs.8 '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
-	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs'
+	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
 
 lint: ## format, imports, banned calls, man pages, scripts

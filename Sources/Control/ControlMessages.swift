@@ -7,6 +7,8 @@ public enum ControlRequest: Sendable, Equatable {
     case apply(grants: [GrantID], timeoutMilliseconds: UInt32)
     /// Let go of every descriptor of these grants, so that their filesystem can be unmounted; they stay away until it was.
     case release(grants: [GrantID], timeoutMilliseconds: UInt32)
+    /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
+    case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
     /// Answered with `done`, by a daemon that is able to answer.
     case ping

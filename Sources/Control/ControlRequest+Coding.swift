@@ -14,23 +14,33 @@ extension ControlRequest: WireMessage {
             writer.write(UInt8(5))
             writer.write(timeout)
             writer.write(list: grants) { $0.write($1) }
+        case .shut(let grants, let timeout):
+            writer.write(UInt8(6))
+            writer.write(timeout)
+            writer.write(list: grants) { $0.write($1) }
         }
     }
 
     static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
         switch try reader.number(UInt8.self) {
         case 1:
-            let timeout = try reader.number(UInt32.self)
-            let grants = try reader.list { (reader) throws(CodingFlaw) in try reader.id() }
+            let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .apply(grants: grants, timeoutMilliseconds: timeout)
         case 2: return .status
         case 3: return .ping
         case 4: return .unmount
         case 5:
-            let timeout = try reader.number(UInt32.self)
-            let grants = try reader.list { (reader) throws(CodingFlaw) in try reader.id() }
+            let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .release(grants: grants, timeoutMilliseconds: timeout)
+        case 6:
+            let (grants, timeout) = try grantsAndTimeout(from: &reader)
+            return .shut(grants: grants, timeoutMilliseconds: timeout)
         default: throw .unknownKind
         }
+    }
+
+    private static func grantsAndTimeout(from reader: inout MessageReader) throws(CodingFlaw) -> ([GrantID], UInt32) {
+        let timeout = try reader.number(UInt32.self)
+        return (try reader.list { (reader) throws(CodingFlaw) in try reader.id() }, timeout)
     }
 }

@@ -35,6 +35,21 @@ struct Announcer: Sendable {
         }
     }
 
+    /// Shuts grants whose withdrawal could not be recorded. Returns how many mounts did, of how many.
+    func shut(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
+        let views = Set(grants.map(\.view))
+        guard let records = try? store.mounts().filter({ views.contains($0.view) }) else { return (0, 0) }
+        let answers = inParallel(records) { record in
+            let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+            switch Daemons.ask(record, request, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+            case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
+            case .failure(.dead): return true
+            default: return false
+            }
+        }
+        return (answers.count { $0 }, answers.count)
+    }
+
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }

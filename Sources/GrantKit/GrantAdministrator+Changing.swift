@@ -4,10 +4,20 @@ import GrantStore
 import LinuxFS
 
 extension GrantAdministrator {
-    /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the error says so, and
-    /// nothing is withdrawn.
+    /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the mounts shut the grants all
+    /// the same, and the error says that nothing was recorded.
     public func revoke(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
-        try announce(try store.revoke(grants.map(\.id), by: actor), timeout, withdraws: true)
+        let withdrawn: [Grant]
+        do throws(GrantError) {
+            withdrawn = try store.revoke(grants.map(\.id), by: actor)
+        } catch {
+            let shut = Announcer(store: store, withdraws: true).shut(grants, timeout: timeout)
+            throw GrantError(
+                error.code, "the withdrawal is not recorded", cause: error.description,
+                advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
+            )
+        }
+        return try announce(withdrawn, timeout, withdraws: true)
     }
 
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above

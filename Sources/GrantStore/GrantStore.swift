@@ -47,6 +47,10 @@ public final class GrantStore: Sendable {
         try read { (database) throws(GrantError) in try database.integer("PRAGMA data_version") }
     }
 
+    /// Size and time of the database file itself: they change when a checkpoint has written to it, and when somebody else has. An
+    /// open connection trusts its own memory, so only opening the store anew tells which of the two it was.
+    public func fileStamp() throws(GrantError) -> Int64 { try place.databaseStamp() }
+
     func read<Result>(_ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
         try checkFile()
         return try connection.withLock { (database: inout Database) throws(GrantError) in try body(database) }

@@ -65,6 +65,17 @@ struct StoreDirectory: Sendable {
 
     /// What identifies the database file, to notice that somebody put another one in its place.
     func databaseIdentity() throws(GrantError) -> FileKey {
+        let status = try databaseStatus()
+        return FileKey(device: status.st_dev, inode: status.st_ino)
+    }
+
+    /// Changes with every write to the database file itself.
+    func databaseStamp() throws(GrantError) -> Int64 {
+        let status = try databaseStatus()
+        return Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec) ^ Int64(status.st_size)
+    }
+
+    private func databaseStatus() throws(GrantError) -> stat {
         var status = stat()
         guard lstat(database, &status) == 0 else {
             let error = Errno(errno)
@@ -73,7 +84,7 @@ struct StoreDirectory: Sendable {
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw StoreFailure.damaged(database, "it is not a regular file") }
         if status.st_size == 0 { throw StoreFailure.damaged(database, "it is empty") }
-        return FileKey(device: status.st_dev, inode: status.st_ino)
+        return status
     }
 
     func checkFiles() throws(GrantError) {

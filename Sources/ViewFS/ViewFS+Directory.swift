@@ -69,7 +69,9 @@ extension ViewFS {
     }
 
     /// Adds one entry; false when there is no room for it.
-    private func add(_ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, to listing: inout Listing) -> Bool {
+    private func add(
+        _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, to listing: inout Listing
+    ) -> Bool {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
         if listing.plus, !isDots(entry.name) {

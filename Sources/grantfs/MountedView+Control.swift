@@ -14,6 +14,8 @@ struct MountControl: ControlHandler {
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
         switch request {
         case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(timeout))
+        case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
+        case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
         case .ping: .done
         case .unmount:
@@ -34,11 +36,24 @@ extension MountedView {
         reconcile()
         let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
         if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
-        return .applied(
+        return outcomes(of: grants, closings, until: deadline)
+    }
+
+    /// Waits for what was closed; what was not needs no waiting.
+    func outcomes(of grants: [GrantID], _ closings: [GrantID: Closing], until deadline: Int64) -> ControlReply {
+        .applied(
             grants.map { grant in
                 guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
                 return outcome(of: closing, grant, until: deadline)
             })
+    }
+
+    /// Shuts grants whose withdrawal could not be written down. They stay shut until the store has another word about them.
+    func shut(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
+        state.withLock { state in
+            for id in grants { state.shutUnrecorded[id] = state.grants[id]?.grant.activation }
+        }
+        return apply(grants, timeoutMilliseconds: timeoutMilliseconds)
     }
 
     private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {

@@ -31,6 +31,8 @@ final class MountedView: @unchecked Sendable {
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
         var closings: [GrantID: Closing] = [:]
+        /// Shut without a record, as long as the store has the grant active in this activation.
+        var shutUnrecorded: [GrantID: Int64] = [:]
         /// The store could not be read: everything is refused until it can.
         var isRefusing = false
     }
@@ -44,6 +46,8 @@ final class MountedView: @unchecked Sendable {
         var loggedDenials: UInt64 = 0
         /// The state with an expiry that has passed.
         var recorded: RecordedState
+        /// Let go of: not opened again as long as this mount of its filesystem is there.
+        var released: MountEntry?
     }
 
     /// A withdrawal under way or done.
@@ -61,10 +65,13 @@ final class MountedView: @unchecked Sendable {
 
     /// Reads the store and makes this mount what it says. Withdrawals are in force for new operations when this returns; `closings`
     /// tells when they are carried through.
-    func reconcile() {
+    ///
+    /// `reopening`: the store is opened anew first, because its file was written to.
+    func reconcile(reopening: Bool = false) {
         var names: Set<GrantName> = []
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
+                if reopening || state.isRefusing { state.store = try GrantStore(directory: state.store.directory, create: false) }
                 let grants = try state.store.grants(view: view)
                 state.isRefusing = false
                 return (withdraw(grants, &state, &names), false)
@@ -94,7 +101,8 @@ final class MountedView: @unchecked Sendable {
             state.grants[id] = nil
         }
         for grant in grants {
-            let recorded = grant.state(at: now)
+            if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
+            let recorded = state.shutUnrecorded[grant.id] == nil ? grant.state(at: now) : .revoked
             var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
             if live.grant.name != grant.name {
                 files.root.set(live.grant.name, nil)
@@ -117,6 +125,7 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
+            if live.grant.activation != grant.activation { live.released = nil }
             live.grant = grant
             live.recorded = recorded
             state.grants[grant.id] = live
@@ -138,7 +147,7 @@ final class MountedView: @unchecked Sendable {
     }
 
     /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
-    private func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
+    func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
         let closing = Closing()
         state.closings[grant] = closing
@@ -174,7 +183,8 @@ final class MountedView: @unchecked Sendable {
     func openMissing() {
         opening.withLock { _ in
             let wanted = state.withLock { state in
-                state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil }.map(\.grant)
+                state.isRefusing
+                    ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }.map(\.grant)
             }
             if wanted.isEmpty { return }
             let resolver = BookmarkResolver()
@@ -201,7 +211,8 @@ final class MountedView: @unchecked Sendable {
             live.finding = finding
             // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
             let isStillMeant =
-                !state.isRefusing && live.scope == nil && live.recorded == .active && live.grant.activation == grant.activation
+                !state.isRefusing && live.scope == nil && live.released == nil && live.recorded == .active
+                && live.grant.activation == grant.activation
                 && live.grant.name == grant.name && live.grant.access == grant.access
             guard let scope, isStillMeant else {
                 state.grants[grant.id]?.finding = finding

@@ -66,7 +66,7 @@ static void become(long uid, long gid) {
 
 static int usage(void) {
     fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
-          "       | dirty FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | call NAME ARGUMENT...\n"
+          "       | dirty FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | call NAME ARGUMENT...\n"
           "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads; “close” lets everything go.\n",
           stderr);
     return 2;
@@ -100,6 +100,7 @@ int main(int count, char **arguments) {
     if (!strcmp(rest[0], "connect")) return run_connect(rest[1]);
     if (!strcmp(rest[0], "seekdir")) return run_seekdir(rest[1]);
     if (!strcmp(rest[0], "stuck")) return run_stuck(rest[1]);
+    if (!strcmp(rest[0], "refused")) return run_refused(rest[1]);
     if (strcmp(rest[0], "run")) return usage();
 
     probe.dir = rest[1];

@@ -81,4 +81,5 @@ int run_connect(const char *socket);
 int run_seekdir(const char *dir);
 int run_call(int count, char **arguments);
 int run_stuck(const char *file);
+int run_refused(const char *file);
 const char *result_name(int result);

@@ -118,3 +118,16 @@ int run_stuck(const char *file) {
     wait_for_line();
     return 0;
 }
+
+// refused FILE: opens it, waits for a line, changes it in ways that only the daemon can refuse, says both results, and closes it.
+int run_refused(const char *file) {
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    if (fd < 0) fail(file);
+    say("ready");
+    wait_for_line();
+    say(result_name(RESULT(fallocate(fd, 0, 0, FILE_SIZE))));
+    loff_t from = 0, to = PAGE;
+    say(result_name(RESULT(copy_file_range(fd, &from, fd, &to, PAGE, 0))));
+    say(result_name(RESULT(close(fd))));
+    return 0;
+}

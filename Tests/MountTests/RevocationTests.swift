@@ -58,6 +58,28 @@ extension MountTests {
             #expect(bytes == Data(repeating: 0x5A, count: 200 * 4096))
         }
 
+        @Test("never makes close fail, nor syncfs on another grant, after a change that was refused", arguments: ["shared", "exclusive"])
+        func closing(cache: String) throws {
+            let fixture = try MountFixture()
+            for name in ["a", "other"] {
+                let source = try fixture.source(name)
+                try Data(count: 65536).write(to: URL(fileURLWithPath: source + "/file"))
+                try fixture.grant(source)
+            }
+            let mountpoint = try fixture.mount(options: "cache=\(cache)")
+            let other = try Probe.role(["lock", mountpoint + "/other/file", "flock", "try"])
+            try other.expect("OK")
+            let holder = try Probe.role(["refused", mountpoint + "/a/file"])
+            try holder.expect("ready")
+            try fixture.revoke("a")
+            holder.send("go on")
+            try holder.expect("EACCES")
+            try holder.expect("EACCES")
+            try holder.expect("OK")
+            let synchronised = try Command.run(["sync", "-f", mountpoint + "/other/file"])
+            #expect(synchronised.status == 0, "\(synchronised)")
+        }
+
         @Test("frees whoever waits for a lock below it", arguments: ["fcntl", "ofd", "flock"])
         func blockedLocks(kind: String) throws {
             let fixture = try MountFixture()

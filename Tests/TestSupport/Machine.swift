@@ -41,40 +41,68 @@ public enum Machine {
     }
 }
 
-enum TestUser {
+/// What tests change on the machine, for as long as any test process runs: several may at the same time, and the last one
+/// puts everything back. They hold a shared lock on a file that remembers what was there before.
+private enum SharedSetup {
+    nonisolated(unsafe) private static var descriptor: Int32 = -1
+    private static let path = "/tmp/grantfs-tests.lock"
+
+    /// Runs `change` alone. It gets what was noted before, and gives what to note.
+    static func change(_ change: (_ noted: String) -> String) {
+        if descriptor < 0 {
+            descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+            atexit { SharedSetup.putBack() }
+        }
+        guard descriptor >= 0 else { return }
+        flock(descriptor, LOCK_EX)
+        let noted = change(contents)
+        ftruncate(descriptor, 0)
+        let bytes = Array(noted.utf8)
+        pwrite(descriptor, bytes, bytes.count, 0)
+        flock(descriptor, LOCK_SH)
+    }
+
+    private static var contents: String {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        let count = pread(descriptor, &bytes, bytes.count, 0)
+        return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
+    }
+
+    private static func putBack() {
+        guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
+        for line in contents.split(separator: "\n") {
+            if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
+                chmod("/dev/fuse", mode)
+            }
+            if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
+        }
+        ftruncate(descriptor, 0)
+        unlink(path)
+    }
+}
+
+private enum TestUser {
     static let name = "grantfs-test"
 
     static func make() -> Identity? {
-        if let known = look() { return known }
-        // Another test process may hold the lock of /etc/passwd for a moment.
-        for _ in 0..<20 {
+        SharedSetup.change { noted in
+            if getpwnam(name) != nil { return noted }
             let made = try? Command.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name])
-            if made?.status == 0 {
-                atexit { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
-                break
-            }
-            if look() != nil { break }
-            usleep(100_000)
+            return made?.status == 0 ? noted + "user\n" : noted
         }
-        return look()
-    }
-
-    private static func look() -> Identity? {
         guard let entry = getpwnam(name) else { return nil }
         return Identity(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
     }
 }
 
-enum DeviceMode {
-    nonisolated(unsafe) private static var before: mode_t = 0
-
+private enum DeviceMode {
     static func open() -> Bool {
+        SharedSetup.change { noted in
+            var status = stat()
+            guard stat("/dev/fuse", &status) == 0, status.st_mode & 0o666 != 0o666 else { return noted }
+            return chmod("/dev/fuse", 0o666) == 0 ? noted + "mode \(String(status.st_mode & 0o777, radix: 8))\n" : noted
+        }
         var status = stat()
-        guard stat("/dev/fuse", &status) == 0 else { return false }
-        before = status.st_mode & 0o777
-        if before == 0o666 { return true }
-        guard chmod("/dev/fuse", 0o666) == 0 else { return false }
-        atexit { chmod("/dev/fuse", DeviceMode.before) }
-        return true
+        return stat("/dev/fuse", &status) == 0 && status.st_mode & 0o666 == 0o666
     }
 }
