@@ -87,7 +87,7 @@ extension GrantAdministrator {
     /// Says who still holds files of the grant open in a mount.
     private func naming(_ mount: MountConfirmation, _ grant: Grant, _ table: MountTable?) -> MountConfirmation {
         let entry = table?.entries.last { $0.mountpoint == mount.mountpoint && $0.type == GrantAdministrator.filesystemType }
-        guard mount.confirmed, let entry else { return mount }
+        guard let entry else { return mount }
         let device = DeviceNumber(major: entry.major, minor: entry.minor)
         let place = mount.mountpoint + [0x2F] + grant.name.bytes
         let holders = (Holder.all(of: [device])[device] ?? []).filter { holder in

@@ -14,6 +14,8 @@ extension MountedView {
         let (scopes, tasks, names, closings) = state.withLock { state in
             var (scopes, tasks, names) = ([Scope](), [() -> Void](), [GrantName]())
             for id in grants {
+                // What an earlier release could not let go of yet.
+                scopes += state.closed.filter { $0.grant == id }
                 guard var live = state.grants[id], live.recorded == .active, live.released == nil else { continue }
                 let path = live.scope.flatMap { files.path(of: $0) } ?? live.grant.bookmark.path
                 live.released = table.entry(holding: path)
@@ -31,21 +33,24 @@ extension MountedView {
         files.forgetRootNames(names)
         for task in tasks { task() }
         let reply = outcomes(of: grants, closings, until: deadline)
-        forget(scopes, names, until: deadline)
-        return reply
+        let kept = forget(scopes, names, until: deadline)
+        guard case .applied(var outcomes) = reply else { return reply }
+        for index in outcomes.indices where kept.contains(outcomes[index].grant) { outcomes[index].confirmed = false }
+        return .applied(outcomes)
     }
 
     /// Waits until the kernel has forgotten what it knew below the names: a descriptor to open it again is kept until then. It does so
-    /// as soon as the names are asked for and found to be gone, unless a process holds something.
-    private func forget(_ scopes: [Scope], _ names: [GrantName], until deadline: Int64) {
+    /// as soon as the names are asked for and found to be gone, unless a process holds something. Returns the grants of which it has not forgotten all.
+    private func forget(_ scopes: [Scope], _ names: [GrantName], until deadline: Int64) -> Set<GrantID> {
         for name in names { _ = try? FileDescriptor.open(Array(mountpoint.utf8) + [0x2F] + name.bytes, OpenFlags.path | O_NOFOLLOW) }
         let patience = min(deadline, Clock.monotonic + 500_000_000)
-        repeat {
+        while true {
             reapClosed()
-            let isLeft = state.withLock { state in state.closed.contains { closed in scopes.contains { $0 === closed } } }
-            if !isLeft { return }
+            let closed = state.withLock { $0.closed }
+            let left = scopes.filter { scope in closed.contains { $0 === scope } }
+            if left.isEmpty || Clock.monotonic >= patience { return Set(left.map(\.grant)) }
             usleep(2_000)
-        } while Clock.monotonic < patience
+        }
     }
 
     /// Grants whose filesystem was unmounted since they were released may be looked for again. Only the mount table is read: a look at

@@ -10,7 +10,7 @@ enum ReleaseCommand {
         notes: [
             CommonOptions.selectorNote,
             "A released grant stays granted. It is back within a second of its filesystem being unmounted and mounted again.",
-            "What was opened through it is refused, but keeps the filesystem busy until it is closed: who holds it is named.",
+            "What was opened through it is refused, but keeps the filesystem busy until it is closed and the kernel has forgotten it: who holds it is named.",
         ],
         run: run)
 
