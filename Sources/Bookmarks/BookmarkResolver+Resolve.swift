@@ -97,6 +97,7 @@ extension BookmarkResolver {
         if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil) }
         var renewed = bookmark
         renewed.path = path
+        if path != bookmark.path { renewed.origin?.ancestors = ancestry.above(path) }
         renewed.owner = candidate.status.st.st_uid
         let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
         return ResolvedBookmark(

@@ -19,7 +19,7 @@ enum ResolveCommand {
         if selectors.isEmpty { return try showAll(try administrator.list(view: view, all: true), arguments) }
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         if arguments.wantsJSON {
-            try Terminal.print(JSON.object(JSON.grant(described)).text)
+            try Terminal.print(JSON.object(JSON.grant(described) + [JSON.recorded(described.grant.bookmark)]).text)
             return 0
         }
         let grant = described.grant
@@ -38,7 +38,7 @@ enum ResolveCommand {
 
     private static func showAll(_ grants: [GrantDescription], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
-            try Terminal.print(JSON.array(grants.map { .object(JSON.grant($0)) }).text)
+            try Terminal.print(JSON.array(grants.map { .object(JSON.grant($0) + [JSON.recorded($0.grant.bookmark)]) }).text)
             return 0
         }
         var table = Table(header: ["NAME", "VIEW", "STATE", "BOOKMARK", "ID", "PATH"])
