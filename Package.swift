@@ -51,6 +51,8 @@ let package = Package(
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
+        tests("CoordinatorTests", ["Coordinator"]),
+        tests("ViewTreeTests", ["ViewTree", "LinuxFS"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(

@@ -78,8 +78,8 @@ public final class Coordinator: @unchecked Sendable {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
-        let kind: UInt64 = entry == .cacheWrite ? Self.cacheWriteBit : 0
-        let mark = UInt64(sequence & 0x7fff_ffff) << 33 | kind | UInt64(scope.rawValue)
+        // What it does, besides where: a narrowing leaves readers alone.
+        let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(entry.rawValue) << 32 | UInt64(scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
         if refused & entry.rawValue == 0 { return .enter }
@@ -102,14 +102,12 @@ public final class Coordinator: @unchecked Sendable {
 
     // MARK: the way of a revocation
 
-    static let cacheWriteBit: UInt64 = 1 << 32
-
     /// Somebody who was inside a scope when a revoker looked.
     public struct Visit: Hashable, Sendable {
         public let slot: Int
         let mark: UInt64
-        /// Writing back what the kernel had cached.
-        public var isCacheWrite: Bool { mark & Coordinator.cacheWriteBit != 0 }
+        /// What it entered for.
+        public var entry: Entry { Entry(rawValue: UInt32(truncatingIfNeeded: mark >> 32) & 7) ?? .read }
     }
 
     /// Refuses, from now on, what `refusals` names as well.

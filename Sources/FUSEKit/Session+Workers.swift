@@ -48,6 +48,7 @@ extension Session {
         }
         // The kernel has ended the connection, for every worker: the others come here as they wake.
         ended.store(true, ordering: .releasing)
+        endings.post()
         finish(worker, &buffer)
     }
 

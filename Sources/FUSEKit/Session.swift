@@ -24,6 +24,7 @@ public final class Session: @unchecked Sendable {
     let idle = Atomic<Int>(0)
     let running = Atomic<Int>(0)
     let ended = Atomic<Bool>(false)
+    let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     private let context: UnsafeMutablePointer<SessionContext>
 
@@ -35,6 +36,8 @@ public final class Session: @unchecked Sendable {
     public init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: String, workerLimit: Int
     ) throws(Errno) {
+        // The library reports what is wrong with the device to standard error alone.
+        _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         self.mountpoint = mountpoint
         self.workerLimit = workerLimit
         let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
@@ -89,9 +92,9 @@ public final class Session: @unchecked Sendable {
 
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
-    /// Waits until the mount is gone: the kernel has ended the connection.
+    /// Waits until the mount is gone: the kernel has ended the connection. For one thread.
     public func waitUntilEnded() {
-        while !hasEnded { usleep(20_000) }
+        while !hasEnded { endings.wait() }
     }
 }
 

@@ -74,7 +74,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     private let state = Lock(State())
-    private let wake = Atomic<UInt32>(0)
+    private let wake = Semaphore()
     private weak nonisolated(unsafe) var view: ViewFS?
 
     func start(for view: ViewFS) {
@@ -140,11 +140,14 @@ final class LockTable: @unchecked Sendable {
             }
             return gone
         }
-        if !gone.isEmpty { unlocked() }
+        if gone.isEmpty { return }
+        // Now, not when the last reference to a description goes.
+        for description in gone { _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), 0, 0) }
+        unlocked()
     }
 
     /// Something was unlocked here: whoever waits may try at once.
-    func unlocked() { wake.wrappingAdd(1, ordering: .releasing) }
+    func unlocked() { wake.post() }
 
     // MARK: waiting
 
@@ -200,13 +203,12 @@ final class LockTable: @unchecked Sendable {
 
     /// One round over those who wait.
     private func retry() {
-        let seen = wake.load(ordering: .acquiring)
-        let waiting = state.withLock { state -> [Waiter] in
+        let (waiting, hasRetired) = state.withLock { state -> ([Waiter], Bool) in
             if !state.retired.isEmpty {
                 let limit = Clock.monotonic - 5_000_000_000
                 state.retired.removeAll { $0.since < limit }
             }
-            return state.waiters.filter { !$0.isGranted }
+            return (state.waiters.filter { !$0.isGranted }, !state.retired.isEmpty)
         }
         for waiter in waiting {
             let error = attempt(waiter)
@@ -219,11 +221,13 @@ final class LockTable: @unchecked Sendable {
                 answer(waiter, error)
             }
         }
-        // Locks that the host holds are only seen by trying. Idle, this thread sleeps in short turns and asks nobody.
-        let turns = waiting.isEmpty ? 20 : 4
-        for _ in 0..<turns {
-            if wake.load(ordering: .acquiring) != seen { return }
-            usleep(1_000)
+        // Locks that the host holds are only seen by trying.
+        if !waiting.isEmpty {
+            wake.waitForAny(within: 4)
+        } else if hasRetired {
+            wake.waitForAny(within: 1_000)
+        } else {
+            wake.waitForAny()
         }
     }
 

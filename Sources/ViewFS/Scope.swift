@@ -25,6 +25,7 @@ public final class Scope: @unchecked Sendable {
     struct Closing {
         var outcome: ClosingOutcome?
         var isReleased = false
+        var isEmpty = false
     }
 
     init(id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64, rootStatus: FileStatus, readOnly: Bool) {

@@ -17,12 +17,20 @@ extension ViewFS {
                 request.reply(error: -opened)
                 return
             }
+            // Before the number is given away: from then on it may be closed at any time.
+            var status = FileStatus()
+            let isKnown = clinux_statx(opened, nil, &status) == 0
             let directory = OpenDirectory(descriptor: FileDescriptor(owning: opened), node: id.rawValue, scope: node.pointee.scope)
             guard let handle = view.directories.add(directory) else {
                 request.reply(error: ENFILE)
                 return
             }
             info.pointee.fh = handle
+            // The kernel may keep the listing, and use it as long as the directory has not changed.
+            if !view.policy.distrustsData, isKnown {
+                info.pointee.cache_readdir = 1
+                info.pointee.keep_cache = view.policy.writeBack || view.hasUnchangedData(node, status) ? 1 : 0
+            }
             if !request.reply(file: info) { view.directories.letGo(handle) }
         }
     }

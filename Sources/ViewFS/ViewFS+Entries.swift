@@ -37,6 +37,7 @@ extension ViewFS {
             let node = tree.nodes.find(id)
         else { return ENOMEM }
         node.pointee.parent.store(parent.id.rawValue, ordering: .relaxed)
+        node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
         parameters.ino = id
         parameters.attr = attributes(status)
         if !parent.node.pointee.isShared.load(ordering: .relaxed) {

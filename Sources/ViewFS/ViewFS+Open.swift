@@ -21,9 +21,7 @@ extension ViewFS {
             }
             var status = FileStatus()
             let result = clinux_statx(opened, nil, &status)
-            // The name was removed beside the mount and nobody has the file open, so this came by a cached name: ESTALE makes the
-            // kernel look the name up anew (fs/namei.c, LOOKUP_REVAL).
-            if result < 0 || (status.st.st_nlink == 0 && node.pointee.openers.load(ordering: .relaxed) == 0) {
+            if result < 0 || (status.st.st_nlink == 0 && view.cameByOldName(node)) {
                 _ = clinux_close(opened)
                 request.reply(error: result < 0 ? -result : ESTALE)
                 return
@@ -143,9 +141,17 @@ extension ViewFS {
         files.letGo(handle)
     }
 
+    /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
+    /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
+    /// renamed over meanwhile is opened, as natively.
+    private func cameByOldName(_ node: NodePointer) -> Bool {
+        node.pointee.openers.load(ordering: .relaxed) == 0
+            && Clock.monotonic - node.pointee.found.load(ordering: .relaxed) > 20_000_000
+    }
+
     /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could
     /// change again without a sign, so what was cached then is not trusted at the next opening.
-    private func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
+    func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if policy.distrustsData { return false }
         let changed = status.st.st_mtim
         let nanoseconds = Int64(changed.tv_sec) &* 1_000_000_000 &+ Int64(changed.tv_nsec)

@@ -39,8 +39,23 @@ extension ViewFS {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
+            let node = NodeID(file.pointee.node)
+            let isElsewhere = appends && !view.endsAt(offset + off_t(done), file.pointee.descriptor)
             request.reply(written: done)
+            if isElsewhere { view.forgetDataSoon(node) }
         }
+    }
+
+    private func endsAt(_ end: off_t, _ descriptor: Int32) -> Bool {
+        var status = FileStatus()
+        return clinux_statx(descriptor, nil, &status) == 0 && status.st.st_size == end
+    }
+
+    /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
+    /// wrong in its cache, so it is told to read anew. On a thread of its own: never from a request.
+    private func forgetDataSoon(_ node: NodeID) {
+        guard let notifier = session?.notifier else { return }
+        _ = BackgroundTask { _ = notifier.forgetData(node) }
     }
 
     /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.

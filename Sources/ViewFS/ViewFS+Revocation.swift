@@ -54,15 +54,15 @@ extension ViewFS {
         if withdrawal == .all { _ = locks.refuse(scope.id) }
 
         // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
-        var inside = coordinator.visits(in: scope.id)
+        var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry != .read }
         let visited = inside.count
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
         }
         var stuck: [Coordinator.Visit] = []
-        for visit in inside where !visit.isCacheWrite {
-            release(visit)
+        for visit in inside where visit.entry != .cacheWrite {
+            release(visit, withdrawal)
             stuck.append(visit)
         }
 
@@ -72,13 +72,13 @@ extension ViewFS {
         for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
         for _ in 0..<4 {
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
-            launder(writable, scope, patience: patience, stuck: &stuck)
+            launder(writable, scope, withdrawal, patience: patience, stuck: &stuck)
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before { break }
         }
 
         // 3. Nothing passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
-        waitForCacheWrites(scope, patience: patience, stuck: &stuck)
+        waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
         if withdrawal == .all {
@@ -108,8 +108,8 @@ extension ViewFS {
     }
 
     /// Answers a request in the place of a worker that is stuck in the backing file system.
-    private func release(_ visit: Coordinator.Visit) {
-        _ = session?.answer(slot: visit.slot, error: EACCES) { coordinator.isInside(visit) }
+    private func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
+        _ = session?.answer(slot: visit.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(visit) }
     }
 
     private func openForWriting(_ ids: [UInt64]) -> [UInt64] {
@@ -123,7 +123,9 @@ extension ViewFS {
 
     /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing file system that hangs there would
     /// hold us as well, so this runs on a thread of its own while we watch for progress and release what makes none.
-    private func launder(_ files: [UInt64], _ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
+    private func launder(
+        _ files: [UInt64], _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Visit]
+    ) {
         if files.isEmpty { return }
         guard let notifier = session?.notifier else { return }
         let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
@@ -137,29 +139,30 @@ extension ViewFS {
                 progress = now
                 deadline = Clock.monotonic + Int64(patience) * 1_000_000
             } else if Clock.monotonic > deadline {
-                releaseCacheWrites(scope, &stuck)
+                releaseCacheWrites(scope, withdrawal, &stuck)
                 usleep(1_000)
             }
         }
     }
 
-    private func waitForCacheWrites(_ scope: Scope, patience: Int, stuck: inout [Coordinator.Visit]) {
-        var left: [Coordinator.Visit] = []
-        wait(upTo: patience * 1_000) {
-            left = coordinator.visits(in: scope.id).filter { visit in !stuck.contains(visit) }
-            return left.isEmpty
-        }
-        for visit in left {
-            release(visit)
+    private func waitForCacheWrites(
+        _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Visit]
+    ) {
+        wait(upTo: patience * 1_000) { unreleased(in: scope, withdrawal, besides: stuck).isEmpty }
+        releaseCacheWrites(scope, withdrawal, &stuck)
+    }
+
+    private func releaseCacheWrites(_ scope: Scope, _ withdrawal: Withdrawal, _ stuck: inout [Coordinator.Visit]) {
+        for visit in unreleased(in: scope, withdrawal, besides: stuck) {
+            release(visit, withdrawal)
             stuck.append(visit)
         }
     }
 
-    private func releaseCacheWrites(_ scope: Scope, _ stuck: inout [Coordinator.Visit]) {
-        for visit in coordinator.visits(in: scope.id) where !stuck.contains(visit) {
-            release(visit)
-            stuck.append(visit)
-        }
+    private func unreleased(
+        in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Visit]
+    ) -> [Coordinator.Visit] {
+        coordinator.visits(in: scope.id).filter { (withdrawal == .all || $0.entry != .read) && !stuck.contains($0) }
     }
 
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
@@ -195,6 +198,12 @@ extension ViewFS {
         }
         tree.release(scope.nodes)
         guard scope.nodes.count == 0 else { return false }
+        // Whoever forgot the last node may still be on its way out of it: the second look finds nobody.
+        let isSecondLook = scope.closing.withLock { closing in
+            defer { closing.isEmpty = true }
+            return closing.isEmpty
+        }
+        guard isSecondLook else { return false }
         tree.removeScope(scope.id.rawValue)
         return true
     }

@@ -45,6 +45,8 @@ public struct Node: ~Copyable {
     public let writers: Atomic<UInt32>
     /// The directory it was last found in, a node id.
     public let parent: Atomic<UInt64>
+    /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
+    public let found: Atomic<Int64>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
@@ -65,6 +67,7 @@ public struct Node: ~Copyable {
         openers = Atomic(0)
         writers = Atomic(0)
         parent = Atomic(0)
+        found = Atomic(0)
         isShared = Atomic(false)
         dataVersion = Atomic(0)
     }

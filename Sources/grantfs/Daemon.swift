@@ -5,13 +5,10 @@ import GrantKit
 import GrantModel
 import GrantStore
 import LinuxFS
-import Synchronization
 import ViewFS
 
 /// The process behind one mount.
 enum Daemon {
-    private static let wantsEnd = Atomic<Bool>(false)
-
     /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
@@ -30,7 +27,7 @@ enum Daemon {
         do throws(GrantError) {
             let server = try ControlServer(
                 directory: store.runDirectory, name: socket,
-                handler: MountControl(mounted: mounted) { wantsEnd.store(true, ordering: .releasing) })
+                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) })
             defer { server.stop() }
             let own = ProcessIdentity.own
             try store.register(
@@ -44,7 +41,7 @@ enum Daemon {
             try startWatching(mounted)
             try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
             ready(nil)
-            waitForEnd(files, signals)
+            try waitForEnd(files, signals)
             if files.session?.hasEnded == false { unmount(mountpoint) }
             try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
             return 0
@@ -76,13 +73,19 @@ enum Daemon {
         }
     }
 
-    /// Waits for a signal, for a command, or for the kernel's end of the connection.
-    private static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) {
-        var signals = signals
-        var turn = timespec(tv_sec: 0, tv_nsec: 20_000_000)
-        while files.session?.hasEnded == false, !wantsEnd.load(ordering: .acquiring) {
-            if sigtimedwait(&signals, nil, &turn) > 0 { return }
+    /// Waits for a signal, for a command, or for the kernel's end of the connection; the latter two come as signals as well.
+    private static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
+        guard let session = files.session else { return }
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-end") {
+                session.waitUntilEnded()
+                kill(getpid(), SIGUSR1)
+            }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
         }
+        var signals = signals
+        while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
     }
 
     /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
@@ -105,7 +108,7 @@ enum Daemon {
         signal(SIGPIPE, SIG_IGN)
         var set = sigset_t()
         sigemptyset(&set)
-        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&set, number) }
+        for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1] { sigaddset(&set, number) }
         pthread_sigmask(SIG_BLOCK, &set, nil)
         return set
     }

@@ -76,7 +76,7 @@ extension MountedView {
             let load = live.scope.map { files.load(of: $0) } ?? (inodes: 0, inFlight: 0)
             let state: GrantState =
                 switch live.recorded {
-                case .active: live.scope == nil ? .unavailable : .active
+                case .active: live.scope == nil || !live.finding.isUsable ? .unavailable : .active
                 case .revoked: .revoked
                 case .expired: .expired
                 }

@@ -100,15 +100,17 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope { tasks.append(close(scope, .all, of: id, &state)) }
             state.grants[id] = nil
         }
+        // All old names go before any new one comes: one grant may have taken another's name.
+        for grant in grants {
+            guard let old = state.grants[grant.id]?.grant.name, old != grant.name else { continue }
+            files.root.set(old, nil)
+            names.formUnion([old, grant.name])
+        }
         for grant in grants {
             if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
             let recorded = state.shutUnrecorded[grant.id] == nil ? grant.state(at: now) : .revoked
             var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
-            if live.grant.name != grant.name {
-                files.root.set(live.grant.name, nil)
-                names.formUnion([live.grant.name, grant.name])
-                if let scope = live.scope { files.root.set(grant.name, .open(scope)) }
-            }
+            if live.grant.name != grant.name, let scope = live.scope { files.root.set(grant.name, .open(scope)) }
             if let scope = live.scope, recorded != .active || scope.activation != grant.activation {
                 live.scope = nil
                 files.root.set(grant.name, nil)
