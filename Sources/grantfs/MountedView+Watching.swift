@@ -25,28 +25,15 @@ extension MountedView {
         }
     }
 
-    /// Watches the granted directories: removed ones lose their name, missing ones are looked for.
+    /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
     func watchDirectories() {
         let watch = try? MountWatch()
         while true {
             if watch?.changed(within: 1_000) != true, watch == nil { usleep(1_000_000) }
-            let open = state.withLock { state in state.grants.values.compactMap { live in live.scope.map { (live.grant, $0) } } }
-            for (grant, scope) in open where files.isRemoved(scope) { suspend(grant, scope) }
+            endReleases()
+            followDirectories()
             openMissing()
         }
-    }
-
-    /// The directory is gone: its name goes, what is held goes on as natively.
-    private func suspend(_ grant: Grant, _ scope: Scope) {
-        let changed = state.withLock { state -> Bool in
-            guard state.grants[grant.id]?.scope === scope, let name = state.grants[grant.id]?.grant.name,
-                case .open = files.root.place(name)
-            else { return false }
-            state.grants[grant.id]?.finding = .missing
-            files.root.set(name, nil)
-            return true
-        }
-        if changed { files.forgetRootNames([grant.name]) }
     }
 
     /// Microseconds until there is something to do: a second, or less when a grant expires before.
@@ -90,7 +77,8 @@ extension MountedView {
             by: Actor(uid: denials.uid, pid: denials.pid, program: ""))
     }
 
-    private func reapClosed() {
+    /// Frees what the kernel has forgotten of closed scopes.
+    func reapClosed() {
         let closed = state.withLock { $0.closed }
         let gone = closed.filter { scope in files.isClosed(scope) && files.reap(scope) }
         if !gone.isEmpty { state.withLock { state in state.closed.removeAll { scope in gone.contains { $0 === scope } } } }
