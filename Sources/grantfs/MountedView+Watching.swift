@@ -64,6 +64,10 @@ extension MountedView {
     private func logDenials() {
         state.withLock { state in
             for scope in state.closed { log(files.denials(of: scope), of: scope, &state) }
+            for (grant, refused) in files.root.takeRefusals() {
+                guard let live = state.grants[grant] else { continue }
+                log(refused.count, refused.uid, refused.pid, live.grant, state.store)
+            }
         }
     }
 
@@ -72,9 +76,14 @@ extension MountedView {
         let count = denials.count - live.loggedDenials
         live.loggedDenials = denials.count
         state.grants[scope.grant] = live
-        try? state.store.append(
-            .denied, view: view, grant: scope.grant, name: live.grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
-            by: Actor(uid: denials.uid, pid: denials.pid, program: ""))
+        log(count, denials.uid, denials.pid, live.grant, state.store)
+    }
+
+    private func log(_ count: UInt64, _ uid: UInt32, _ pid: Int32, _ grant: Grant, _ store: GrantStore) {
+        // Best effort: what is refused is refused, whether or not it can be written down.
+        try? store.append(
+            .denied, view: view, grant: grant.id, name: grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
+            by: Actor(uid: uid, pid: pid, program: ""))
     }
 
     /// Frees what the kernel has forgotten of closed scopes.

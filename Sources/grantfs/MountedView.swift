@@ -192,7 +192,10 @@ final class MountedView: @unchecked Sendable {
             let resolver = BookmarkResolver()
             var names: [GrantName] = []
             for grant in wanted where open(grant, resolver) { names.append(grant.name) }
-            if !names.isEmpty { files.forgetRootNames(names) }
+            if !names.isEmpty {
+                files.markOverlaps()
+                files.forgetRootNames(names)
+            }
         }
     }
 
