@@ -7,10 +7,13 @@ public struct ResolvedBookmark: ~Copyable {
     public let finding: BookmarkFinding
     /// O_PATH | O_DIRECTORY on exactly the bookmarked directory; nil unless `finding.isUsable`.
     public let descriptor: FileDescriptor?
-    /// Where the directory is now, canonical; nil when it was not found.
+    /// Where the directory is now, canonical; nil when it was not found. Set for one that lies in a Trash as well.
     public let path: [UInt8]?
     /// The bookmark with what changed (the path, the owner); nil when nothing did. The identity never changes.
     public let renewed: Bookmark?
+
+    /// It was found, but in a Trash: `missing` until it comes out of there.
+    public var isInTrash: Bool { finding == .missing && path != nil }
 
     /// Gives the descriptor away.
     public consuming func takeDescriptor() -> FileDescriptor? { descriptor }
@@ -91,8 +94,10 @@ extension BookmarkResolver {
     }
 
     private func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
+        if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil) }
         var renewed = bookmark
         renewed.path = path
+        if path != bookmark.path { renewed.origin?.ancestors = ancestry.above(path) }
         renewed.owner = candidate.status.st.st_uid
         let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
         return ResolvedBookmark(

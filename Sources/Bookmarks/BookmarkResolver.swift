@@ -10,6 +10,7 @@ import LinuxFS
 public final class BookmarkResolver {
     let volumes = Volumes()
     let search = Search()
+    let ancestry = Ancestry()
 
     public init() {}
 
@@ -45,7 +46,8 @@ public final class BookmarkResolver {
             birthTime: candidate.birthTime)
         return Bookmark(
             filesystem: filesystem, handle: traits.hasLastingHandles ? candidate.handle : nil, identity: identity, path: path,
-            owner: candidate.status.st.st_uid, created: Instant(nanoseconds: Clock.realtime))
+            owner: candidate.status.st.st_uid, created: Instant(nanoseconds: Clock.realtime),
+            origin: BookmarkOrigin(ancestors: ancestry.above(path), bootID: Boot.id, madeBy: getuid()))
     }
 
     /// Opens a canonical path; nil when it leads over a link or to no directory.

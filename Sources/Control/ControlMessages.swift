@@ -5,6 +5,8 @@ public enum ControlRequest: Sendable, Equatable {
     /// The store has changed: read it again, make what it says true for these grants and all others, and answer when that is
     /// in force, or when the time has passed with what was reached until then.
     case apply(grants: [GrantID], timeoutMilliseconds: UInt32)
+    /// Let go of every descriptor of these grants, so that their filesystem can be unmounted; they stay away until it was.
+    case release(grants: [GrantID], timeoutMilliseconds: UInt32)
     /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
     case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status

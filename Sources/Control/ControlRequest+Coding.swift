@@ -10,6 +10,10 @@ extension ControlRequest: WireMessage {
         case .status: writer.write(UInt8(2))
         case .ping: writer.write(UInt8(3))
         case .unmount: writer.write(UInt8(4))
+        case .release(let grants, let timeout):
+            writer.write(UInt8(5))
+            writer.write(timeout)
+            writer.write(list: grants) { $0.write($1) }
         case .shut(let grants, let timeout):
             writer.write(UInt8(6))
             writer.write(timeout)
@@ -25,6 +29,9 @@ extension ControlRequest: WireMessage {
         case 2: return .status
         case 3: return .ping
         case 4: return .unmount
+        case 5:
+            let (grants, timeout) = try grantsAndTimeout(from: &reader)
+            return .release(grants: grants, timeoutMilliseconds: timeout)
         case 6:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .shut(grants: grants, timeoutMilliseconds: timeout)

@@ -8,6 +8,8 @@ struct Announcer: Sendable {
     let store: GrantStore
     /// Something is taken away altogether, so that even a mount whose daemon has died counts while it is held.
     let withdraws: Bool
+    /// What every mount is asked; its time is in milliseconds.
+    var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
 
     private enum Answer: Sendable {
         case outcomes([GrantOutcome], milliseconds: Double)
@@ -51,9 +53,9 @@ struct Announcer: Sendable {
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
-        let request = ControlRequest.apply(grants: grants, timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+        let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
         // A daemon that cannot make it in time says so itself, and tells what it has reached: its word may take a moment longer.
-        switch Daemons.ask(record, request, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+        switch Daemons.ask(record, wanted, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status): return .none(reason: "its daemon answered something else", milliseconds: elapsed())

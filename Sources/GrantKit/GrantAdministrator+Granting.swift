@@ -16,6 +16,10 @@ extension GrantAdministrator {
     public static func propose(directory: [UInt8], name: GrantName?, store: String) throws(GrantError) -> Proposal {
         let found = try BookmarkResolver().bookmark(directory: directory)
         try Placement.check(found.bookmark.path, store: store)
+        if Trash.holds(found.bookmark.path) {
+            let shown = String(decoding: found.bookmark.path, as: UTF8.self)
+            throw GrantError(.invalidDirectory, "“\(shown)” cannot be granted", cause: "it lies in a Trash")
+        }
         let device = DeviceNumber(major: found.mount.major, minor: found.mount.minor)
         if let name { return Proposal(bookmark: found.bookmark, name: name, mountDevice: device) }
         let own = found.bookmark.path.split(separator: UInt8(ascii: "/")).last ?? []

@@ -15,7 +15,8 @@ extension GrantAdministrator {
         let now = GrantAdministrator.now
         return grants.map { grant in
             let resolved = resolver.resolve(grant.bookmark)
-            return GrantDescription(grant, finding: resolved.finding, path: resolved.path, now: now)
+            let reason = resolved.isInTrash ? "it lies in a Trash; it is back when it is taken out of there" : nil
+            return GrantDescription(grant, finding: resolved.finding, path: resolved.path, reason: reason, now: now)
         }
     }
 }

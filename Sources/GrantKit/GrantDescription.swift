@@ -8,6 +8,8 @@ public struct GrantDescription: Sendable {
     public let finding: BookmarkFinding
     /// Where the directory is now; where it was last seen when it is not found.
     public let path: [UInt8]
+    /// What the finding alone does not say; for people.
+    public let reason: String?
 
     /// Whether the bookmark's own path no longer leads to the directory.
     public var isStale: Bool {
@@ -17,10 +19,11 @@ public struct GrantDescription: Sendable {
         }
     }
 
-    public init(_ grant: Grant, finding: BookmarkFinding, path: [UInt8]?, now: Instant) {
+    public init(_ grant: Grant, finding: BookmarkFinding, path: [UInt8]?, reason: String? = nil, now: Instant) {
         self.grant = grant
         self.finding = finding
         self.path = path ?? grant.bookmark.path
+        self.reason = reason
         state =
             switch grant.state(at: now) {
             case .active: finding.isUsable ? .active : .unavailable

@@ -9,7 +9,9 @@ extension Bookmark {
     }
 
     private static let magic = Array("GFBM".utf8)
-    private static let version: UInt16 = 1
+    private static let version: UInt16 = 2
+    /// The version without an origin: it is read, and written as the present one.
+    private static let versionWithoutOrigin: UInt16 = 1
     /// The checksum tells damage from use; what keeps forgeries out is the store's seal, which has a secret key.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b)
 
@@ -24,12 +26,11 @@ extension Bookmark {
             writer.write(handle.type)
             writer.write(handle.bytes)
         }
-        writer.write(identity.inode)
-        writer.write(optional: identity.generation) { $0.write($1) }
-        writer.write(optional: identity.birthTime) { $0.write($1.nanoseconds) }
+        writer.write(identity)
         writer.write(path)
         writer.write(owner)
         writer.write(created.nanoseconds)
+        writer.write(optional: origin) { $0.write($1) }
 
         var whole = Bookmark.magic
         withUnsafeBytes(of: Bookmark.version.bigEndian) { whole.append(contentsOf: $0) }
@@ -50,8 +51,11 @@ extension Bookmark {
             var reader = BinaryReader(body[Bookmark.magic.count...])
             let version = try reader.read(UInt16.self)
             guard version <= Bookmark.version else { throw DecodingFlaw.newer }
-            guard version == Bookmark.version else { throw DecodingFlaw.malformed }
+            guard version >= Bookmark.versionWithoutOrigin else { throw DecodingFlaw.malformed }
             try self.init(fields: &reader)
+            if version > Bookmark.versionWithoutOrigin {
+                origin = try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try BookmarkOrigin(fields: &reader) }
+            }
             guard reader.isAtEnd else { throw DecodingFlaw.malformed }
         } catch let flaw as DecodingFlaw {
             throw flaw
@@ -73,15 +77,45 @@ extension Bookmark {
         let handle = try reader.readOptional { (reader) throws(BinaryReader.Flaw) in
             FileHandle(type: try reader.read(Int32.self), bytes: try reader.readBytes())
         }
-        let identity = FileIdentity(
+        let identity = try FileIdentity(fields: &reader)
+        self.init(
+            filesystem: filesystem, handle: handle, identity: identity,
+            path: try reader.readBytes(), owner: try reader.read(UInt32.self),
+            created: Instant(nanoseconds: try reader.read(Int64.self)))
+    }
+}
+
+extension FileIdentity {
+    fileprivate init(fields reader: inout BinaryReader) throws(BinaryReader.Flaw) {
+        self.init(
             inode: try reader.read(UInt64.self),
             generation: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try reader.read(UInt32.self) },
             birthTime: try reader.readOptional { (reader) throws(BinaryReader.Flaw) in
                 Instant(nanoseconds: try reader.read(Int64.self))
             })
-        self.init(
-            filesystem: filesystem, handle: handle, identity: identity,
-            path: try reader.readBytes(), owner: try reader.read(UInt32.self),
-            created: Instant(nanoseconds: try reader.read(Int64.self)))
+    }
+}
+
+extension BookmarkOrigin {
+    fileprivate init(fields reader: inout BinaryReader) throws(BinaryReader.Flaw) {
+        var ancestors: [FileIdentity] = []
+        // Not trusted for reserving memory: the input ends before a wrong count does.
+        for _ in 0..<(try reader.read(UInt32.self)) { ancestors.append(try FileIdentity(fields: &reader)) }
+        self.init(ancestors: ancestors, bootID: try reader.readString(), madeBy: try reader.read(UInt32.self))
+    }
+}
+
+extension BinaryWriter {
+    fileprivate mutating func write(_ identity: FileIdentity) {
+        write(identity.inode)
+        write(optional: identity.generation) { $0.write($1) }
+        write(optional: identity.birthTime) { $0.write($1.nanoseconds) }
+    }
+
+    fileprivate mutating func write(_ origin: BookmarkOrigin) {
+        write(UInt32(truncatingIfNeeded: origin.ancestors.count))
+        for ancestor in origin.ancestors { write(ancestor) }
+        write(origin.bootID)
+        write(origin.madeBy)
     }
 }

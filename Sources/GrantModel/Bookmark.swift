@@ -47,6 +47,22 @@ public struct FileIdentity: Hashable, Sendable {
     }
 }
 
+/// What was around a directory when its bookmark was made, and who made it: for people who have to find it again.
+public struct BookmarkOrigin: Hashable, Sendable {
+    /// The directories above, the nearest first, the root last. Renewed together with the path.
+    public var ancestors: [FileIdentity]
+    /// The boot it was made in.
+    public var bootID: String
+    /// The uid that made it.
+    public var madeBy: UInt32
+
+    public init(ancestors: [FileIdentity], bootID: String, madeBy: UInt32) {
+        self.ancestors = ancestors
+        self.bootID = bootID
+        self.madeBy = madeBy
+    }
+}
+
 /// The persisted identity of one directory: it finds the directory again after a rename, a move, a reboot.
 public struct Bookmark: Hashable, Sendable {
     public var filesystem: FilesystemIdentity
@@ -57,9 +73,12 @@ public struct Bookmark: Hashable, Sendable {
     public var path: [UInt8]
     public var owner: UInt32
     public var created: Instant
+    /// nil in bookmarks that were made before it was kept.
+    public var origin: BookmarkOrigin?
 
     public init(
-        filesystem: FilesystemIdentity, handle: FileHandle?, identity: FileIdentity, path: [UInt8], owner: UInt32, created: Instant
+        filesystem: FilesystemIdentity, handle: FileHandle?, identity: FileIdentity, path: [UInt8], owner: UInt32, created: Instant,
+        origin: BookmarkOrigin? = nil
     ) {
         self.filesystem = filesystem
         self.handle = handle
@@ -67,5 +86,6 @@ public struct Bookmark: Hashable, Sendable {
         self.path = path
         self.owner = owner
         self.created = created
+        self.origin = origin
     }
 }

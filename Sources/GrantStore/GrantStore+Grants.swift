@@ -131,17 +131,38 @@ extension GrantStore {
         }
     }
 
-    /// Stores where the same directory is now, and logs it. A grant that is gone is left out.
+    /// Stores where the same directory is now, and logs it. A grant that is gone is left out, and so is one that another
+    /// directory was accepted for meanwhile: whoever looked for the old one must not bring it back.
     public func renewBookmark(
         _ id: GrantID, to bookmark: Bookmark, finding: BookmarkFinding, by actor: Actor
     ) throws(GrantError) {
         try write { (database) throws(GrantError) in
-            guard var grant = try find(id, in: database), grant.bookmark != bookmark else { return }
+            guard var grant = try find(id, in: database), grant.bookmark != bookmark,
+                grant.bookmark.identity == bookmark.identity
+            else { return }
             let before = String(decoding: grant.bookmark.path, as: UTF8.self)
             grant.bookmark = bookmark
             try save(grant, in: database)
             let event: LogEvent = finding == .replaced ? .bookmarkReplaced : .bookmarkMoved
             try log(event, grant, actor, "\(before) to \(String(decoding: bookmark.path, as: UTF8.self))", in: database)
+        }
+    }
+
+    /// Gives the grant another directory, which somebody has accepted in the place of the old one, and logs it. It is a new
+    /// activation: what was reached through the old directory stays refused. `.notFound` when the grant is gone or was given
+    /// another directory since it was looked at.
+    public func rebookmark(_ seen: Grant, to bookmark: Bookmark, by actor: Actor) throws(GrantError) -> Grant {
+        try write(withdraws: true) { (database) throws(GrantError) in
+            guard var grant = try find(seen.id, in: database), grant.bookmark.identity == seen.bookmark.identity else {
+                throw StoreFailure.noGrant(seen.id)
+            }
+            grant.bookmark = bookmark
+            grant.activation += 1
+            try save(grant, in: database)
+            try log(
+                .bookmarkReplaced, grant, actor, "accepted another directory at \(String(decoding: bookmark.path, as: UTF8.self))",
+                in: database)
+            return grant
         }
     }
 }

@@ -11,6 +11,7 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case mounted
     case unmounted
     case denied
+    case released
     case bookmarkMoved
     case bookmarkReplaced
 }

@@ -13,7 +13,15 @@ public final class RootDirectory: Sendable {
         case refused(GrantID)
     }
 
+    /// Lookups of a refused name, and who came last.
+    public struct Refusals: Sendable {
+        public var count: UInt64 = 0
+        public var uid: UInt32 = 0
+        public var pid: Int32 = 0
+    }
+
     private struct Table {
+        var refusals: [GrantID: Refusals] = [:]
         var places: [GrantName: Place] = [:]
         var changed: Int64 = Clock.realtime
     }
@@ -29,6 +37,23 @@ public final class RootDirectory: Sendable {
             table.changed = Clock.realtime
             defer { table.places[name] = place }
             return table.places[name]
+        }
+    }
+
+    /// Counts a refused lookup.
+    func note(refusal grant: GrantID, uid: UInt32, pid: Int32) {
+        table.withLock { table in
+            table.refusals[grant, default: Refusals()].count += 1
+            table.refusals[grant]?.uid = uid
+            table.refusals[grant]?.pid = pid
+        }
+    }
+
+    /// The refused lookups since the last call.
+    public func takeRefusals() -> [GrantID: Refusals] {
+        table.withLock { table in
+            defer { table.refusals = [:] }
+            return table.refusals
         }
     }
 

@@ -8,13 +8,13 @@ import ViewTree
 extension ViewFS {
     static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id == .root { return view.replyRootAttributes(request) }
-        view.onNode(request, id, for: .read) { request, _, descriptor in
-            view.replyAttributes(request, descriptor)
+        view.onNode(request, id, for: .read) { request, node, descriptor in
+            view.replyAttributes(request, node, descriptor)
         }
     }
 
     @inline(__always)
-    func replyAttributes(_ request: consuming Request, _ descriptor: Int32) {
+    func replyAttributes(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
@@ -22,7 +22,8 @@ extension ViewFS {
             return
         }
         var attributes = attributes(status)
-        request.reply(attributes: &attributes, timeout: policy.timeout)
+        let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
+        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : policy.timeout)
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
@@ -45,7 +46,7 @@ extension ViewFS {
             if result < 0 {
                 request.reply(error: -result)
             } else {
-                view.replyAttributes(request, descriptor)
+                view.replyAttributes(request, node, descriptor)
             }
         }
     }

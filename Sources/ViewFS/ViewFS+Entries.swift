@@ -40,11 +40,17 @@ extension ViewFS {
         node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
         parameters.ino = id
         parameters.attr = attributes(status)
-        if !parent.node.pointee.isShared.load(ordering: .relaxed) {
+        if mayKeepNames(of: parent.node) {
             parameters.attr_timeout = policy.timeout
             parameters.entry_timeout = policy.timeout
         }
         return 0
+    }
+
+    /// Not where programs lock files, and not where another grant of the mount leads to the same files.
+    @inline(__always)
+    private func mayKeepNames(of directory: NodePointer) -> Bool {
+        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.owner.isOverlapped.load(ordering: .relaxed)
     }
 
     /// Looks `name` up and replies with its node.
@@ -55,7 +61,7 @@ extension ViewFS {
         var parameters = EntryParameters()
         let descriptor = open(name, in: directory, of: parent.node.pointee.owner)
         if descriptor < 0 {
-            guard descriptor == -ENOENT, policy.negativeTimeout > 0, !parent.node.pointee.isShared.load(ordering: .relaxed) else {
+            guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayKeepNames(of: parent.node) else {
                 request.reply(error: -descriptor)
                 return
             }

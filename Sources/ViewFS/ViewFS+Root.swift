@@ -15,7 +15,8 @@ extension ViewFS {
             return
         }
         switch place {
-        case .refused:
+        case .refused(let grant):
+            root.note(refusal: grant, uid: request.caller.uid, pid: request.caller.pid)
             request.reply(error: EACCES)
         case .open(let scope):
             replyRoot(of: scope, request)
@@ -31,7 +32,7 @@ extension ViewFS {
             var parameters = EntryParameters()
             parameters.ino = scope.rootNode
             parameters.attr = attributes(scope.rootStatus)
-            parameters.entry_timeout = policy.timeout
+            if !scope.nodes.isOverlapped.load(ordering: .relaxed) { parameters.entry_timeout = policy.timeout }
             if !request.reply(entry: &parameters) { tree.forget(scope.rootNode, 1) }
         } else {
             request.reply(error: ENOENT)

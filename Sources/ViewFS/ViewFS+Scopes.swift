@@ -58,6 +58,23 @@ extension ViewFS {
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
 
+    /// Finds the scopes of which one's directory lies in another's, and has the kernel ask for everything below them, so that what is
+    /// changed through one shows through the other at once. A scope once found stays so.
+    public func markOverlaps() {
+        let slash = UInt8(ascii: "/")
+        let placed = root.open.compactMap { _, scope in path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
+        }
+        var above: [(path: [UInt8], scope: Scope)] = []
+        for place in placed.sorted(by: { $0.path.lexicographicallyPrecedes($1.path) }) {
+            // In this order everything below a directory follows it at once.
+            while let last = above.last, !place.path.starts(with: last.path) { above.removeLast() }
+            if let last = above.last {
+                for scope in [last.scope, place.scope] { scope.nodes.isOverlapped.store(true, ordering: .relaxed) }
+            }
+            above.append(place)
+        }
+    }
+
     /// How many inodes the kernel knows of a scope, and how many operations are in it.
     public func load(of scope: Scope) -> (inodes: Int, inFlight: Int) {
         (scope.nodes.count, coordinator.visits(in: scope.id).count)

@@ -1,5 +1,6 @@
 import CLinux
 import LinuxFS
+import Synchronization
 
 /// The nodes of one scope, and the descriptors that belong to the scope as a whole.
 ///
@@ -13,6 +14,9 @@ public final class ScopeNodes: @unchecked Sendable {
     let handleBase: Int32?
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
+
+    /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
+    public let isOverlapped = Atomic<Bool>(false)
 
     init(scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) {
         self.scope = scope

@@ -15,6 +15,7 @@ struct MountControl: ControlHandler {
         switch request {
         case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(timeout))
         case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
+        case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
         case .ping: .done
         case .unmount:
@@ -35,7 +36,12 @@ extension MountedView {
         reconcile()
         let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
         if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
-        return .applied(
+        return outcomes(of: grants, closings, until: deadline)
+    }
+
+    /// Waits for what was closed; what was not needs no waiting.
+    func outcomes(of grants: [GrantID], _ closings: [GrantID: Closing], until deadline: Int64) -> ControlReply {
+        .applied(
             grants.map { grant in
                 guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
                 return outcome(of: closing, grant, until: deadline)

@@ -25,28 +25,15 @@ extension MountedView {
         }
     }
 
-    /// Watches the granted directories: removed ones lose their name, missing ones are looked for.
+    /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
     func watchDirectories() {
         let watch = try? MountWatch()
         while true {
             if watch?.changed(within: 1_000) != true, watch == nil { usleep(1_000_000) }
-            let open = state.withLock { state in state.grants.values.compactMap { live in live.scope.map { (live.grant, $0) } } }
-            for (grant, scope) in open where files.isRemoved(scope) { suspend(grant, scope) }
+            endReleases()
+            followDirectories()
             openMissing()
         }
-    }
-
-    /// The directory is gone: its name goes, what is held goes on as natively.
-    private func suspend(_ grant: Grant, _ scope: Scope) {
-        let changed = state.withLock { state -> Bool in
-            guard state.grants[grant.id]?.scope === scope, let name = state.grants[grant.id]?.grant.name,
-                case .open = files.root.place(name)
-            else { return false }
-            state.grants[grant.id]?.finding = .missing
-            files.root.set(name, nil)
-            return true
-        }
-        if changed { files.forgetRootNames([grant.name]) }
     }
 
     /// Microseconds until there is something to do: a second, or less when a grant expires before.
@@ -77,6 +64,10 @@ extension MountedView {
     private func logDenials() {
         state.withLock { state in
             for scope in state.closed { log(files.denials(of: scope), of: scope, &state) }
+            for (grant, refused) in files.root.takeRefusals() {
+                guard let live = state.grants[grant] else { continue }
+                log(refused.count, refused.uid, refused.pid, live.grant, state.store)
+            }
         }
     }
 
@@ -85,12 +76,18 @@ extension MountedView {
         let count = denials.count - live.loggedDenials
         live.loggedDenials = denials.count
         state.grants[scope.grant] = live
-        try? state.store.append(
-            .denied, view: view, grant: scope.grant, name: live.grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
-            by: Actor(uid: denials.uid, pid: denials.pid, program: ""))
+        log(count, denials.uid, denials.pid, live.grant, state.store)
     }
 
-    private func reapClosed() {
+    private func log(_ count: UInt64, _ uid: UInt32, _ pid: Int32, _ grant: Grant, _ store: GrantStore) {
+        // Best effort: what is refused is refused, whether or not it can be written down.
+        try? store.append(
+            .denied, view: view, grant: grant.id, name: grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
+            by: Actor(uid: uid, pid: pid, program: ""))
+    }
+
+    /// Frees what the kernel has forgotten of closed scopes.
+    func reapClosed() {
         let closed = state.withLock { $0.closed }
         let gone = closed.filter { scope in files.isClosed(scope) && files.reap(scope) }
         if !gone.isEmpty { state.withLock { state in state.closed.removeAll { scope in gone.contains { $0 === scope } } } }

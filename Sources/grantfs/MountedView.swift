@@ -46,6 +46,8 @@ final class MountedView: @unchecked Sendable {
         var loggedDenials: UInt64 = 0
         /// The state with an expiry that has passed.
         var recorded: RecordedState
+        /// Let go of: not opened again as long as this mount of its filesystem is there.
+        var released: MountEntry?
     }
 
     /// A withdrawal under way or done.
@@ -125,6 +127,7 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
+            if live.grant.activation != grant.activation { live.released = nil }
             live.grant = grant
             live.recorded = recorded
             state.grants[grant.id] = live
@@ -146,7 +149,7 @@ final class MountedView: @unchecked Sendable {
     }
 
     /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
-    private func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
+    func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
         let closing = Closing()
         state.closings[grant] = closing
@@ -182,13 +185,17 @@ final class MountedView: @unchecked Sendable {
     func openMissing() {
         opening.withLock { _ in
             let wanted = state.withLock { state in
-                state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil }.map(\.grant)
+                state.isRefusing
+                    ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }.map(\.grant)
             }
             if wanted.isEmpty { return }
             let resolver = BookmarkResolver()
             var names: [GrantName] = []
             for grant in wanted where open(grant, resolver) { names.append(grant.name) }
-            if !names.isEmpty { files.forgetRootNames(names) }
+            if !names.isEmpty {
+                files.markOverlaps()
+                files.forgetRootNames(names)
+            }
         }
     }
 
@@ -209,7 +216,8 @@ final class MountedView: @unchecked Sendable {
             live.finding = finding
             // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
             let isStillMeant =
-                !state.isRefusing && live.scope == nil && live.recorded == .active && live.grant.activation == grant.activation
+                !state.isRefusing && live.scope == nil && live.released == nil && live.recorded == .active
+                && live.grant.activation == grant.activation
                 && live.grant.name == grant.name && live.grant.access == grant.access
             guard let scope, isStillMeant else {
                 state.grants[grant.id]?.finding = finding

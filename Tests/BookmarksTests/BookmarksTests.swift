@@ -28,6 +28,20 @@ import Testing
         #expect(try bookmark("/").path == [0x2F])
     }
 
+    @Test func withWhatIsAboveItAndWhoMadeIt() throws {
+        make(scratch.path + "/up")
+        make(scratch.path + "/up/a")
+        let made = try bookmark(scratch.path + "/up/a")
+        let origin = try #require(made.origin)
+        #expect(origin.madeBy == getuid())
+        #expect(origin.bootID == Boot.id)
+        #expect(origin.ancestors.count == made.path.count { $0 == 0x2F })
+        #expect(origin.ancestors.first?.inode == (try bookmark(scratch.path + "/up")).identity.inode)
+        move(scratch.path + "/up/a", scratch.path + "/b")
+        let renewed = BookmarkResolver().resolve(made).renewed
+        #expect(renewed?.origin?.ancestors == Array(origin.ancestors.dropFirst()))
+    }
+
     @Test func notOfWhatIsNoDirectoryOrNotThere() throws {
         #expect(FileManager.default.createFile(atPath: scratch.path + "/file", contents: nil))
         #expect(mkfifo(scratch.path + "/fifo", 0o644) == 0)

@@ -7,7 +7,7 @@ private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 
 private let requests: [ControlRequest] = [
     .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount,
-    .shut(grants: ids, timeoutMilliseconds: 5),
+    .shut(grants: ids, timeoutMilliseconds: 5), .release(grants: ids, timeoutMilliseconds: 6),
 ]
 
 private func replies() throws -> [ControlReply] {

@@ -21,7 +21,8 @@ private final class Directory {
 private struct Echo: ControlHandler {
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
         switch request {
-        case .apply(let grants, _), .shut(let grants, _): .applied(grants.map { GrantOutcome(grant: $0, confirmed: true) })
+        case .apply(let grants, _), .shut(let grants, _), .release(let grants, _):
+            .applied(grants.map { GrantOutcome(grant: $0, confirmed: true) })
         case .status: .failed("\(peer.uid) \(peer.pid)")
         case .ping, .unmount: .done
         }

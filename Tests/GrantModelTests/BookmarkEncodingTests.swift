@@ -7,7 +7,9 @@ import Testing
             filesystem: FilesystemIdentity(uuid: Array(1...16), type: "ext4", bootID: "boot", fsid: .max, source: [0xFF]),
             handle: FileHandle(type: -1, bytes: Array(0..<128)),
             identity: FileIdentity(inode: .max, generation: .max, birthTime: Instant(nanoseconds: .min)),
-            path: [0x2F, 0xFF, 0x0A], owner: .max, created: Instant(nanoseconds: .max)),
+            path: [0x2F, 0xFF, 0x0A], owner: .max, created: Instant(nanoseconds: .max),
+            origin: BookmarkOrigin(
+                ancestors: [FileIdentity(inode: 7, birthTime: Instant(seconds: 3)), FileIdentity(inode: 2)], bootID: "boot", madeBy: 1000)),
         Bookmark(
             filesystem: FilesystemIdentity(uuid: [], type: "fuse.sshfs"), handle: nil, identity: FileIdentity(inode: 1),
             path: [0x2F], owner: 0, created: Instant(seconds: 0)),
@@ -37,8 +39,17 @@ import Testing
         #expect(throws: Bookmark.DecodingFlaw.self) { try Bookmark(encoded: bytes + [0]) }
     }
 
+    @Test func ofTheFirstVersionIsStillRead() throws {
+        // That version ended where the origin begins, which a sample without one says in its last byte.
+        let bookmark = AnEncodedBookmark.samples[1]
+        var old = Array(bookmark.encoded().dropLast(9))
+        old[5] = 1
+        let sum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b).hash(old)
+        #expect(try Bookmark(encoded: old + withUnsafeBytes(of: sum.bigEndian) { Array($0) }) == bookmark)
+    }
+
     @Test func isRefusedWhenNewer() {
-        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 2 }) }
+        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 3 }) }
     }
 
     @Test func neverTrapsOnFieldsThatMakeNoSenseUnderARightChecksum() {

@@ -9,8 +9,9 @@ enum CommandLineProgram {
         summary: "Grants directories to views, mounts the views, and withdraws what was granted, live.",
         commands: [
             GrantCommand.declaration, ListCommand.declaration, RevokeCommand.declaration, RestoreCommand.declaration,
-            RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, MountCommand.declaration,
-            UnmountCommand.declaration, StatusCommand.declaration, LogCommand.declaration,
+            RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
+            RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
+            StatusCommand.declaration, LogCommand.declaration,
         ],
         commonOptions: [
             CommonOptions.store,

@@ -5,29 +5,51 @@ import GrantModel
 enum ResolveCommand {
     static let declaration = CommandDeclaration(
         "resolve", "Says where a grant's bookmark points now and what state it is in, touching nothing.",
-        operands: [OperandDeclaration("SELECTOR")],
-        options: [CommonOptions.view, CommonOptions.json],
+        operands: [OperandDeclaration("SELECTOR", isOptional: true)],
+        options: [CommonOptions.view, OptionDeclaration("all", help: "every grant, whatever its state"), CommonOptions.json],
         notes: [CommonOptions.selectorNote],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, selectors) = (try arguments.view(), try arguments.selectors())
+        if selectors.isEmpty != arguments.has("all") {
+            throw GrantError(.usage, "resolve: one of the two is needed", cause: nil, advice: "a SELECTOR, or --all")
+        }
         let administrator = GrantAdministrator(store: try arguments.openStore())
+        if selectors.isEmpty { return try showAll(try administrator.list(view: view, all: true), arguments) }
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         if arguments.wantsJSON {
-            try Terminal.print(JSON.object(JSON.grant(described)).text)
+            try Terminal.print(JSON.object(JSON.grant(described) + [JSON.recorded(described.grant.bookmark)]).text)
             return 0
         }
         let grant = described.grant
         let rows = [
             ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
             ("id", grant.id.description), ("path", Terminal.visible(described.path)), ("access", grant.access.rawValue),
-            ("state", described.state.rawValue), ("bookmark", "\(described.finding.rawValue): \(explanation(described.finding))"),
+            ("state", described.state.rawValue),
+            ("bookmark", "\(described.finding.rawValue): \(described.reason ?? explanation(described.finding))"),
             ("created", Timestamp.text(grant.created)), ("expires", grant.expires.map { Timestamp.text($0) } ?? "never"),
         ]
         for (key, value) in rows {
             try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value)
         }
+        return 0
+    }
+
+    private static func showAll(_ grants: [GrantDescription], _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.array(grants.map { .object(JSON.grant($0) + [JSON.recorded($0.grant.bookmark)]) }).text)
+            return 0
+        }
+        var table = Table(header: ["NAME", "VIEW", "STATE", "BOOKMARK", "ID", "PATH"])
+        for described in grants {
+            let grant = described.grant
+            table.add([
+                Terminal.visible(grant.name.bytes), Terminal.visible(grant.view.description), described.state.rawValue,
+                described.finding.rawValue, String(grant.id.description.prefix(12)), Terminal.visible(described.path),
+            ])
+        }
+        if !grants.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
         return 0
     }
 

@@ -10,8 +10,35 @@ extension JSON {
             + [
                 ("access", .string(grant.access.rawValue)), ("state", .string(described.state.rawValue)),
                 ("bookmark", .string(described.finding.rawValue)), ("stale", .bool(described.isStale)),
+                ("reason", described.reason.map { .string($0) } ?? .null),
                 ("created", time(grant.created)), ("expires", time(grant.expires)),
             ]
+    }
+
+    /// A bookmark as it is recorded: nothing is looked at for it.
+    static func recorded(_ bookmark: Bookmark) -> (String, JSON) {
+        let filesystem = bookmark.filesystem
+        var keys: [(String, JSON)] = [
+            ("filesystem", .string(filesystem.type)),
+            ("uuid", filesystem.uuid.isEmpty ? .null : .string(Hexadecimal.text(filesystem.uuid))),
+            ("handle", bookmark.handle.map { .string(Hexadecimal.text($0.bytes)) } ?? .null),
+        ]
+        keys += identity(bookmark.identity) + members("path", bookmark.path)
+        keys += [("owner", .unsigned(UInt64(bookmark.owner))), ("made", time(bookmark.created))]
+        if let origin = bookmark.origin {
+            keys += [
+                ("madeBy", .unsigned(UInt64(origin.madeBy))), ("boot", .string(origin.bootID)),
+                ("ancestors", .array(origin.ancestors.map { .object(identity($0)) })),
+            ]
+        }
+        return ("recorded", .object(keys))
+    }
+
+    private static func identity(_ identity: FileIdentity) -> [(String, JSON)] {
+        [
+            ("inode", .unsigned(identity.inode)), ("generation", identity.generation.map { .unsigned(UInt64($0)) } ?? .null),
+            ("born", time(identity.birthTime)),
+        ]
     }
 
     /// A grant after a change, with what the mounts said.

@@ -1,0 +1,37 @@
+/// The directories that desktops move deleted things to: the freedesktop.org Trash specification.
+public enum Trash {
+    /// Whether a canonical path lies inside a Trash: `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…`, `…/.Trash/UID/…`.
+    /// The Trash itself does not.
+    public static func holds(_ path: [UInt8]) -> Bool {
+        let names = path.split(separator: 0x2F)
+        return names.indices.contains { index in
+            let rest = names[index...]
+            let depth = home(rest) ?? shared(rest) ?? own(rest)
+            return depth.map { rest.count > $0 } ?? false
+        }
+    }
+
+    private static func home(_ names: ArraySlice<ArraySlice<UInt8>>) -> Int? {
+        let place = [".local", "share", "Trash", "files"].map { Array($0.utf8)[...] }
+        return names.starts(with: place) ? place.count : nil
+    }
+
+    /// `.Trash/UID`, one for everybody at the top of a volume, made by its administrator.
+    private static func shared(_ names: ArraySlice<ArraySlice<UInt8>>) -> Int? {
+        guard names.count >= 2, names.first?.elementsEqual(".Trash".utf8) == true, isNumber(names[names.startIndex + 1]) else { return nil }
+        return 2
+    }
+
+    /// `.Trash-UID/files`, where there is no shared one.
+    private static func own(_ names: ArraySlice<ArraySlice<UInt8>>) -> Int? {
+        let prefix = Array(".Trash-".utf8)
+        guard names.count >= 2, let first = names.first, first.starts(with: prefix), isNumber(first.dropFirst(prefix.count)),
+            names[names.startIndex + 1].elementsEqual("files".utf8)
+        else { return nil }
+        return 2
+    }
+
+    private static func isNumber(_ digits: ArraySlice<UInt8>) -> Bool {
+        !digits.isEmpty && digits.allSatisfy { (0x30...0x39).contains($0) }
+    }
+}

@@ -1,0 +1,23 @@
+import GrantKit
+import GrantModel
+
+/// `grantfs release`
+enum ReleaseCommand {
+    static let declaration = CommandDeclaration(
+        "release", "Lets go of grants' directories in every mount, so that their filesystem can be unmounted.",
+        operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
+        options: [CommonOptions.view, CommonOptions.timeout, CommonOptions.json],
+        notes: [
+            CommonOptions.selectorNote,
+            "A released grant stays granted. It is back within a second of its filesystem being unmounted and mounted again.",
+            "What was opened through it is refused, but keeps the filesystem busy until it is closed and the kernel has forgotten it: who holds it is named.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
+        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let changes = try administrator.release(try administrator.select(selectors, view: view), timeout: timeout)
+        return try Confirmation.print(changes, "released", "the release", arguments: arguments, timeout: timeout)
+    }
+}

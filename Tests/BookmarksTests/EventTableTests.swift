@@ -1,0 +1,197 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import Bookmarks
+
+/// What can happen to a directory while nothing is mounted.
+private enum Event: String, CaseIterable {
+    case nothing = "nothing"
+    case renamed = "renamed"
+    case moved = "moved within its filesystem"
+    case ancestorRenamed = "a directory above it renamed"
+    case movedAway = "moved to another filesystem"
+    case deleted = "deleted"
+    case remade = "deleted and made again, until the inode number is used again"
+    case link = "replaced by a link to another directory"
+    case restored = "deleted and restored from a backup (`tar`)"
+    case trashed = "moved to a Trash"
+    case snapshot = "replaced by a snapshot of its subvolume"
+    case covered = "another filesystem mounted over it"
+    case readOnly = "its filesystem remounted read-only"
+    case unmounted = "its filesystem unmounted"
+    case remounted = "… and mounted again under another device number"
+
+    /// The directory is none any more, or out of reach: whatever is found then would be another one.
+    var isEnd: Bool {
+        switch self {
+        case .nothing, .renamed, .moved, .ancestorRenamed, .readOnly, .remounted, .snapshot: false
+        default: true
+        }
+    }
+}
+
+/// One filesystem with a place of its own for each event.
+private final class Ground {
+    let scratch = Scratch()
+    let kind: String
+    let top: String
+    private var disk: Disk?
+    private var mounted: [String] = []
+
+    init(_ kind: String) throws {
+        self.kind = kind
+        if let kind = Disk.Kind(rawValue: kind) {
+            let disk = try Disk(kind, in: scratch)
+            top = try disk.mount(at: "mnt")
+            self.disk = disk
+        } else {
+            top = scratch.directory("mnt")
+            try mountOverlay()
+        }
+        chmod(top, 0o755)
+    }
+
+    deinit { for place in mounted.reversed() { try? run("umount", "-l", place) } }
+
+    private func mountOverlay() throws {
+        let layers = ["lower", "upper", "work"].map { "\($0)dir=" + scratch.directory($0) }.joined(separator: ",")
+        try run("mount", "-t", "overlay", "none", "-o", layers, top)
+        mounted.append(top)
+    }
+
+    func cover(_ place: String) throws {
+        try run("mount", "-t", "tmpfs", "none", place)
+        mounted.append(place)
+    }
+
+    func uncover() throws { try run("umount", mounted.removeLast()) }
+
+    func unmount() throws {
+        if let disk { return try disk.unmount() }
+        mounted.removeAll()
+        try run("umount", top)
+    }
+
+    /// The first free device number is taken, so that something else has to have the old one.
+    func mountAgain() throws -> Disk {
+        let other = try Disk(disk?.image.isEmpty == false && kind != "tmpfs" ? .ext4 : .tmpfs, in: scratch)
+        _ = try other.mount(at: "other")
+        if let disk { _ = try disk.mount(at: "mnt") } else { try mountOverlay() }
+        return other
+    }
+}
+
+/// Events × filesystems × privileged or not, as docs/semantics.md shows them.
+@Suite(.serialized) struct TheTableOfEvents {
+    static let kinds = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"]
+    static let isComplete = geteuid() == 0 && Disk.imageKinds.count == 3
+    static let marks = (
+        "<!-- made by TheTableOfEvents: GRANTFS_WRITE_TABLE=1 make test ARGS='--filter TheTableOfEvents' -->", "<!-- end -->"
+    )
+
+    @Test(.enabled(if: isComplete, "needs root and the mkfs of ext4, xfs and btrfs")) func isWhatTheDocumentationSays() throws {
+        var columns: [[Event: String]] = []
+        for kind in TheTableOfEvents.kinds { columns.append(try column(kind)) }
+        var lines = ["| what happened | " + TheTableOfEvents.kinds.joined(separator: " | ") + " |"]
+        lines.append("|" + String(repeating: " --- |", count: TheTableOfEvents.kinds.count + 1))
+        for event in Event.allCases {
+            lines.append("| \(event.rawValue) | " + columns.map { $0[event] ?? "–" }.joined(separator: " | ") + " |")
+        }
+        let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../docs/semantics.md")
+        let text = try String(contentsOf: page, encoding: .utf8)
+        let start = try #require(text.range(of: TheTableOfEvents.marks.0))
+        let end = try #require(text.range(of: TheTableOfEvents.marks.1, range: start.upperBound..<text.endIndex))
+        let table = "\n" + lines.joined(separator: "\n") + "\n"
+        if ProcessInfo.processInfo.environment["GRANTFS_WRITE_TABLE"] != nil {
+            try text.replacingCharacters(in: start.upperBound..<end.lowerBound, with: table).write(
+                to: page, atomically: true, encoding: .utf8)
+        } else {
+            #expect(String(text[start.upperBound..<end.lowerBound]) == table)
+        }
+    }
+
+    private func column(_ kind: String) throws -> [Event: String] {
+        let ground = try Ground(kind)
+        var cells: [Event: String] = [:]
+        for event in Event.allCases.prefix(while: { $0 != .covered }) {
+            if event == .snapshot && kind != "btrfs" { continue }
+            let mark = try happens(event, in: ground.top + "/\(event)", ground)
+            cells[event] = cell(mark, event)
+        }
+        let place = ground.top + "/last"
+        make(place)
+        make(place + "/a")
+        let mark = try bookmark(place + "/a")
+        try ground.cover(place + "/a")
+        cells[.covered] = cell(mark, .covered)
+        try ground.uncover()
+        try run("mount", "-o", "remount,ro", ground.top)
+        cells[.readOnly] = cell(mark, .readOnly)
+        try run("mount", "-o", "remount,rw", ground.top)
+        try ground.unmount()
+        cells[.unmounted] = cell(mark, .unmounted)
+        let other = try ground.mountAgain()
+        // A tmpfs that was unmounted is gone.
+        cells[.remounted] = cell(mark, kind == "tmpfs" ? .unmounted : .remounted)
+        withExtendedLifetime(other) {}
+        return cells
+    }
+
+    /// Makes a directory in `place`, and lets the event happen to it.
+    private func happens(_ event: Event, in place: String, _ ground: Ground) throws -> Bookmark {
+        if event == .snapshot { try run("btrfs", "subvolume", "create", place) } else { make(place) }
+        let path = place + "/up/a"
+        make(place + "/up")
+        make(path)
+        let mark = try bookmark(path)
+        switch event {
+        case .renamed: move(path, place + "/up/b")
+        case .moved:
+            make(place + "/there")
+            move(path, place + "/there/c")
+        case .ancestorRenamed: move(place + "/up", place + "/down")
+        case .movedAway: try run("mv", path, ground.scratch.path + "/away-\(UUID())")
+        case .deleted: removeDirectory(path)
+        case .remade:
+            for _ in 0..<40 {
+                removeDirectory(path)
+                make(path)
+                if try bookmark(path).identity.inode == mark.identity.inode { break }
+            }
+        case .link:
+            make(place + "/secret")
+            removeDirectory(path)
+            #expect(symlink(place + "/secret", path) == 0)
+        case .restored:
+            let archive = ground.scratch.path + "/\(UUID()).tar"
+            try run("tar", "-C", place + "/up", "-cf", archive, "a")
+            removeDirectory(path)
+            try run("tar", "-C", place + "/up", "-xpf", archive)
+        case .trashed:
+            make(place + "/.Trash-0")
+            make(place + "/.Trash-0/files")
+            move(path, place + "/.Trash-0/files/a")
+        case .snapshot:
+            try run("btrfs", "subvolume", "snapshot", place, place + "-copy")
+            move(place, place + "-old")
+            move(place + "-copy", place)
+        case .nothing, .covered, .readOnly, .unmounted, .remounted: break
+        }
+        return mark
+    }
+
+    /// The finding as root and as a user, once when they agree. What is opened is always the bookmarked directory.
+    private func cell(_ mark: Bookmark, _ event: Event) -> String {
+        let findings = [resolve(mark), resolveAsUser(mark)].map { outcome in
+            #expect((outcome.inode != nil) == outcome.finding.isUsable, "\(event): \(outcome)")
+            if outcome.inode != nil {
+                #expect(!event.isEnd, "\(event): \(outcome)")
+                #expect(outcome.inode == mark.identity.inode, "\(event): \(outcome)")
+            }
+            return "`\(outcome.finding.rawValue)`"
+        }
+        return findings[0] == findings[1] ? findings[0] : findings.joined(separator: " / ")
+    }
+}

@@ -1,0 +1,180 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite struct ABookmarkCommand {
+        private struct Repair: Decodable {
+            let name: String
+            let bookmark: String
+            let needs: String
+            let pruned: Bool
+        }
+
+        private func prepared(_ names: [String] = ["a"]) throws -> (MountFixture, String) {
+            let fixture = try MountFixture()
+            for name in names {
+                let source = try fixture.source(name)
+                try Data(name.utf8).write(to: URL(fileURLWithPath: source + "/x"))
+                try fixture.grant(source)
+            }
+            return (fixture, try fixture.mount())
+        }
+
+        private func isThere(_ path: String) throws -> Bool { try Command.run(["cat", path]).status == 0 }
+
+        @Test("confirm accepts the directory that was put in the place of a granted one, and nothing else does")
+        func confirm() throws {
+            let (fixture, mountpoint) = try prepared()
+            let source = fixture.base + "/source/a"
+            #expect(try fixture.grantfs("confirm", "a").status == 1)
+            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
+            try FileManager.default.removeItem(atPath: source)
+            _ = try fixture.source("a")
+            try Data("another".utf8).write(to: URL(fileURLWithPath: source + "/x"))
+            #expect(try fixture.list().first?.bookmark == "replaced")
+            try fixture.wait(until: "it is hidden") { try !isThere(mountpoint + "/a/x") }
+            // Nobody enters it, restore or not.
+            try fixture.restore("a")
+            #expect(try !isThere(mountpoint + "/a/x"))
+            try fixture.grantfs("confirm", "a").orThrow()
+            try fixture.wait(until: "it shows", within: 2) { try isThere(mountpoint + "/a/x") }
+            #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "another")
+            #expect(try fixture.list().first?.bookmark == "ok")
+            #expect(try fixture.grantfs("log").orThrow().text.contains("accepted another directory"))
+            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
+        }
+
+        @Test("confirm refuses a link to elsewhere")
+        func confirmLink() throws {
+            let (fixture, _) = try prepared()
+            let source = fixture.base + "/source/a"
+            try FileManager.default.removeItem(atPath: source)
+            try FileManager.default.createSymbolicLink(atPath: source, withDestinationPath: fixture.base + "/outside")
+            #expect(try fixture.list().first?.bookmark == "replaced")
+            let refused = try fixture.grantfs("confirm", "a")
+            #expect(refused.status == 1)
+            #expect(refused.errors.contains("a link to"))
+            #expect(try fixture.list().first?.bookmark == "replaced")
+        }
+
+        @Test("repair names what is wrong, and prunes what is gone and only that")
+        func repair() throws {
+            let (fixture, _) = try prepared(["gone", "replaced", "here", "trashed"])
+            #expect(try fixture.grantfs("repair", "--json").orThrow().decoded(as: [Repair].self).isEmpty)
+            for name in ["gone", "replaced"] { try FileManager.default.removeItem(atPath: fixture.base + "/source/" + name) }
+            _ = try fixture.source("replaced")
+            let trash = try fixture.directory("source/.Trash-0/files")
+            try FileManager.default.moveItem(atPath: fixture.base + "/source/trashed", toPath: trash + "/trashed")
+            let before: [Repair] = try fixture.grantfs("repair", "--json").orThrow().decoded()
+            let needs = Dictionary(uniqueKeysWithValues: before.map { ($0.name, $0.needs) })
+            #expect(needs == ["gone": "directory", "replaced": "confirmation", "trashed": "untrashing"])
+            #expect(before.allSatisfy { !$0.pruned })
+            #expect(try fixture.list().count == 4)
+            let said = try fixture.grantfs("repair", "--prune").orThrow()
+            #expect(said.text.contains("removing gone"))
+            #expect(!said.text.contains("removing replaced") && !said.text.contains("removing trashed"))
+            #expect(try fixture.list().map(\.name).sorted() == ["here", "replaced", "trashed"])
+        }
+
+        @Test("resolve --all gives every grant")
+        func resolveAll() throws {
+            let (fixture, _) = try prepared(["a", "b"])
+            try fixture.revoke("b")
+            let all: [GrantDocument] = try fixture.grantfs("resolve", "--all", "--json").orThrow().decoded()
+            #expect(all.map(\.name) == ["a", "b"])
+            #expect(try fixture.grantfs("resolve").status == 2)
+            #expect(try fixture.grantfs("resolve", "a", "--all").status == 2)
+        }
+
+        @Test("does not enter a directory in a Trash, which is back when it is taken out of there")
+        func trash() throws {
+            let (fixture, mountpoint) = try prepared()
+            let source = fixture.base + "/source/a"
+            let trash = try fixture.directory("source/.local/share/Trash/files")
+            try FileManager.default.moveItem(atPath: source, toPath: trash + "/a")
+            let grant = try #require(try fixture.list().first)
+            #expect(grant.bookmark == "missing" && grant.state == "unavailable")
+            #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("in a Trash"))
+            try fixture.wait(until: "it is hidden", within: 3) { try !isThere(mountpoint + "/a/x") }
+            #expect(try Command.run(["ls", mountpoint]).text.isEmpty)
+            try FileManager.default.moveItem(atPath: trash + "/a", toPath: source)
+            try fixture.wait(until: "it is back", within: 3) { try isThere(mountpoint + "/a/x") }
+            // As well when the mount was made while it lay there.
+            try fixture.grantfs("unmount", mountpoint).orThrow()
+            try FileManager.default.moveItem(atPath: source, toPath: trash + "/a")
+            try fixture.mount()
+            #expect(try !isThere(mountpoint + "/a/x"))
+            #expect(try fixture.grantfs("grant", trash + "/a", "--name", "t").status == 1)
+        }
+
+        @Test("is renewed when what is above the directory is renamed")
+        func ancestor() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("up/a"))
+            let mountpoint = try fixture.mount()
+            try FileManager.default.moveItem(atPath: fixture.base + "/source/up", toPath: fixture.base + "/source/other")
+            let place = fixture.base + "/source/other/a"
+            try fixture.wait(until: "the new place is recorded", within: 2) {
+                try fixture.list().first.map { $0.path == place && $0.bookmark == "ok" } ?? false
+            }
+            #expect(try fixture.grantfs("status").orThrow().text.contains(place))
+            #expect(try Command.run(["ls", mountpoint]).text == "a\n")
+        }
+    }
+
+    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AReleasedGrant {
+        /// An ext4 image on a loop device, mounted for the fixture.
+        private func volume(_ fixture: MountFixture, _ image: String) throws -> String {
+            let place = try fixture.directory("volume")
+            try fixture.mountOther(["mount", "-o", "loop", image], at: place)
+            return place
+        }
+
+        private func device(_ path: String) throws -> String { try Command.run(["stat", "-c", "%d", path]).orThrow().trimmed }
+
+        private func unmount(_ place: String, _ fixture: MountFixture) throws {
+            // Whoever looks at all mounts just now makes it busy for a moment.
+            try fixture.wait(until: "the volume is unmounted", within: 2) { try Command.run(["umount", place]).status == 0 }
+        }
+
+        @Test("lets its filesystem be unmounted, and is back within a second of its mount under another device number")
+        func release() throws {
+            let fixture = try MountFixture()
+            let image = fixture.base + "/image"
+            try Command.shell("truncate -s 32M \"$1\"; mkfs.ext4 -q -F \"$1\"", image).orThrow()
+            let place = try volume(fixture, image)
+            try Command.shell("mkdir -p \"$1/a/deep\"; echo here > \"$1/a/x\"; chmod 755 \"$1\"", place).orThrow()
+            try fixture.grant(place + "/a")
+            try fixture.grant(try fixture.source("other"))
+            let mountpoint = try fixture.mount()
+            #expect(try Command.shell("find \"$1\" > /dev/null; cat \"$1/a/x\"", mountpoint).text == "here\n")
+            #expect(try Command.run(["umount", place]).status != 0)
+            let before = try device(place)
+
+            try fixture.grantfs("release", "a").orThrow()
+            #expect(try Command.run(["ls", mountpoint]).text == "other\n")
+            // The volume is still there, and the grant stays away.
+            usleep(1_300_000)
+            #expect(try Command.run(["ls", mountpoint]).text == "other\n")
+            #expect(try fixture.status().mounts.first?.grants.first { $0.name == "a" }?.state == "unavailable")
+            try unmount(place, fixture)
+            #expect(try fixture.list().first { $0.name == "a" }?.bookmark == "unavailable")
+
+            // The next free loop device is taken, so that the volume's is another one.
+            let spare = fixture.base + "/spare"
+            try Command.shell("truncate -s 32M \"$1\"; mkfs.ext4 -q -F \"$1\"", spare).orThrow()
+            try fixture.mountOther(["mount", "-o", "loop", spare], at: try fixture.directory("spare-volume"))
+            _ = try volume(fixture, image)
+            #expect(try device(place) != before)
+            try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
+
+            // What is held open is refused, and named.
+            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
+            let refused = try fixture.grantfs("release", "a")
+            #expect(refused.status == 3 && refused.errors.contains("held by the processes"), "\(refused)")
+            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
+            #expect(try Command.run(["ls", mountpoint]).text == "other\n")
+        }
+    }
+}
