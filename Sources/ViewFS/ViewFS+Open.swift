@@ -127,6 +127,9 @@ extension ViewFS {
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
+        // Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+        // fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached.
+        if !policy.writeBack, flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND { info.pointee.direct_io = 1 }
         return handle
     }
 
