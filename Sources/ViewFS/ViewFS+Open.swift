@@ -27,7 +27,7 @@ extension ViewFS {
                 return
             }
             let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
-            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
+            guard let handle = view.keep(opened, of: id.rawValue, node, flags, status.st.st_mode, info, keepCache: keep) else {
                 request.reply(error: ENFILE)
                 return
             }
@@ -65,7 +65,8 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, found: (parent, node), into: &parameters)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
+                let handle = view.keep(
+                    opened, of: parameters.ino, child, flags, parameters.attr.st_mode, info, keepCache: view.policy.writeBack)
             else {
                 if error != 0 { _ = clinux_close(opened) } else { view.tree.forget(parameters.ino, 1) }
                 request.reply(error: error != 0 ? error : ENFILE)
@@ -118,19 +119,27 @@ extension ViewFS {
 
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
-        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>, keepCache: Bool
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ mode: mode_t, _ info: UnsafeMutablePointer<OpenFileInfo>,
+        keepCache: Bool
     ) -> UInt64? {
-        let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
+        let isDirect = appendsDirectly(flags, mode)
+        let file = OpenFile(
+            descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags, isDirect: isDirect)
         let canWrite = file.canWrite
         guard let handle = files.add(file) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        // Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-        // fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached.
-        if !policy.writeBack, flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND { info.pointee.direct_io = 1 }
+        info.pointee.direct_io = isDirect ? 1 : 0
         return handle
+    }
+
+    /// Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+    /// fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached. A file with
+    /// set-id bits goes through the cache all the same: there the kernel clears them as the caller's rights demand.
+    private func appendsDirectly(_ flags: Int32, _ mode: mode_t) -> Bool {
+        !policy.writeBack && flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND && mode & (S_ISUID | S_ISGID) == 0
     }
 
     /// Undoes `keep`.

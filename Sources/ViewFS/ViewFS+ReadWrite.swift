@@ -40,15 +40,21 @@ extension ViewFS {
                 if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)
-            let isElsewhere = appends && !view.endsAt(offset + off_t(done), file.pointee.descriptor)
+            let isElsewhere = appends && !view.settleAppend(of: file, at: offset + off_t(done))
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }
     }
 
-    private func endsAt(_ end: off_t, _ descriptor: Int32) -> Bool {
+    /// After an append: whether the file ends where the kernel believes. Set-id bits that came since a file was opened for direct
+    /// appending are cleared here, where the kernel does not.
+    private func settleAppend(of file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
         var status = FileStatus()
-        return clinux_statx(descriptor, nil, &status) == 0 && status.st.st_size == end
+        guard clinux_statx(file.pointee.descriptor, nil, &status) == 0 else { return false }
+        let mode = status.st.st_mode
+        let cleared = mode & ~(S_ISUID | (mode & S_IXGRP != 0 ? S_ISGID : 0))
+        if file.pointee.isDirect, cleared != mode { _ = clinux_chmod_descriptor(file.pointee.descriptor, cleared & 0o7777) }
+        return status.st.st_size == end
     }
 
     /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
