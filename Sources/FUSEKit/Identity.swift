@@ -46,8 +46,16 @@ public enum Identity {
         return -user
     }
 
+    /// Begins a worker as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
+    /// for somebody else just then.
     static func resetOnThisThread() {
         _ = clinux_thread_umask(0)
-        clinux_set_identity(clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0))
+        var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0)
+        if canChange, clinux_thread_setfsgid(identity.gid) != 0 || clinux_thread_setfsuid(identity.uid) != 0 {
+            // Unknown: a value no caller has makes the first request set it.
+            identity.uid = .max
+            identity.gid = .max
+        }
+        clinux_set_identity(identity)
     }
 }

@@ -121,7 +121,8 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     connection.pointee.max_write = 1 << 20
     connection.pointee.max_readahead = 1 << 20
     // Hung readaheads of one grant must not stop every other's (64 did).
-    connection.pointee.max_background = 1024
-    connection.pointee.congestion_threshold = 768
+    // Fewer than there are workers: when as many hang, there are still some for everything else.
+    connection.pointee.max_background = 512
+    connection.pointee.congestion_threshold = 384
     connection.pointee.time_gran = 1
 }

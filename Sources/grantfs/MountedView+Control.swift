@@ -33,7 +33,13 @@ extension MountedView {
     /// Reads the store again and waits until what it says is in force for `grants`, at the most so long.
     func apply(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(timeoutMilliseconds) * 1_000_000
-        reconcile()
+        if takeAway() {
+            // Only who waits for a directory to be opened waits for its filesystem.
+            let isOpening = state.withLock { state in
+                grants.contains { state.grants[$0].map { $0.recorded == .active && $0.scope == nil } ?? false }
+            }
+            if isOpening { openMissing() } else { _ = BackgroundTask { self.openMissing() } }
+        }
         let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
         if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
         return outcomes(of: grants, closings, until: deadline)

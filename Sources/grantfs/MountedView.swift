@@ -68,6 +68,11 @@ final class MountedView: @unchecked Sendable {
     ///
     /// `reopening`: the store is opened anew first, because its file was written to.
     func reconcile(reopening: Bool = false) {
+        if takeAway(reopening: reopening) { openMissing() }
+    }
+
+    /// The first half: withdrawals, names, access. False when the store could not be read. No granted directory is touched.
+    func takeAway(reopening: Bool = false) -> Bool {
         var names: Set<GrantName> = []
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
@@ -83,7 +88,7 @@ final class MountedView: @unchecked Sendable {
         }
         files.forgetRootNames(names)
         for task in tasks { task() }
-        if !isRefusing { openMissing() }
+        return !isRefusing
     }
 
     // MARK: taking away

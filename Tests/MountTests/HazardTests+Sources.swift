@@ -148,6 +148,32 @@ extension MountTests.Hazards {
     }
 
     @Test(
+        "files belong to whoever creates them, however many users create at once",
+        .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
+    func creators() throws {
+        let user = Machine.plainUser!
+        let fixture = try MountFixture()
+        let source = try fixture.source("a")
+        try fixture.grant(source)
+        let mount = try fixture.mount(options: "allow_other") + "/a"
+        try Command.shell("chmod 1777 \"$1\"", mount).orThrow()
+        // Bursts, so that workers which act for one user make the workers that then act for the other.
+        let burst = """
+            cd "$1"; for turn in 1 2 3 4 5; do
+              for n in $(seq 12); do (for i in $(seq 15); do mkdir "$2.$turn.$n.$i"; echo x > "$2.$turn.$n.$i/f"; done) & done; wait
+            done
+            """
+        let other = try Child(["sh", "-c", burst, "sh", mount, "user"], identity: user)
+        try Command.shell(burst, mount, "root", within: 60).orThrow()
+        #expect(other.wait(within: 60) == 0)
+        let wrong = try Command.shell(
+            "cd \"$1\"; find . -mindepth 1 \\( -path './user.*' ! -uid \"$2\" -o -path './root.*' ! -uid 0 \\) | head; find . -type f | wc -l",
+            source,
+            String(user.uid))
+        #expect(wrong.trimmed == "1800")
+    }
+
+    @Test(
         "callers get what they get natively: groups, setgid and sticky directories, set-id bits, modes",
         .enabled(if: Identity.isRoot && Machine.plainUser != nil, needsUser))
     func callers() throws {
