@@ -157,10 +157,12 @@ extension MountTests.Hazards {
         try fixture.grant(source)
         let mount = try fixture.mount(options: "allow_other") + "/a"
         try Command.shell("chmod 1777 \"$1\"", mount).orThrow()
-        // Bursts, so that workers which act for one user make the workers that then act for the other.
+        // Bursts of what takes its time, so that workers which act for one user make the workers that then act for the other.
         let burst = """
-            cd "$1"; for turn in 1 2 3 4 5; do
-              for n in $(seq 12); do (for i in $(seq 15); do mkdir "$2.$turn.$n.$i"; echo x > "$2.$turn.$n.$i/f"; done) & done; wait
+            cd "$1"; for turn in $(seq 8); do
+              for n in $(seq 12); do
+                (for i in 1 2 3; do mkdir "$2.$turn.$n.$i"; dd of="$2.$turn.$n.$i/f" if=/dev/zero bs=4k count=1 conv=fsync 2>/dev/null; done) &
+              done; wait
             done
             """
         let other = try Child(["sh", "-c", burst, "sh", mount, "user"], identity: user)
@@ -170,7 +172,7 @@ extension MountTests.Hazards {
             "cd \"$1\"; find . -mindepth 1 \\( -path './user.*' ! -uid \"$2\" -o -path './root.*' ! -uid 0 \\) | head; find . -type f | wc -l",
             source,
             String(user.uid))
-        #expect(wrong.trimmed == "1800")
+        #expect(wrong.trimmed == "576")
     }
 
     @Test(
