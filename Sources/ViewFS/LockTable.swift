@@ -10,7 +10,7 @@ import Synchronization
 /// A POSIX lock belongs to a process and a file; here it is an open-file-description lock of a description that only this owner
 /// uses. A lock that has to wait leaves its worker: one thread tries again, sooner when something was unlocked here.
 ///
-/// Locking: one lock around both tables (rank 3); non-blocking lock calls are made under it, replies are given outside.
+/// Locking: one lock around the tables (rank 3); lock calls are made and replies are given outside.
 final class LockTable: @unchecked Sendable {
     // Safe to share: everything is behind `state`.
 
@@ -152,12 +152,13 @@ final class LockTable: @unchecked Sendable {
     // MARK: waiting
 
     func wait(_ waiter: Waiter) {
-        state.withLock { $0.waiters.append(waiter) }
+        // First: as soon as it is on the list, the request may be answered by another thread.
         let data = Unmanaged.passUnretained(waiter).toOpaque()
         waiter.request?.onInterrupt(
             { _, data in
                 Unmanaged<Waiter>.fromOpaque(data!).takeUnretainedValue().interrupted.store(true, ordering: .releasing)
             }, data: data)
+        state.withLock { $0.waiters.append(waiter) }
         unlocked()
     }
 
