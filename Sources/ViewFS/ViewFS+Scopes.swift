@@ -17,7 +17,9 @@ extension ViewFS {
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
+        hostWatch?.begin(nodes, directory: descriptor)
         guard let root = tree.intern(descriptor, status, in: nodes) else { throw Errno(ENOMEM) }
+        if let node = tree.nodes.find(root) { watch(root, node) }
         return Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status, readOnly: readOnly)
     }

@@ -15,6 +15,13 @@ public final class ScopeNodes: @unchecked Sendable {
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
 
+    /// Whether files of the scope can be opened by handle.
+    public var opensByHandle: Bool { handleBase != nil }
+    /// How changes of names beside the mount are told: a `ChangeWatch.Means`, or 0 when they are not.
+    public let watchMeans = Atomic<UInt8>(0)
+    /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
+    public let filesystem = Atomic<UInt64>(0)
+
     /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
     public let isOverlapped = Atomic<Bool>(false)
 
