@@ -17,8 +17,8 @@ extension MountedView {
                 // What an earlier release could not let go of yet.
                 scopes += state.closed.filter { $0.grant == id }
                 guard var live = state.grants[id], live.recorded == .active, live.released == nil else { continue }
-                let path = live.scope.flatMap { files.path(of: $0) } ?? live.grant.bookmark.path
-                live.released = table.entry(holding: path)
+                live.released =
+                    (live.scope == nil ? nil : live.mount) ?? table.entry(holding: live.grant.bookmark.path).map { MountIdentity($0) }
                 if let scope = live.scope {
                     live.scope = nil
                     files.root.set(live.grant.name, nil)
@@ -60,10 +60,8 @@ extension MountedView {
         guard isAny, let table = try? MountTable.current() else { return }
         state.withLock { state in
             for (id, live) in state.grants {
-                guard let released = live.released else { continue }
-                let now = table.entry(id: released.id)
-                let isSame = now?.mountpoint == released.mountpoint && now?.major == released.major && now?.minor == released.minor
-                if !isSame { state.grants[id]?.released = nil }
+                guard let released = live.released, !released.isMounted(in: table) else { continue }
+                state.grants[id]?.released = nil
             }
         }
     }

@@ -115,11 +115,12 @@ extension MountTests {
             let mountpoint = try fixture.mount()
             try FileManager.default.moveItem(atPath: fixture.base + "/source/up", toPath: fixture.base + "/source/other")
             let place = fixture.base + "/source/other/a"
-            try fixture.wait(until: "the new place is recorded", within: 2) {
-                try fixture.list().first.map { $0.path == place && $0.bookmark == "ok" } ?? false
-            }
+            // At once, whether or not the daemon has noticed already.
+            #expect(try fixture.list().first?.path == place)
             #expect(try fixture.grantfs("status").orThrow().text.contains(place))
             #expect(try Command.run(["ls", mountpoint]).text == "a\n")
+            try fixture.wait(until: "the new place is recorded") { try fixture.list().first?.bookmark == "ok" }
+            #expect(try fixture.list().first?.path == place)
         }
     }
 
@@ -168,6 +169,22 @@ extension MountTests {
             _ = try volume(fixture, image)
             #expect(try device(place) != before)
             try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
+
+            // Unmounted and mounted again between two looks of the daemon, with the same number, place and device.
+            let daemon = try fixture.daemon(at: mountpoint)
+            try fixture.grantfs("release", "a").orThrow()
+            let table = { try Command.shell("grep \" $1 \" /proc/self/mountinfo | cut -d ' ' -f 1,3,5", place).orThrow().text }
+            let mounted = try table()
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            try Command.shell(
+                "d=$(findmnt -n -o SOURCE \"$1\"); sync; losetup -f > /dev/null; exec 9< \"$d\"; umount \"$1\" && mount \"$d\" \"$1\"",
+                place
+            )
+            .orThrow()
+            #expect(try table() == mounted, "it can be told by other signs, so the case was not tried")
+            kill(daemon, SIGCONT)
+            try fixture.wait(until: "it is back again") { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
 
             // What is held open is refused, and named.
             let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))

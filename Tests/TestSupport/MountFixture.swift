@@ -118,8 +118,11 @@ public final class MountFixture {
 
     /// The mountpoints below the fixture's directory, as the kernel has them, innermost first.
     public var mountpoints: [String] {
-        let table = (try? String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8)) ?? ""
-        return table.split(separator: "\n").compactMap { line in
+        // Read to its end: a read(2) of such a file gives a page at most, which Foundation's own takes for the whole.
+        let file = FileHandle(forReadingAtPath: "/proc/self/mountinfo")
+        var table = Data()
+        while let part = try? file?.read(upToCount: 4096), !part.isEmpty { table += part }
+        return String(decoding: table, as: UTF8.self).split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ")
             return fields.count > 4 && fields[4].hasPrefix(base + "/") ? String(fields[4]) : nil
         }.reversed()
