@@ -1,29 +1,33 @@
 #include "clinux_mount.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// <linux/mount.h> of Linux 6.8, which libc6-dev does not bring yet.
-#define UNIQUE_MOUNT_ID 0x00004000U // STATX_MNT_ID_UNIQUE
-#define MOUNT_BASIC 0x00000002U     // STATMOUNT_MNT_BASIC
-#ifndef SYS_statmount
-#define SYS_statmount 457
+// <linux/mount.h> and <linux/stat.h> of 6.8; older headers lack them.
+#define MOUNT_ID_UNIQUE 0x4000U
+#ifdef SYS_statmount
+#define STATMOUNT_CALL SYS_statmount
+#else
+#define STATMOUNT_CALL 457
 #endif
-struct mount_request { uint32_t size, spare; uint64_t id, mask; };
 
-int clinux_unique_mount_id(int fd, uint64_t *out) {
+int clinux_mount_number(int fd, uint64_t *number) {
     struct statx x;
-    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, UNIQUE_MOUNT_ID, &x) == -1) return -errno;
-    if (!(x.stx_mask & UNIQUE_MOUNT_ID)) return -ENOSYS;
-    *out = x.stx_mnt_id;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, MOUNT_ID_UNIQUE, &x) < 0) return -errno;
+    if (!(x.stx_mask & MOUNT_ID_UNIQUE)) return -ENOSYS;
+    // stx_mnt_id follows stx_dev_minor in the kernel's struct; older headers call it spare.
+    memcpy(number, (char *)&x + 0x90, sizeof *number);
     return 0;
 }
 
-int clinux_has_mount(uint64_t unique_id) {
-    struct mount_request request = {.size = sizeof request, .id = unique_id, .mask = MOUNT_BASIC};
-    uint64_t answer[128];
-    if (syscall(SYS_statmount, &request, answer, sizeof answer, 0) == 0) return 1;
+int clinux_mount_is_there(uint64_t number) {
+    // struct mnt_id_req in its first version, MNT_ID_REQ_SIZE_VER0.
+    struct { uint32_t size, spare; uint64_t mount, parameter; } request = {24, 0, number, 0x2 /* STATMOUNT_MNT_BASIC */};
+    // struct statmount without its strings.
+    char answer[512] __attribute__((aligned(8)));
+    if (syscall(STATMOUNT_CALL, &request, answer, sizeof answer, 0) == 0) return 1;
     return errno == ENOENT ? 0 : -errno;
 }

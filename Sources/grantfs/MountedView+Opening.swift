@@ -84,9 +84,7 @@ extension MountedView {
         let found = resolver.resolve(grant.bookmark)
         let (finding, renewed) = (found.finding, found.renewed)
         var scope: Scope?
-        var mount: MountIdentity?
         if finding.isUsable, let directory = found.takeDescriptor() {
-            mount = MountIdentity(of: directory)
             let number = directory.release()
             scope = opening.withLock { _ in
                 try? files.makeScope(
@@ -94,8 +92,8 @@ extension MountedView {
                     directory: FileDescriptor(owning: number), crossesMounts: options.submounts)
             }
         }
-        return state.withLock { state in
-            guard var live = state.grants[grant.id] else { return discard(scope, &state) }
+        let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
+            guard var live = state.grants[grant.id] else { return (false, discard(scope, &state)) }
             if live.finding != finding, finding == .moved || finding == .replaced {
                 note(finding, grant, renewed, state.store)
             }
@@ -107,24 +105,26 @@ extension MountedView {
                 && live.grant.name == grant.name && live.grant.access == grant.access
             guard let scope, isStillMeant else {
                 state.grants[grant.id]?.finding = finding
-                return discard(scope, &state)
+                return (false, discard(scope, &state))
             }
             live.scope = scope
-            live.mount = mount
             live.loggedDenials = 0
             state.grants[grant.id] = live
             state.closings[grant.id] = nil
             files.root.set(grant.name, .open(scope))
-            return true
+            return (true, nil)
         }
+        task?()
+        return isShown
     }
 
-    private func discard(_ scope: Scope?, _ state: inout State) -> Bool {
-        if let scope {
-            files.shut(scope, .all)
-            state.closed.append(scope)
-        }
-        return false
+    /// A scope that nobody is to see. Returns the rest of its end, to be run without the lock.
+    private func discard(_ scope: Scope?, _ state: inout State) -> (() -> Void)? {
+        guard let scope else { return nil }
+        files.shut(scope, .all)
+        state.closed.append(scope)
+        let files = files
+        return { _ = BackgroundTask { _ = files.finish(scope, .all, patience: 0) } }
     }
 
     /// A followed bookmark is renewed by itself; a directory that was replaced is said.

@@ -50,9 +50,7 @@ final class MountedView: @unchecked Sendable {
         /// The state with an expiry that has passed.
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.
-        var released: MountIdentity?
-        /// The mount that its directory was reached through, while it has a scope.
-        var mount: MountIdentity?
+        var released: ReleasedMount?
     }
 
     enum LookState {

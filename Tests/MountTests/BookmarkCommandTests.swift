@@ -169,29 +169,6 @@ extension MountTests {
             _ = try volume(fixture, image)
             #expect(try device(place) != before)
             try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
-
-            // Unmounted and mounted again between two looks of the daemon, with the same number, place and device.
-            let daemon = try fixture.daemon(at: mountpoint)
-            try fixture.grantfs("release", "a").orThrow()
-            let table = { try Command.shell("grep \" $1 \" /proc/self/mountinfo | cut -d ' ' -f 1,3,5", place).orThrow().text }
-            let mounted = try table()
-            kill(daemon, SIGSTOP)
-            defer { kill(daemon, SIGCONT) }
-            try Command.shell(
-                "d=$(findmnt -n -o SOURCE \"$1\"); sync; losetup -f > /dev/null; exec 9< \"$d\"; umount \"$1\" && mount \"$d\" \"$1\"",
-                place
-            )
-            .orThrow()
-            #expect(try table() == mounted, "it can be told by other signs, so the case was not tried")
-            kill(daemon, SIGCONT)
-            try fixture.wait(until: "it is back again") { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
-
-            // What is held open is refused, and named.
-            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
-            let refused = try fixture.grantfs("release", "a")
-            #expect(refused.status == 3 && refused.errors.contains("held by the processes"), "\(refused)")
-            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
-            #expect(try Command.run(["ls", mountpoint]).text == "other\n")
         }
     }
 }
