@@ -43,7 +43,8 @@ extension MountTests {
                 testDescription: "the text of a link", prepare: "ln -sfn one $S/y", change: "ln -s two $S/y2; mv -T $S/y2 $S/y",
                 shows: "[ $(readlink $M/y) = two ]"),
             Case(
-                testDescription: "something in a directory below", prepare: "mkdir -p $S/1/2/3; rm -f $S/1/2/3/x", change: "echo x > $S/1/2/3/x",
+                testDescription: "something in a directory below", prepare: "mkdir -p $S/1/2/3; rm -f $S/1/2/3/x",
+                change: "echo x > $S/1/2/3/x",
                 shows: "[ -e $M/1/2/3/x ]"),
         ]
 

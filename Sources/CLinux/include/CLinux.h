@@ -9,4 +9,5 @@
 #include "clinux_thread.h"
 #include "clinux_process.h"
 #include "clinux_volume.h"
+#include "clinux_mount.h"
 #include "clinux_watch.h"
