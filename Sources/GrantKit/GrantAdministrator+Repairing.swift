@@ -70,34 +70,13 @@ extension GrantAdministrator {
         return try announce([try store.rebookmark(grant, to: proposal.bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 
-    /// Makes every mount of the grants' views let go of their directories, so that the filesystems can be unmounted. The grants
-    /// stay granted; a mount shows each again once its filesystem was unmounted and is back. What processes hold of it
-    /// through the mount keeps the filesystem busy until it is let go: a mount in which there is some has not confirmed.
+    /// Makes every mount of the grants' views let go of their directories, whoever holds something of them through the mount, so that the
+    /// filesystems can be unmounted. The grants stay granted; a mount shows each again once its filesystem was unmounted and is back.
+    /// A mount in which an operation hangs in the filesystem, which nothing but its end lets go of, has not confirmed.
     public func release(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for grant in grants { try store.append(.released, view: grant.view, grant: grant.id, name: grant.name, by: actor) }
         var announcer = Announcer(store: store, withdraws: false)
         announcer.request = { .release(grants: $0, timeoutMilliseconds: $1) }
-        let table = try? MountTable.current()
-        return try announcer.announce(grants, timeout: timeout).map { change in
-            let mounts = change.mounts.map { mount in naming(mount, change.grant, table) }
-            return GrantChange(grant: change.grant, mounts: mounts)
-        }
-    }
-
-    /// Says who still holds files of the grant open in a mount.
-    private func naming(_ mount: MountConfirmation, _ grant: Grant, _ table: MountTable?) -> MountConfirmation {
-        let entry = table?.entries.last { $0.mountpoint == mount.mountpoint && $0.type == GrantAdministrator.filesystemType }
-        guard let entry else { return mount }
-        let device = DeviceNumber(major: entry.major, minor: entry.minor)
-        let place = mount.mountpoint + [0x2F] + grant.name.bytes
-        let holders = (Holder.all(of: [device])[device] ?? []).filter { holder in
-            holder.paths.contains { MountTable.path($0, isAtOrBelow: place) }
-        }
-        if holders.isEmpty { return mount }
-        var result = mount
-        result.confirmed = false
-        let names = holders.map { "\($0.pid) (\(String(decoding: $0.command, as: UTF8.self)))" }.joined(separator: ", ")
-        result.reason = "it is refused from now on, but held by the processes \(names)"
-        return result
+        return try announcer.announce(grants, timeout: timeout)
     }
 }

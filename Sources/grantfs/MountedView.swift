@@ -22,7 +22,7 @@ final class MountedView: @unchecked Sendable {
     let since = Instant(nanoseconds: Clock.realtime)
     let actor = Actor.current()
     let state: Lock<State>
-    private let opening = Lock(())
+    let opening = Lock(())
 
     struct State {
         var store: GrantStore
@@ -47,7 +47,7 @@ final class MountedView: @unchecked Sendable {
         /// The state with an expiry that has passed.
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.
-        var released: MountEntry?
+        var released: ReleasedMount?
     }
 
     /// A withdrawal under way or done.
@@ -90,8 +90,6 @@ final class MountedView: @unchecked Sendable {
         for task in tasks { task() }
         return !isRefusing
     }
-
-    // MARK: taking away
 
     /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
     private func withdraw(_ grants: [Grant], _ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {
@@ -179,82 +177,6 @@ final class MountedView: @unchecked Sendable {
                 files.widen(scope)
                 closing.outcome.withLock { $0 = .done }
             }
-        }
-    }
-
-    // MARK: giving
-
-    /// Finds the directories of active grants that have no scope, and shows them.
-    ///
-    /// Locking: `opening`, which no withdrawal waits for.
-    func openMissing() {
-        opening.withLock { _ in
-            let wanted = state.withLock { state in
-                state.isRefusing
-                    ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }.map(\.grant)
-            }
-            if wanted.isEmpty { return }
-            let resolver = BookmarkResolver()
-            var names: [GrantName] = []
-            for grant in wanted where open(grant, resolver) { names.append(grant.name) }
-            if !names.isEmpty {
-                files.markOverlaps()
-                files.forgetRootNames(names)
-            }
-        }
-    }
-
-    private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> Bool {
-        let found = resolver.resolve(grant.bookmark)
-        let (finding, renewed) = (found.finding, found.renewed)
-        var scope: Scope?
-        if finding.isUsable, let directory = found.takeDescriptor() {
-            scope = try? files.makeScope(
-                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly, directory: directory,
-                crossesMounts: options.submounts)
-        }
-        return state.withLock { state in
-            guard var live = state.grants[grant.id] else { return discard(scope, &state) }
-            if live.finding != finding, finding == .moved || finding == .replaced {
-                note(finding, grant, renewed, state.store)
-            }
-            live.finding = finding
-            // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
-            let isStillMeant =
-                !state.isRefusing && live.scope == nil && live.released == nil && live.recorded == .active
-                && live.grant.activation == grant.activation
-                && live.grant.name == grant.name && live.grant.access == grant.access
-            guard let scope, isStillMeant else {
-                state.grants[grant.id]?.finding = finding
-                return discard(scope, &state)
-            }
-            live.scope = scope
-            live.loggedDenials = 0
-            state.grants[grant.id] = live
-            state.closings[grant.id] = nil
-            files.root.set(grant.name, .open(scope))
-            return true
-        }
-    }
-
-    private func discard(_ scope: Scope?, _ state: inout State) -> Bool {
-        if let scope {
-            files.shut(scope, .all)
-            state.closed.append(scope)
-        }
-        return false
-    }
-
-    /// A followed bookmark is renewed by itself; a directory that was replaced is said.
-    private func note(_ finding: BookmarkFinding, _ grant: Grant, _ renewed: Bookmark?, _ store: GrantStore) {
-        do throws(GrantError) {
-            if let renewed {
-                try store.renewBookmark(grant.id, to: renewed, finding: finding, by: actor)
-            } else if finding == .replaced {
-                try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
-            }
-        } catch {
-            Terminal.report(error)
         }
     }
 }

@@ -168,13 +168,6 @@ extension MountTests {
             _ = try volume(fixture, image)
             #expect(try device(place) != before)
             try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
-
-            // What is held open is refused, and named.
-            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/x"))
-            let refused = try fixture.grantfs("release", "a")
-            #expect(refused.status == 3 && refused.errors.contains("held by the processes"), "\(refused)")
-            #expect(throws: (any Error).self) { try held.read(upToCount: 1) }
-            #expect(try Command.run(["ls", mountpoint]).text == "other\n")
         }
     }
 }
