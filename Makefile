@@ -43,7 +43,7 @@ bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --js
 	$(SWIFT) build -c release --product Workloads
 	$(SWIFT) build -c release --static-swift-stdlib --product GateBenchmark
 	@.build/release/GateBenchmark
-	@python3 Tests/Benchmarks/bench $(ARGS)
+	@PYTHONDONTWRITEBYTECODE=1 python3 Tests/Benchmarks/bench $(ARGS)
 
 # The values are handed over as they were typed: $(value) keeps a dollar sign a dollar sign.
 run: export GRANTFS_TRY_DIR = $(value DIR)

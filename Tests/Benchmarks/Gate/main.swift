@@ -24,7 +24,11 @@ func measure() throws(Errno) {
         let taken = turn(coordinator, scope, slot: 1)
         beside.withLock { $0 = taken }
     }
-    let together = max(turn(coordinator, scope, slot: 0), { other.join(); return beside.withLock { $0 } }())
+    let together = max(
+        turn(coordinator, scope, slot: 0),
+        {
+            other.join(); return beside.withLock { $0 }
+        }())
     print("entering and leaving a scope: \(rounded(alone)) ns alone, \(rounded(together)) ns beside another worker (aim: less than 20)")
 }
 
