@@ -51,7 +51,8 @@ extension ViewFS {
         let changed = root.changed
         let time = timespec(tv_sec: Int(changed / 1_000_000_000), tv_nsec: Int(changed % 1_000_000_000))
         (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
-        request.reply(attributes: &attributes, timeout: 0)
+        // Whoever changes the table makes the kernel forget them. Every path into the mount begins with a look at them.
+        request.reply(attributes: &attributes, timeout: policy.timeout)
     }
 
     /// All filesystems under the active grants together, each counted once.

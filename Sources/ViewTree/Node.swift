@@ -56,6 +56,8 @@ public struct Node: ~Copyable {
     public let found: Atomic<Int64>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
+    /// Of a directory: entries went out without attributes when it was listed last.
+    public let isListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
@@ -78,6 +80,7 @@ public struct Node: ~Copyable {
         parent = Atomic(0)
         found = Atomic(0)
         isShared = Atomic(false)
+        isListedBare = Atomic(false)
         isWatched = Atomic(false)
         dataVersion = Atomic(0)
     }

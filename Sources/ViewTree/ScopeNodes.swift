@@ -27,6 +27,9 @@ public final class ScopeNodes: @unchecked Sendable {
     /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
     public let isOverlapped = Atomic<Bool>(false)
 
+    /// Whether listings go out with attributes.
+    public let habit = ListingHabit()
+
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
 
