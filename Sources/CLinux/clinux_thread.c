@@ -29,8 +29,9 @@ int clinux_keep_capabilities_across_setuid(void) {
     int bits = prctl(PR_GET_SECUREBITS);
     return bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) == -1 ? -errno : 0;
 }
-bool clinux_has_capability(int capability) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+bool clinux_has_capability(int capability) { return clinux_thread_has_capability(0, capability); }
+bool clinux_thread_has_capability(pid_t thread, int capability) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, thread};
     struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
     if (syscall(SYS_capget, &header, data) == -1) return false;
     return (data[capability / 32].effective >> (capability % 32)) & 1;

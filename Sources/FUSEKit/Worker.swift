@@ -38,4 +38,8 @@ public struct Caller: Equatable, Sendable {
     public let gid: gid_t
     public let pid: pid_t
     public let umask: mode_t
+
+    /// Whether set-id bits stay when this caller changes a file: root with CAP_FSETID (capabilities(7)). Asks the system; not for what every
+    /// request needs.
+    public var maySetID: Bool { uid == 0 && pid != 0 && clinux_thread_has_capability(pid, 4) }
 }

@@ -60,7 +60,13 @@ extension ViewFS {
     }
 
     private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
-        if !changes.isDisjoint(with: [.user, .group]) {
+        // First: it is what fails, for size or space, and then set-id bits that the kernel wants cleared with it have to stay.
+        if changes.contains(.size) {
+            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
+            if result < 0 { return result }
+        }
+        // chown(2) that leaves both as they are comes as a request for nothing, and changes the ctime.
+        if changes.isDisjoint(with: .everything) || !changes.isDisjoint(with: [.user, .group]) {
             let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
             let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
             let result = clinux_chown_descriptor(descriptor, user, group)
@@ -69,10 +75,6 @@ extension ViewFS {
         // After the owner: chown clears set-id bits, and the mode the kernel asks for says what is to be left of them.
         if changes.contains(.mode) {
             let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
-            if result < 0 { return result }
-        }
-        if changes.contains(.size) {
-            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
         }
         if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {
@@ -94,11 +96,16 @@ extension ViewFS {
         return 0
     }
 
-    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody.
+    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
+    /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
     private func truncate(_ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
-        guard let handle, let file = files.hold(handle) else { return clinux_truncate_descriptor(descriptor, size) }
-        defer { files.letGo(handle) }
-        return clinux_ftruncate(file.pointee.descriptor, size)
+        if let handle, let file = files.hold(handle) {
+            defer { files.letGo(handle) }
+            return clinux_ftruncate(file.pointee.descriptor, size)
+        }
+        if size != 0 { return clinux_truncate_descriptor(descriptor, size) }
+        let opened = clinux_reopen(descriptor, O_WRONLY | O_TRUNC | O_NONBLOCK)
+        return opened < 0 ? opened : clinux_close(opened)
     }
 
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
@@ -136,6 +143,9 @@ struct AttributeChanges: OptionSet {
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
+    static let everything: AttributeChanges = [
+        .mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow, .changeTime,
+    ]
     /// What fs/fuse/dir.c, fuse_flush_times, asks for.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

@@ -155,10 +155,12 @@ extension ViewFS {
 
     /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
     /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
-    /// renamed over meanwhile is opened, as natively.
+    /// renamed over meanwhile is opened, as natively. So is one for which the kernel comes again without a look at a name: it
+    /// was held by an O_PATH descriptor.
     private func cameByOldName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic - node.pointee.found.load(ordering: .relaxed) > 20_000_000
+            && !node.pointee.wasToldStale.exchange(true, ordering: .relaxed)
     }
 
     /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could

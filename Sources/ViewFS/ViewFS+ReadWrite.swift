@@ -40,20 +40,22 @@ extension ViewFS {
                 if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)
-            let isElsewhere = appends && !view.settleAppend(of: file, at: offset + off_t(done))
+            let isElsewhere = appends && !view.settleAppend(of: file, at: offset + off_t(done), by: request.caller)
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }
     }
 
     /// After an append: whether the file ends where the kernel believes. Set-id bits that came since a file was opened for direct
-    /// appending are cleared here, where the kernel does not.
-    private func settleAppend(of file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
+    /// appending are cleared here, where the kernel does not; natively they stay for who has CAP_FSETID.
+    private func settleAppend(of file: UnsafeMutablePointer<OpenFile>, at end: off_t, by caller: Caller) -> Bool {
         var status = FileStatus()
         guard clinux_statx(file.pointee.descriptor, nil, &status) == 0 else { return false }
         let mode = status.st.st_mode
         let cleared = mode & ~(S_ISUID | (mode & S_IXGRP != 0 ? S_ISGID : 0))
-        if file.pointee.isDirect, cleared != mode { _ = clinux_chmod_descriptor(file.pointee.descriptor, cleared & 0o7777) }
+        if file.pointee.isDirect, cleared != mode, !caller.maySetID {
+            _ = clinux_chmod_descriptor(file.pointee.descriptor, cleared & 0o7777)
+        }
         return status.st.st_size == end
     }
 

@@ -13,6 +13,8 @@ mode_t clinux_thread_umask(mode_t mask);
 int clinux_keep_capabilities_across_setuid(void);
 // Whether the calling thread has CAP_DAC_READ_SEARCH (and so may open by handle), by trying nothing.
 bool clinux_has_capability(int capability);
+// The same of another thread of the system, by its id (capget(2)); false when it is gone. 0 is the calling thread.
+bool clinux_thread_has_capability(pid_t thread, int capability);
 pid_t clinux_gettid(void);
 int clinux_set_thread_name(const char *name);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
