@@ -10,6 +10,8 @@ public enum ControlRequest: Sendable, Equatable {
     /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
     case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
+    /// Where are the directories of these grants now? Answered with `located`.
+    case locate(grants: [GrantID])
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
@@ -21,6 +23,8 @@ public enum ControlReply: Sendable, Equatable {
     /// An outcome for each grant of the request.
     case applied([GrantOutcome])
     case status(MountStatus)
+    /// A place for each grant that the mount holds open; the others are left out.
+    case located([GrantPlace])
     /// It could not be done; the text is for people.
     case failed(String)
     case done
@@ -50,6 +54,18 @@ public struct GrantOutcome: Sendable, Equatable {
         self.flushedBytes = flushedBytes
         self.invalidatedInodes = invalidatedInodes
         self.pending = pending
+    }
+}
+
+/// Where a mount holds a grant's directory open. A hint: whoever uses it compares what is there with the bookmark.
+public struct GrantPlace: Sendable, Equatable {
+    public var grant: GrantID
+    /// Absolute, in the daemon's mount namespace.
+    public var path: [UInt8]
+
+    public init(grant: GrantID, path: [UInt8]) {
+        self.grant = grant
+        self.path = path
     }
 }
 
@@ -85,9 +101,12 @@ public struct MountStatus: Sendable, Equatable {
     public var inodes: UInt64
     /// Open descriptors of the daemon.
     public var descriptors: UInt64
+    /// Requests of the kernel since the mount was made, by their kind.
+    public var requests: [RequestCount]
 
     public init(
-        view: ViewName, mountpoint: [UInt8], pid: Int32, since: Instant, grants: [GrantStatus], inodes: UInt64, descriptors: UInt64
+        view: ViewName, mountpoint: [UInt8], pid: Int32, since: Instant, grants: [GrantStatus], inodes: UInt64, descriptors: UInt64,
+        requests: [RequestCount] = []
     ) {
         self.view = view
         self.mountpoint = mountpoint
@@ -96,6 +115,18 @@ public struct MountStatus: Sendable, Equatable {
         self.grants = grants
         self.inodes = inodes
         self.descriptors = descriptors
+        self.requests = requests
+    }
+}
+
+/// How many requests of one kind (linux/fuse.h, enum fuse_opcode) a mount has received.
+public struct RequestCount: Sendable, Equatable {
+    public var opcode: UInt32
+    public var count: UInt64
+
+    public init(opcode: UInt32, count: UInt64) {
+        self.opcode = opcode
+        self.count = count
     }
 }
 

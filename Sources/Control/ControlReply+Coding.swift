@@ -14,6 +14,12 @@ extension ControlReply: WireMessage {
             writer.write(text)
         case .done:
             writer.write(UInt8(4))
+        case .located(let places):
+            writer.write(UInt8(5))
+            writer.write(list: places) { writer, place in
+                writer.write(place.grant)
+                writer.write(place.path)
+            }
         }
     }
 
@@ -23,6 +29,9 @@ extension ControlReply: WireMessage {
         case 2: return .status(try MountStatus.read(from: &reader))
         case 3: return .failed(try reader.string())
         case 4: return .done
+        case 5:
+            return .located(
+                try reader.list { (reader) throws(CodingFlaw) in GrantPlace(grant: try reader.id(), path: try reader.bytes()) })
         default: throw .unknownKind
         }
     }
@@ -56,6 +65,7 @@ extension MountStatus {
         writer.write(list: grants) { $1.write(to: &$0) }
         writer.write(inodes)
         writer.write(descriptors)
+        writer.write(list: requests) { $1.write(to: &$0) }
     }
 
     fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
@@ -64,7 +74,19 @@ extension MountStatus {
             view: view, mountpoint: try reader.bytes(), pid: try reader.number(Int32.self),
             since: Instant(nanoseconds: try reader.number(Int64.self)),
             grants: try reader.list { (reader) throws(CodingFlaw) in try GrantStatus.read(from: &reader) },
-            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self))
+            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self),
+            requests: try reader.list { (reader) throws(CodingFlaw) in try RequestCount.read(from: &reader) })
+    }
+}
+
+extension RequestCount {
+    fileprivate func write(to writer: inout BinaryWriter) {
+        writer.write(opcode)
+        writer.write(count)
+    }
+
+    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> RequestCount {
+        RequestCount(opcode: try reader.number(UInt32.self), count: try reader.number(UInt64.self))
     }
 }
 

@@ -4,6 +4,7 @@ import FUSEKit
 import Glibc
 import LinuxFS
 import Synchronization
+import ViewTree
 
 /// Advisory locks, held on the backing files themselves, so that the host and other mounts see them.
 ///
@@ -12,59 +13,7 @@ import Synchronization
 ///
 /// Locking: one lock around the tables (rank 3); lock calls are made and replies are given outside.
 final class LockTable: @unchecked Sendable {
-    // Safe to share: everything is behind `state`.
-
-    /// The description that carries the locks of one owner on one node. Closed with its last user, which ends its locks.
-    final class Description {
-        let owner: UInt64
-        let file: UInt64
-        let descriptor: Int32
-        init(owner: UInt64, file: UInt64, descriptor: Int32) {
-            (self.owner, self.file, self.descriptor) = (owner, file, descriptor)
-        }
-        deinit { _ = clinux_close(descriptor) }
-    }
-
-    enum Wish {
-        case range(Description, type: Int16, start: Int64, length: Int64)
-        /// `operation` with LOCK_NB, on the open file's own description.
-        case whole(file: UInt64, descriptor: Int32, operation: Int32)
-
-        /// Whether it takes a lock rather than ending one.
-        var locks: Bool {
-            switch self {
-            case .range(_, let type, _, _): type != Int16(F_UNLCK)
-            case .whole(_, _, let operation): operation & LOCK_UN == 0
-            }
-        }
-
-        /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
-        func attempt() -> Int32 {
-            switch self {
-            case .range(let description, let type, let start, let length):
-                clinux_ofd_set_lock(description.descriptor, type, start, length)
-            case .whole(_, let descriptor, let operation): clinux_flock(descriptor, operation)
-            }
-        }
-    }
-
-    /// Somebody who waits. `interrupted` is set by the kernel's INTERRUPT, from whichever thread receives it.
-    final class Waiter: @unchecked Sendable {
-        // Safe to share: `request` is taken under the table's lock, once; the flag is atomic.
-        let scope: ScopeID
-        let node: UInt64
-        let wish: Wish
-        var request: DetachedRequest?
-        let interrupted = Atomic<Bool>(false)
-        /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
-        var isGranted = false
-        init(scope: ScopeID, node: UInt64, wish: Wish, request: consuming DetachedRequest) {
-            self.scope = scope
-            self.node = node
-            self.wish = wish
-            self.request = .some(request)
-        }
-    }
+    // Safe to share: everything is behind `state` but the count, which is atomic.
 
     private struct State {
         var descriptions: [UInt64: [Description]] = [:]
@@ -74,6 +23,9 @@ final class LockTable: @unchecked Sendable {
     }
 
     private let state = Lock(State())
+    /// How many descriptions there are, so that each close(2) need not take the lock to find none. A lock's request was answered before
+    /// its owner closes, so whoever closes sees its own counted.
+    private let descriptionCount = Atomic<Int>(0)
     private let wake = Semaphore()
     private weak nonisolated(unsafe) var view: ViewFS?
 
@@ -103,6 +55,7 @@ final class LockTable: @unchecked Sendable {
                 // Threads of one process can come here together; the second one's description holds no lock yet.
                 if let known = state.descriptions[node]?.first(where: { $0.owner == owner }) { return known }
                 state.descriptions[node, default: []].append(made)
+                descriptionCount.wrappingAdd(1, ordering: .releasing)
                 return made
             })
     }
@@ -130,14 +83,15 @@ final class LockTable: @unchecked Sendable {
     }
 
     private func release(_ isMeant: (Description) -> Bool, of isNode: (UInt64) -> Bool) {
+        if descriptionCount.load(ordering: .acquiring) == 0 { return }
         let gone = state.withLock { state -> [Description] in
-            if state.descriptions.isEmpty { return [] }
             var gone: [Description] = []
             for (node, list) in state.descriptions where isNode(node) && list.contains(where: isMeant) {
                 gone += list.filter(isMeant)
                 let rest = list.filter { !isMeant($0) }
                 state.descriptions[node] = rest.isEmpty ? nil : rest
             }
+            descriptionCount.wrappingSubtract(gone.count, ordering: .releasing)
             return gone
         }
         if gone.isEmpty { return }
@@ -198,24 +152,28 @@ final class LockTable: @unchecked Sendable {
 
     private func answer(_ waiter: Waiter, _ error: Int32) {
         guard let request = waiter.request.take() else { return }
-        state.withLock { $0.retired.append((waiter, Clock.monotonic)) }
+        state.withLock { state in
+            waiter.wish = nil
+            state.retired.append((waiter, Clock.monotonic))
+        }
         request.reply(error: error)
     }
 
     /// One round over those who wait.
     private func retry() {
-        let (waiting, hasRetired) = state.withLock { state -> ([Waiter], Bool) in
+        let (waiting, hasRetired) = state.withLock { state -> ([(Waiter, Wish)], Bool) in
             if !state.retired.isEmpty {
                 let limit = Clock.monotonic - 5_000_000_000
                 state.retired.removeAll { $0.since < limit }
             }
-            return (state.waiters.filter { !$0.isGranted }, !state.retired.isEmpty)
+            let waiting = state.waiters.compactMap { waiter in waiter.isGranted ? nil : waiter.wish.map { (waiter, $0) } }
+            return (waiting, !state.retired.isEmpty)
         }
-        for waiter in waiting {
-            let error = attempt(waiter)
+        for (waiter, wish) in waiting {
+            let error = attempt(waiter, wish)
             guard error != EAGAIN else { continue }
             if !take(waiter) {
-                if error == 0 { undo(waiter.wish) }
+                if error == 0, let view { wish.undo(in: view.files) }
             } else if error == 0, view?.policy.sharesLocks == true {
                 refresh(waiter)
             } else {
@@ -232,18 +190,10 @@ final class LockTable: @unchecked Sendable {
         }
     }
 
-    private func attempt(_ waiter: Waiter) -> Int32 {
+    private func attempt(_ waiter: Waiter, _ wish: Wish) -> Int32 {
         if waiter.interrupted.load(ordering: .acquiring) { return EINTR }
         guard let view, view.coordinator.enter(waiter.scope, for: .read, slot: ViewFS.lockSlot) == .enter else { return EACCES }
         defer { view.coordinator.leave(slot: ViewFS.lockSlot) }
-        return -waiter.wish.attempt()
-    }
-
-    private func undo(_ wish: Wish) {
-        switch wish {
-        case .range(let description, _, let start, let length):
-            _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), start, length)
-        case .whole(_, let descriptor, _): _ = clinux_flock(descriptor, LOCK_UN)
-        }
+        return -wish.attempt(in: view.files)
     }
 }

@@ -17,6 +17,7 @@ struct MountControl: ControlHandler {
         case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
         case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
+        case .locate(let grants): .located(mounted.places(of: grants))
         case .ping: .done
         case .unmount:
             answeringFirst()
@@ -76,6 +77,12 @@ extension MountedView {
         }
     }
 
+    /// Where the directories are that are held open: from their descriptors, so their filesystems are not asked.
+    func places(of grants: [GrantID]) -> [GrantPlace] {
+        let scopes = state.withLock { state in grants.compactMap { id in state.grants[id]?.scope.map { (id, $0) } } }
+        return scopes.compactMap { id, scope in files.path(of: scope).map { GrantPlace(grant: id, path: $0) } }
+    }
+
     var status: MountStatus {
         let live = state.withLock { Array($0.grants.values) }
         let grants = live.sorted { $0.grant.name.bytes.lexicographicallyPrecedes($1.grant.name.bytes) }.map { live -> GrantStatus in
@@ -92,6 +99,7 @@ extension MountedView {
         }
         return MountStatus(
             view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), since: since, grants: grants,
-            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount))
+            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount),
+            requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
     }
 }
