@@ -13,22 +13,22 @@ void say_time(const char *label, struct timespec time) {
 }
 
 // What can be compared between two directories: not the numbers of device and inode, not when.
-void say_attributes(const struct stat *status) {
+void say_attributes(const struct stat *status, bool with_times) {
     say("%o %u:%u links=%lu size=%ld", status->st_mode, status->st_uid, status->st_gid, (unsigned long)status->st_nlink,
         (long)status->st_size);
     if (S_ISCHR(status->st_mode) || S_ISBLK(status->st_mode)) say("dev=%u,%u", major(status->st_rdev), minor(status->st_rdev));
-    say_time("m", status->st_mtim);
+    if (with_times) say_time("m", status->st_mtim);
 }
 
 static void call_stat(char **a) {
     int directory;
     const char *path = place(a[0], &directory);
     struct stat status;
-    if (fstatat(directory, path, &status, (int)number(a[1])) < 0) say_result(-1); else say_attributes(&status);
+    if (fstatat(directory, path, &status, (int)number(a[1])) < 0) say_result(-1); else say_attributes(&status, true);
 }
 static void call_fstat(char **a) {
     struct stat status;
-    if (fstat(slot(a[0]), &status) < 0) say_result(-1); else say_attributes(&status);
+    if (fstat(slot(a[0]), &status) < 0) say_result(-1); else say_attributes(&status, true);
 }
 static void call_statx(char **a) {
     int directory;

@@ -62,9 +62,9 @@ int contract_says(const char *name, char **arguments);
 bool contract_shows(const char *attribute);
 
 // snapshot.c
-void snapshot(const char *directory, bool with_security);
+void snapshot(const char *directory, bool with_security, bool with_times);
 // A time as it can be compared: written out when it was set by a script, `now` otherwise.
 void say_time(const char *label, struct timespec time);
-void say_attributes(const struct stat *status);
+void say_attributes(const struct stat *status, bool with_times);
 // Runs `body(data)`; false when it was ended by SIGBUS or SIGSEGV.
 bool survives(void (*body)(void *), void *data);

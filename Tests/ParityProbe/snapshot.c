@@ -26,6 +26,7 @@ struct generation {
 };
 static struct generation generations[4], *before, *now;
 static size_t root_length;
+static bool with_changes;
 
 static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 static bool differs(struct timespec a, struct timespec b) { return a.tv_sec != b.tv_sec || a.tv_nsec != b.tv_nsec; }
@@ -40,7 +41,7 @@ static void say_changes(const char *path, const char *full, const struct stat *s
             if (now->files[i].inode == status->st_ino) first = now->files[i].path;
     if (first != NULL) say("is=%s", first);
     // A FIFO's times change as it is used, where the filesystem leaves the times to the kernel (fs/pipe.c; S_NOCMTIME).
-    if (old != NULL && old->inode == status->st_ino && !S_ISFIFO(status->st_mode)) {
+    if (old != NULL && old->inode == status->st_ino && with_changes && !S_ISFIFO(status->st_mode)) {
         if (differs(old->modified, status->st_mtim)) say("m+");
         if (differs(old->changed, status->st_ctim)) say("c+");
     }
@@ -93,7 +94,7 @@ static void walk(const char *path, int depth, bool with_security) {
         return;
     }
     say(".%s", shown);
-    say_attributes(&status);
+    say_attributes(&status, with_changes);
     say_changes(shown, path, &status);
     say_attributes_of(path, with_security);
     if (S_ISLNK(status.st_mode)) {
@@ -132,7 +133,7 @@ static void wait_for_the_clock(void) {
     } while (!differs(start, time));
 }
 
-void snapshot(const char *directory, bool with_security) {
+void snapshot(const char *directory, bool with_security, bool with_times) {
     static int turn;
     struct generation *pair = generations + (with_security ? 2 : 0);
     before = pair + (turn & 1);
@@ -140,6 +141,7 @@ void snapshot(const char *directory, bool with_security) {
     now->count = 0;
     turn++;
     root_length = strlen(directory);
+    with_changes = with_times;
     walk(directory, 0, with_security);
     for (size_t i = 0; i < before->count; i++) close(before->files[i].fd);
     before->count = 0;

@@ -11,7 +11,12 @@
 
 static void call_snap(char **a) {
     (void)a;
-    snapshot(self.directory, false);
+    snapshot(self.directory, false, true);
+}
+// For scripts that leave mapped pages dirty: when that changes a file's times is the kernel's to choose.
+static void call_snapdata(char **a) {
+    (void)a;
+    snapshot(self.directory, false, false);
 }
 // Without the mount: what arrived. Everything that a cache holds back is written first.
 static void call_hostsnap(char **a) {
@@ -21,7 +26,7 @@ static void call_hostsnap(char **a) {
         if (fd < 0 || syncfs(fd) < 0) say("%s", strerrorname_np(errno));
         if (fd >= 0) close(fd);
     }
-    snapshot(self.host, true);
+    snapshot(self.host, true, false);
 }
 
 static void call_pause(char **a) {
@@ -57,7 +62,7 @@ static void call_held(char **a) {
         if (again >= 0) must_be_refused("opening again", i, again);
         if (again >= 0) close(again);
         if (flags & O_PATH) continue;
-        if (flags & O_DIRECTORY) {
+        if ((flags & O_TMPFILE) == O_DIRECTORY) {
             lseek(fd, 0, SEEK_SET);
             // Of a removed directory the kernel says so without asking (fs/readdir.c, iterate_dir).
             long listed = syscall(SYS_getdents64, fd, self.data, 4096);
@@ -90,5 +95,5 @@ static void call_letgo(char **a) {
 }
 
 const struct call calls_whole[] = {
-    {"snap", 0, call_snap}, {"hostsnap", 0, call_hostsnap}, {"pause", 1, call_pause}, {"held", 0, call_held}, {"letgo", 0, call_letgo}, {NULL, 0, NULL},
+    {"snap", 0, call_snap}, {"snapdata", 0, call_snapdata}, {"hostsnap", 0, call_hostsnap}, {"pause", 1, call_pause}, {"held", 0, call_held}, {"letgo", 0, call_letgo}, {NULL, 0, NULL},
 };

@@ -53,6 +53,36 @@ struct KeptScript: Sendable {
                 2 stat f0 0
                 """),
         KeptScript(
+            reason: "a set-gid bit without execution stays when a member of the group, by a supplementary one, changes owners",
+            text: """
+                0 mkdir d1 0777
+                0 chown d1 0 2002 0
+                0 chmod d1 02777
+                1 open 0 d1/l0 64 02745
+                1 fchown 0 -1 2002
+                1 stat d1/l0 0
+                1 fallocate 0 0 0 10
+                1 stat d1/l0 0
+                """),
+        KeptScript(
+            reason: "files without a name: written, opened again, linked by those who may, with the umask and the default ACL",
+            text: """
+                0 mkdir d3 0777
+                0 setx d3 system.posix_acl_default x0200000001000700ffffffff02000600ea03000004000500ffffffff08000700d207000010000700ffffffff20000000ffffffff 0
+                0 chmod d3 0777
+                1 open 0 d3 4259842 0640
+                1 fstat 0
+                1 write 0 5000 3
+                1 reopen 1 0 2
+                1 pread 1 100 4990
+                1 linkproc 0 d3/f0
+                1 stat d3/f0 0
+                1 link f0:@ d3/f1 4096
+                1 open 2 . 4259970 0640
+                1 linkproc 2 d3/f2
+                0 snap
+                """),
+        KeptScript(
             reason: "chown(2) that changes neither owner nor group changes the ctime",
             text: """
                 0 open 0 f0 66 0644

@@ -127,7 +127,7 @@ extension ParityRandom {
         switch below(12) {
         case 0..<4: return "mmap \(map) \(slot()) \((1 + below(8)) * 4096) \(pick([1, 3, 3, 5])) \(pick([1, 1, 2])) \(below(4) * 4096)"
         case 4..<7: return "mread \(map) \(below(32768)) \(size())"
-        case 7..<10: return "\(traits.hasHost || chance(40) ? "mwrite" : "mdirty") \(map) \(below(32768)) \(below(9000)) \(below(200))"
+        case 7..<10: return "\(!traits.leavesDirty || chance(40) ? "mwrite" : "mdirty") \(map) \(below(32768)) \(below(9000)) \(below(200))"
         case 10: return "msync \(map) 4"
         default: return "munmap \(map)"
         }

@@ -21,13 +21,16 @@ struct ParityScript: CustomStringConvertible, Sendable {
 
     /// `count` calls by three users, with a look at the whole tree every fifty.
     static func random(seed: UInt64, count: Int, _ traits: ParityTraits) -> ParityScript {
+        var traits = traits
+        traits.leavesDirty = seed % 3 == 0
         var random = ParityRandom(seed: seed, traits: traits)
+        let snapshot = traits.leavesDirty ? "0 snapdata" : "0 snap"
         var lines = preparation
         for number in 1...count {
             lines.append("\(random.below(3)) \(random.call())")
-            if number % 50 == 0 { lines.append("0 snap") }
+            if number % 50 == 0 { lines.append(snapshot) }
         }
-        return ParityScript(lines: lines + ["0 snap", "0 hostsnap"])
+        return ParityScript(lines: lines + [snapshot, "0 hostsnap"])
     }
 }
 
@@ -37,6 +40,8 @@ struct ParityTraits: Sendable {
     var hasHost = true
     /// FALLOC_FL_ZERO_RANGE. Where it fails, a mount has changed the times before it found out (fs/fuse/file.c, fuse_file_fallocate).
     var hasZeroRange = true
+    /// Stores into shared mappings without msync(2); then times are not compared.
+    var leavesDirty = false
 }
 
 /// SplitMix64, and the choices that make up a call.
