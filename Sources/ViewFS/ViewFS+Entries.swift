@@ -41,10 +41,17 @@ extension ViewFS {
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
-            parameters.attr_timeout = policy.timeout
+            parameters.attr_timeout = attributeTimeout(of: parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
         }
         return 0
+    }
+
+    /// How long the kernel may keep attributes. Not at all where a write clears set-id bits: the kernel does not hear of it, and would go
+    /// on running the file with them.
+    @inline(__always)
+    func attributeTimeout(of mode: mode_t) -> Double {
+        mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 ? 0 : policy.timeout
     }
 
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.

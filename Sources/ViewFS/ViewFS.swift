@@ -37,8 +37,11 @@ public final class ViewFS: @unchecked Sendable {
     }
 
     /// Mounts the view and starts serving it.
-    public func mount(at mountpoint: String, source: String, words: [String]) throws(Errno) {
-        let options = SessionOptions(source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData)
+    ///
+    /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11).
+    public func mount(at mountpoint: String, source: String, words: [String], leavesSetID: Bool = false) throws(Errno) {
+        let options = SessionOptions(
+            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit)
