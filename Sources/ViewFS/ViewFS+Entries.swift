@@ -38,6 +38,7 @@ extension ViewFS {
         else { return ENOMEM }
         node.pointee.parent.store(parent.id.rawValue, ordering: .relaxed)
         node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
+        if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
@@ -45,6 +46,14 @@ extension ViewFS {
             parameters.entry_timeout = policy.timeout
         }
         return 0
+    }
+
+    /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.
+    func watch(_ id: UInt64, _ node: NodePointer) {
+        guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
+        let descriptor = tree.pin(node)
+        if descriptor >= 0 { hostWatch.note(id, node, descriptor: descriptor) }
+        tree.unpin(id, node)
     }
 
     /// How long the kernel may keep attributes. Not at all where a write clears set-id bits: the kernel does not hear of it, and would go

@@ -17,6 +17,8 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let policy: CachePolicy
+    /// nil where the kernel asks each time, or nobody else changes anything.
+    let hostWatch: HostWatch?
     private let mounted = Lock<Session?>(nil)
 
     /// nil until the view is mounted. Not for the way of a request.
@@ -34,6 +36,7 @@ public final class ViewFS: @unchecked Sendable {
         root = RootDirectory()
         locks = LockTable()
         policy = CachePolicy(cache)
+        hostWatch = cache == .shared ? HostWatch() : nil
     }
 
     /// Mounts the view and starts serving it.
@@ -47,6 +50,7 @@ public final class ViewFS: @unchecked Sendable {
             workerLimit: Self.workerLimit)
         mounted.withLock { $0 = session }
         locks.start(for: self)
+        hostWatch?.start(for: self)
         session.start()
     }
 }
