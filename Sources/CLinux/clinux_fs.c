@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -48,6 +49,20 @@ int clinux_openat(int dirfd, const char *path, int flags, mode_t mode) {
 int clinux_close(int fd) {
     // Linux releases the number before it can return EINTR, so a second close could hit somebody else's descriptor.
     return close(fd) == -1 && errno != EINTR ? -errno : 0;
+}
+
+int clinux_open_nothing(void) {
+    // A socket's magic link gives a path to it and nothing else: ENXIO to every other open(2), EBADF to every use of O_PATH.
+    int made = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (made < 0) return -errno;
+    int result = clinux_reopen(made, O_PATH);
+    close(made);
+    return result;
+}
+
+int clinux_replace(int fd, int by) {
+    // EBUSY: the number is just being opened by another thread, which cannot be while it is ours.
+    return RETRY(dup3(by, fd, O_CLOEXEC));
 }
 
 int clinux_reopen(int fd, int flags) {

@@ -4,6 +4,7 @@ import FUSEKit
 import Glibc
 import LinuxFS
 import Synchronization
+import ViewTree
 
 /// Advisory locks, held on the backing files themselves, so that the host and other mounts see them.
 ///
@@ -28,22 +29,34 @@ final class LockTable: @unchecked Sendable {
     enum Wish {
         case range(Description, type: Int16, start: Int64, length: Int64)
         /// `operation` with LOCK_NB, on the open file's own description.
-        case whole(file: UInt64, descriptor: Int32, operation: Int32)
+        case whole(file: UInt64, operation: Int32)
 
         /// Whether it takes a lock rather than ending one.
         var locks: Bool {
             switch self {
             case .range(_, let type, _, _): type != Int16(F_UNLCK)
-            case .whole(_, _, let operation): operation & LOCK_UN == 0
+            case .whole(_, let operation): operation & LOCK_UN == 0
             }
         }
 
         /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
-        func attempt() -> Int32 {
+        func attempt(in files: OpenFiles) -> Int32 {
             switch self {
             case .range(let description, let type, let start, let length):
-                clinux_ofd_set_lock(description.descriptor, type, start, length)
-            case .whole(_, let descriptor, let operation): clinux_flock(descriptor, operation)
+                return clinux_ofd_set_lock(description.descriptor, type, start, length)
+            case .whole(let id, let operation):
+                guard let file = files.hold(id) else { return -EBADF }
+                defer { files.letGo(id) }
+                return clinux_flock(file.pointee.descriptor, operation)
+            }
+        }
+
+        /// Ends what a successful attempt took.
+        func undo(in files: OpenFiles) {
+            switch self {
+            case .range(let description, _, let start, let length):
+                _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), start, length)
+            case .whole(let file, _): _ = Wish.whole(file: file, operation: LOCK_UN).attempt(in: files)
             }
         }
     }
@@ -53,7 +66,8 @@ final class LockTable: @unchecked Sendable {
         // Safe to share: `request` is taken under the table's lock, once; the flag is atomic.
         let scope: ScopeID
         let node: UInt64
-        let wish: Wish
+        /// Until it is answered: what it would lock must not stay open for its sake. Under the table's lock.
+        var wish: Wish?
         var request: DetachedRequest?
         let interrupted = Atomic<Bool>(false)
         /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
@@ -198,24 +212,28 @@ final class LockTable: @unchecked Sendable {
 
     private func answer(_ waiter: Waiter, _ error: Int32) {
         guard let request = waiter.request.take() else { return }
-        state.withLock { $0.retired.append((waiter, Clock.monotonic)) }
+        state.withLock { state in
+            waiter.wish = nil
+            state.retired.append((waiter, Clock.monotonic))
+        }
         request.reply(error: error)
     }
 
     /// One round over those who wait.
     private func retry() {
-        let (waiting, hasRetired) = state.withLock { state -> ([Waiter], Bool) in
+        let (waiting, hasRetired) = state.withLock { state -> ([(Waiter, Wish)], Bool) in
             if !state.retired.isEmpty {
                 let limit = Clock.monotonic - 5_000_000_000
                 state.retired.removeAll { $0.since < limit }
             }
-            return (state.waiters.filter { !$0.isGranted }, !state.retired.isEmpty)
+            let waiting = state.waiters.compactMap { waiter in waiter.isGranted ? nil : waiter.wish.map { (waiter, $0) } }
+            return (waiting, !state.retired.isEmpty)
         }
-        for waiter in waiting {
-            let error = attempt(waiter)
+        for (waiter, wish) in waiting {
+            let error = attempt(waiter, wish)
             guard error != EAGAIN else { continue }
             if !take(waiter) {
-                if error == 0 { undo(waiter.wish) }
+                if error == 0, let view { wish.undo(in: view.files) }
             } else if error == 0, view?.policy.sharesLocks == true {
                 refresh(waiter)
             } else {
@@ -232,18 +250,10 @@ final class LockTable: @unchecked Sendable {
         }
     }
 
-    private func attempt(_ waiter: Waiter) -> Int32 {
+    private func attempt(_ waiter: Waiter, _ wish: Wish) -> Int32 {
         if waiter.interrupted.load(ordering: .acquiring) { return EINTR }
         guard let view, view.coordinator.enter(waiter.scope, for: .read, slot: ViewFS.lockSlot) == .enter else { return EACCES }
         defer { view.coordinator.leave(slot: ViewFS.lockSlot) }
-        return -waiter.wish.attempt()
-    }
-
-    private func undo(_ wish: Wish) {
-        switch wish {
-        case .range(let description, _, let start, let length):
-            _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), start, length)
-        case .whole(_, let descriptor, _): _ = clinux_flock(descriptor, LOCK_UN)
-        }
+        return -wish.attempt(in: view.files)
     }
 }

@@ -17,10 +17,18 @@ public final class Scope: @unchecked Sendable {
     /// The directory as it was when the scope was made: enough to answer a lookup of its name without asking its filesystem, which
     /// may hang while the kernel holds the root's lock. Its attributes are asked for afterwards.
     let rootStatus: FileStatus
+    /// The number of the mount that the directory was opened through, which no other mount ever has; nil where the kernel keeps none.
+    public let mount: UInt64?
+    /// Whether a withdrawal of everything was carried through.
+    let isClosed = Atomic<Bool>(false)
+    /// Whether every descriptor of it has been let go.
+    let letting = Atomic<Letting>(.notYet)
     /// Whether the grant is meant to be read-only now: a narrowing that is overtaken by a widening does nothing.
     let wantsReadOnly: Atomic<Bool>
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())
+
+    enum Letting: UInt8, AtomicRepresentable { case notYet, underWay, done }
 
     struct Closing {
         var outcome: ClosingOutcome?
@@ -28,13 +36,17 @@ public final class Scope: @unchecked Sendable {
         var isEmpty = false
     }
 
-    init(id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64, rootStatus: FileStatus, readOnly: Bool) {
+    init(
+        id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64, rootStatus: FileStatus, mount: UInt64?,
+        readOnly: Bool
+    ) {
         self.id = id
         self.grant = grant
         self.activation = activation
         self.nodes = nodes
         self.rootNode = rootNode
         self.rootStatus = rootStatus
+        self.mount = mount
         wantsReadOnly = Atomic(readOnly)
     }
 }

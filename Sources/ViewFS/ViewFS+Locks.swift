@@ -73,13 +73,13 @@ extension ViewFS {
             return
         }
         view.onFile(request, info.fh, for: .read) { request, file in
-            let wish = LockTable.Wish.whole(file: info.fh, descriptor: file.pointee.descriptor, operation: operation | LOCK_NB)
+            let wish = LockTable.Wish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
     }
 
     private func take(_ wish: LockTable.Wish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
-        let result = wish.attempt()
+        let result = wish.attempt(in: files)
         if result == 0, policy.sharesLocks, wish.locks {
             guard let detached = request.detach() else { return }
             locks.refresh(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))

@@ -37,7 +37,10 @@ extension ViewFS {
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
             let outcome = close(scope, withdrawal, patience: patience)
-            if withdrawal == .all { closing.outcome = outcome }
+            if withdrawal == .all {
+                closing.outcome = outcome
+                scope.isClosed.store(true, ordering: .releasing)
+            }
             return outcome
         }
     }
@@ -47,6 +50,7 @@ extension ViewFS {
         // Before the mount there is nothing that the kernel could know.
         guard let notifier = session?.notifier else {
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
+            if withdrawal == .all { beginLettingGo(of: scope) }
             return .done
         }
         var outcome = ClosingOutcome()
@@ -108,7 +112,11 @@ extension ViewFS {
         outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) - flushedBefore
         outcome.isConfirmed = true
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
-        if withdrawal == .all { tree.release(scope.nodes) }
+        if withdrawal == .all {
+            beginLettingGo(of: scope)
+            // Nearly always done in microseconds; then the filesystem can be unmounted when the command returns.
+            wait(upTo: Self.unlockingMicroseconds) { scope.letting.load(ordering: .acquiring) != .underWay }
+        }
         return outcome
     }
 
@@ -203,8 +211,8 @@ extension ViewFS {
                 tree.forget(scope.rootNode, 1)
             }
         }
-        tree.release(scope.nodes)
-        guard scope.nodes.count == 0 else { return false }
+        beginLettingGo(of: scope)
+        guard hasLetGo(of: scope), scope.nodes.count == 0 else { return false }
         // Whoever forgot the last node may still be on its way out of it: the second look finds nobody.
         let isSecondLook = scope.closing.withLock { closing in
             defer { closing.isEmpty = true }

@@ -28,12 +28,12 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .read, slot: slot)
         guard verdict == .enter else { return refuse(request, verdict, scope: scope.id.rawValue) }
-        if tree.count(scope.rootNode) {
+        if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
-            parameters.ino = scope.rootNode
+            parameters.ino = root
             parameters.attr = attributes(scope.rootStatus)
             if !scope.nodes.isOverlapped.load(ordering: .relaxed) { parameters.entry_timeout = policy.timeout }
-            if !request.reply(entry: &parameters) { tree.forget(scope.rootNode, 1) }
+            if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
             request.reply(error: ENOENT)
         }

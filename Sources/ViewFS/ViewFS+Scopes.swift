@@ -16,10 +16,14 @@ extension ViewFS {
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
+        // Before the descriptor is given away.
+        var number: UInt64 = 0
+        let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
-        guard let root = tree.intern(descriptor, status, in: nodes) else { throw Errno(ENOMEM) }
+        guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         return Scope(
-            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status, readOnly: readOnly)
+            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
+            mount: hasNumber ? number : nil, readOnly: readOnly)
     }
 
     /// A descriptor that open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
@@ -37,23 +41,24 @@ extension ViewFS {
 
     /// Whether the granted directory still exists: removed directories have no name any more.
     public func isRemoved(_ scope: Scope) -> Bool {
-        guard let node = tree.nodes.find(scope.rootNode) else { return true }
-        let descriptor = tree.pin(node)
-        defer { tree.unpin(scope.rootNode, node) }
-        var status = FileStatus()
-        if descriptor == -ESTALE { return true }
-        return descriptor >= 0 && clinux_statx(descriptor, nil, &status) == 0 && status.st.st_nlink == 0
+        var isRemoved = true
+        tree.withRoot(of: scope.nodes) { descriptor in
+            var status = FileStatus()
+            isRemoved =
+                descriptor == -ESTALE || (descriptor >= 0 && clinux_statx(descriptor, nil, &status) == 0 && status.st.st_nlink == 0)
+        }
+        return isRemoved
     }
 
-    /// Where the granted directory is now.
+    /// Where the granted directory is now. Its filesystem is not asked.
     public func path(of scope: Scope) -> [UInt8]? {
-        guard let node = tree.nodes.find(scope.rootNode) else { return nil }
-        let descriptor = tree.pin(node)
-        defer { tree.unpin(scope.rootNode, node) }
-        guard descriptor >= 0 else { return nil }
         var buffer = [UInt8](repeating: 0, count: 16_384)
-        let count = buffer.withUnsafeMutableBytes {
-            clinux_descriptor_path(descriptor, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+        var count = 0
+        tree.withRoot(of: scope.nodes) { descriptor in
+            guard descriptor >= 0 else { return }
+            count = buffer.withUnsafeMutableBytes {
+                clinux_descriptor_path(descriptor, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+            }
         }
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
@@ -84,7 +89,7 @@ extension ViewFS {
     public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
 
     /// Whether a withdrawal of everything was carried through.
-    public func isClosed(_ scope: Scope) -> Bool { scope.closing.withLock { $0.outcome != nil } || session == nil }
+    public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
     /// Refused operations of a scope so far, and the uid and pid of the last.
     public func denials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32) {

@@ -22,6 +22,14 @@ struct NodeIndex {
         return nil
     }
 
+    /// Counts one more lookup of the node of `id`, if it is here: from then on it stays until that is taken back.
+    func count(_ id: UInt64, in nodes: SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
+        // What is in the index is alive. Whether this is can only be said by looking for it, because it may just be ending.
+        guard let node = nodes.find(id), find(node.pointee.key, in: nodes) == id else { return nil }
+        node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+        return node
+    }
+
     /// Adds an id whose key is not there yet.
     mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: SlotTable<Node>) {
         if (filled + 1) * 4 > slots.count * 3 { rebuild(in: nodes) }

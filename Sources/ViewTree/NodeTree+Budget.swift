@@ -32,21 +32,29 @@ extension NodeTree {
         while budget.inUse > goal, steps > 0 {
             steps -= 1
             let index = budget.hand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
-            guard let (id, key, scope) = identity(at: index), scope.handleBase != nil else { continue }
+            guard let (id, key, scope) = identity(at: index), scope.opensByHandle, id != scope.root?.id else { continue }
             withNode(id, in: scope.shard(of: key)) { letGo($0, keepingHandle: true) }
         }
     }
 
-    /// Runs `body` on a node that cannot end meanwhile: it is counted once more around it.
+    /// Runs `body` on a node that cannot end meanwhile, if it is still there: it is counted once more around it.
+    ///
+    /// Locking: the shard's, for a moment before and after.
     func withNode(_ id: UInt64, in shard: Lock<NodeIndex>, _ body: (UnsafeMutablePointer<Node>) -> Void) {
-        let node = shard.withLock { index -> UnsafeMutablePointer<Node>? in
-            guard let node = nodes.find(id), node.pointee.lookups.load(ordering: .relaxed) > 0 else { return nil }
-            node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
-            return node
-        }
-        guard let node else { return }
+        guard let node = shard.withLock({ $0.count(id, in: nodes) }) else { return }
         body(node)
         forget(id, 1)
+    }
+
+    /// Runs `body` with the descriptor of a scope's root pinned (or a negative error number), from outside of any operation.
+    ///
+    /// Locking: as `withNode`.
+    public func withRoot(of scope: ScopeNodes, _ body: (Int32) -> Void) {
+        guard let root = scope.root else { return }
+        withNode(root.id, in: scope.shard(of: root.key)) { node in
+            body(pin(node))
+            unpin(root.id, node)
+        }
     }
 
     /// What is at an index of the table, if it is a live node. The scope's directory of nodes is asked afterwards, under its lock,

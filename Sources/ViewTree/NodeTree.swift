@@ -58,16 +58,19 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
-    /// Counts one more lookup of a node; false when it is gone.
+    /// Makes the node of the granted directory, counted once for the scope itself. As `intern`.
+    public func internRoot(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
+        guard let id = intern(descriptor, status, in: scope) else { return nil }
+        scope.root = (id, NodeKey(status))
+        return id
+    }
+
+    /// Counts one more lookup of a scope's root, and gives its id; nil when the scope has ended.
     ///
     /// Locking: the shard's.
-    public func count(_ id: UInt64) -> Bool {
-        guard let node = nodes.find(id) else { return false }
-        return node.pointee.owner.shard(of: node.pointee.key).withLock { _ in
-            guard node.pointee.lookups.load(ordering: .relaxed) > 0 else { return false }
-            node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
-            return true
-        }
+    public func countRoot(of scope: ScopeNodes) -> UInt64? {
+        guard let root = scope.root else { return nil }
+        return scope.shard(of: root.key).withLock { $0.count(root.id, in: nodes) } == nil ? nil : root.id
     }
 
     /// Takes back `count` lookups; the node goes with the last one, at once or when the last pin is gone.
@@ -104,6 +107,9 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Opens a node's file again, by its handle. The pin is held already.
     private func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        // The pin before the look: `release` looks the other way round.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        guard !node.pointee.owner.isReleased.load(ordering: .relaxed) else { return -ESTALE }
         guard let handle = node.pointee.storedHandle(), let base = node.pointee.owner.handleBase else {
             return -ESTALE
         }
@@ -163,11 +169,23 @@ public final class NodeTree: @unchecked Sendable {
         return true
     }
 
-    /// Lets go of the descriptors of a shut scope's nodes, as far as nobody pins them: its filesystem can be unmounted.
-    public func release(_ scope: ScopeNodes) {
+    /// Lets go of every descriptor of a shut scope in which nobody is inside, for good: its filesystem can be unmounted. False
+    /// while somebody outside of an operation has a node pinned (who asks where the granted directory is); to be called again then.
+    public func release(_ scope: ScopeNodes) -> Bool {
+        scope.isReleased.store(true, ordering: .relaxed)
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        var isEmpty = true
         for shard in scope.shards {
             let ids = shard.withLock { $0.ids }
-            for id in ids { withNode(id, in: shard) { letGo($0, keepingHandle: false) } }
+            for id in ids {
+                withNode(id, in: shard) { node in
+                    letGo(node, keepingHandle: false)
+                    // A pin without a descriptor may be about to open one.
+                    if node.pointee.hold.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
+                }
+            }
         }
+        if isEmpty { scope.closeBase() }
+        return isEmpty
     }
 }

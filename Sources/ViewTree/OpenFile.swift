@@ -69,6 +69,21 @@ public final class OpenFiles: @unchecked Sendable {
         guard let file = table.find(id) else { return }
         if file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
     }
+
+    /// Lets go of the backing files of a shut scope in which nobody is inside. Their numbers stand for `nothing`
+    /// (`clinux_open_nothing`) from then on, until the kernel releases them: whoever comes late finds nothing and never another's file.
+    /// May wait for the filesystem.
+    public func release(_ scope: UInt32, to nothing: Int32) {
+        for index in 0..<table.indexLimit {
+            var found: (id: UInt64, descriptor: Int32)?
+            table.visit(index) { id, file in
+                if file.pointee.scope == scope, countUnlessZero(file.pointee.holders) { found = (id, file.pointee.descriptor) }
+            }
+            guard let found else { continue }
+            _ = clinux_replace(found.descriptor, nothing)
+            letGo(found.id)
+        }
+    }
 }
 
 /// The open directories of a mount.
@@ -90,4 +105,30 @@ public final class OpenDirectories: @unchecked Sendable {
         guard let directory = table.find(id) else { return }
         if directory.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
     }
+
+    /// As `OpenFiles.release`.
+    public func release(_ scope: UInt32, to nothing: Int32) {
+        for index in 0..<table.indexLimit {
+            var found: (id: UInt64, descriptor: Int32)?
+            table.visit(index) { id, directory in
+                if directory.pointee.scope == scope, countUnlessZero(directory.pointee.holders) {
+                    found = (id, directory.pointee.descriptor)
+                }
+            }
+            guard let found else { continue }
+            _ = clinux_replace(found.descriptor, nothing)
+            letGo(found.id)
+        }
+    }
+}
+
+/// Counts one more holder, unless the last one has gone: what it held is ending then.
+private func countUnlessZero(_ holders: borrowing Atomic<UInt32>) -> Bool {
+    var old = holders.load(ordering: .relaxed)
+    while old != 0 {
+        let (done, seen) = holders.compareExchange(expected: old, desired: old + 1, ordering: .acquiringAndReleasing)
+        if done { return true }
+        old = seen
+    }
+    return false
 }

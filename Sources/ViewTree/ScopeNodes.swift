@@ -6,26 +6,46 @@ import Synchronization
 ///
 /// Locking: each shard's lock is rank 2: while it is held, no system call, no reply, no notification.
 public final class ScopeNodes: @unchecked Sendable {
-    // Safe to share: the index of each shard is behind its lock, the rest is fixed.
+    // Safe to share: the index of each shard is behind its lock, the rest is fixed or atomic.
     static let shardCount = 8
     public let scope: UInt32
     let shards: [Lock<NodeIndex>]
-    /// An open directory on the granted filesystem, for open_by_handle_at; nil where the daemon may not open by handle.
-    let handleBase: Int32?
+    /// An open directory on the granted filesystem, for open_by_handle_at, or -1. Closed when the scope is released.
+    private let base: Atomic<Int32>
+    /// Whether the daemon may open by handle there.
+    let opensByHandle: Bool
+    /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
+    let isReleased = Atomic<Bool>(false)
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
 
     /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
     public let isOverlapped = Atomic<Bool>(false)
 
+    /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
+    public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
+
     init(scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) {
         self.scope = scope
         self.crossesMounts = crossesMounts
-        if let base = consume handleBase { self.handleBase = base.release() } else { self.handleBase = nil }
+        if let handleBase = consume handleBase { base = Atomic(handleBase.release()) } else { base = Atomic(-1) }
+        opensByHandle = base.load(ordering: .relaxed) >= 0
         shards = (0..<Self.shardCount).map { _ in Lock(NodeIndex()) }
     }
 
-    deinit { if let handleBase { _ = clinux_close(handleBase) } }
+    deinit { closeBase() }
+
+    /// For who has a node of the scope pinned and has found that it is not released: until the pin is gone it stays open.
+    var handleBase: Int32? {
+        let base = base.load(ordering: .acquiring)
+        return base < 0 ? nil : base
+    }
+
+    /// Once the scope is released and nobody has a node of it pinned.
+    func closeBase() {
+        let base = base.exchange(-1, ordering: .acquiringAndReleasing)
+        if base >= 0 { _ = clinux_close(base) }
+    }
 
     func shard(of key: NodeKey) -> Lock<NodeIndex> { shards[Int(truncatingIfNeeded: key.hash & 7)] }
 

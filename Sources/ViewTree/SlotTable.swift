@@ -41,11 +41,14 @@ public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
 
     /// Puts an element in and returns its id; nil when 268 million are in use or memory is out.
     public func insert(_ element: consuming Element) -> UInt64? {
-        guard let index = takeIndex() else { return nil }
-        let cell = cell(index)
-        cell.pointee.element.initialize(to: element)
-        let generation = cell.pointee.generation.wrappingAdd(1, ordering: .releasing).newValue
-        return UInt64(generation) << 32 | UInt64(index)
+        var element: Element? = element
+        return free.withLock { list -> UInt64? in
+            guard let index = takeIndex(&list) else { return nil }
+            let cell = cell(index)
+            cell.pointee.element.initialize(to: element.take()!)
+            let generation = cell.pointee.generation.wrappingAdd(1, ordering: .releasing).newValue
+            return UInt64(generation) << 32 | UInt64(index)
+        }
     }
 
     /// The element of `id`, or nil when there is none (any more).
@@ -67,41 +70,50 @@ public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
         return generation & 1 == 1 ? (UInt64(generation) << 32 | UInt64(index), cell.pointee.element) : nil
     }
 
+    /// Runs `body` on the element at an index, if there is one: it cannot end meanwhile, and no other can take its place.
+    ///
+    /// Locking: the free list's, so `body` only looks and counts.
+    func visit(_ index: UInt32, _ body: (UInt64, UnsafeMutablePointer<Element>) -> Void) {
+        free.withLock { _ in
+            if let (id, element) = element(at: index) { body(id, element) }
+        }
+    }
+
     /// Ends the element of `id`, which must be in use and held by nobody else.
     public func remove(_ id: UInt64) {
         let index = UInt32(truncatingIfNeeded: id)
-        let cell = cell(index)
-        let generation = cell.pointee.generation.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
-        cell.pointee.element.deinitialize(count: 1)
-        free.withLock { list in
+        // Taken out under the lock and ended after it: an end can close a descriptor.
+        let element = free.withLock { list -> Element in
+            let cell = cell(index)
+            let generation = cell.pointee.generation.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
             list.count -= 1
             // An index whose generations are used up is retired: an id must not come twice.
             if generation < UInt32.max - 2 { list.indices.append(index) }
+            return cell.pointee.element.move()
         }
+        _ = consume element
     }
 
     private func cell(_ index: UInt32) -> UnsafeMutablePointer<Cell> {
         chunks[Int(index) / Self.cellsPerChunk]! + Int(index) % Self.cellsPerChunk
     }
 
-    private func takeIndex() -> UInt32? {
-        free.withLock { list -> UInt32? in
-            if let index = list.indices.popLast() {
-                list.count += 1
-                return index
-            }
-            let index = list.used
-            guard Int(index) < Self.cellsPerChunk * Self.chunkLimit else { return nil }
-            let chunk = Int(index) / Self.cellsPerChunk
-            if chunks[chunk] == nil {
-                let cells = UnsafeMutablePointer<Cell>.allocate(capacity: Self.cellsPerChunk)
-                let elements = UnsafeMutablePointer<Element>.allocate(capacity: Self.cellsPerChunk)
-                for place in 0..<Self.cellsPerChunk { (cells + place).initialize(to: Cell(element: elements + place)) }
-                chunks[chunk] = cells
-            }
-            list.used += 1
+    private func takeIndex(_ list: inout FreeList) -> UInt32? {
+        if let index = list.indices.popLast() {
             list.count += 1
             return index
         }
+        let index = list.used
+        guard Int(index) < Self.cellsPerChunk * Self.chunkLimit else { return nil }
+        let chunk = Int(index) / Self.cellsPerChunk
+        if chunks[chunk] == nil {
+            let cells = UnsafeMutablePointer<Cell>.allocate(capacity: Self.cellsPerChunk)
+            let elements = UnsafeMutablePointer<Element>.allocate(capacity: Self.cellsPerChunk)
+            for place in 0..<Self.cellsPerChunk { (cells + place).initialize(to: Cell(element: elements + place)) }
+            chunks[chunk] = cells
+        }
+        list.used += 1
+        list.count += 1
+        return index
     }
 }

@@ -9,7 +9,7 @@ import ViewFS
 /// Keeps one mount in step with the store: grants come, go, change their name or access.
 ///
 /// Withdrawals come first and touch no granted directory, so a filesystem that hangs delays none of them; directories are opened
-/// afterwards, one reconciliation at a time.
+/// afterwards, and one that hangs is left behind.
 ///
 /// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the store, never while a directory is
 /// looked at, a scope is closed or the kernel is notified.
@@ -22,7 +22,8 @@ final class MountedView: @unchecked Sendable {
     let since = Instant(nanoseconds: Clock.realtime)
     let actor = Actor.current()
     let state: Lock<State>
-    private let opening = Lock(())
+    /// Scopes are made by one thread at a time.
+    let opening = Lock(())
 
     struct State {
         var store: GrantStore
@@ -33,6 +34,8 @@ final class MountedView: @unchecked Sendable {
         var closings: [GrantID: Closing] = [:]
         /// Shut without a record, as long as the store has the grant active in this activation.
         var shutUnrecorded: [GrantID: Int64] = [:]
+        /// Looks at directories that have not ended.
+        var looks: [Look: LookState] = [:]
         /// The store could not be read: everything is refused until it can.
         var isRefusing = false
     }
@@ -47,7 +50,13 @@ final class MountedView: @unchecked Sendable {
         /// The state with an expiry that has passed.
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.
-        var released: MountEntry?
+        var released: ReleasedMount?
+    }
+
+    enum LookState {
+        case begun
+        /// Its filesystem does not answer; nobody waits for it.
+        case leftBehind
     }
 
     /// A withdrawal under way or done.
@@ -179,82 +188,6 @@ final class MountedView: @unchecked Sendable {
                 files.widen(scope)
                 closing.outcome.withLock { $0 = .done }
             }
-        }
-    }
-
-    // MARK: giving
-
-    /// Finds the directories of active grants that have no scope, and shows them.
-    ///
-    /// Locking: `opening`, which no withdrawal waits for.
-    func openMissing() {
-        opening.withLock { _ in
-            let wanted = state.withLock { state in
-                state.isRefusing
-                    ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }.map(\.grant)
-            }
-            if wanted.isEmpty { return }
-            let resolver = BookmarkResolver()
-            var names: [GrantName] = []
-            for grant in wanted where open(grant, resolver) { names.append(grant.name) }
-            if !names.isEmpty {
-                files.markOverlaps()
-                files.forgetRootNames(names)
-            }
-        }
-    }
-
-    private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> Bool {
-        let found = resolver.resolve(grant.bookmark)
-        let (finding, renewed) = (found.finding, found.renewed)
-        var scope: Scope?
-        if finding.isUsable, let directory = found.takeDescriptor() {
-            scope = try? files.makeScope(
-                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly, directory: directory,
-                crossesMounts: options.submounts)
-        }
-        return state.withLock { state in
-            guard var live = state.grants[grant.id] else { return discard(scope, &state) }
-            if live.finding != finding, finding == .moved || finding == .replaced {
-                note(finding, grant, renewed, state.store)
-            }
-            live.finding = finding
-            // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
-            let isStillMeant =
-                !state.isRefusing && live.scope == nil && live.released == nil && live.recorded == .active
-                && live.grant.activation == grant.activation
-                && live.grant.name == grant.name && live.grant.access == grant.access
-            guard let scope, isStillMeant else {
-                state.grants[grant.id]?.finding = finding
-                return discard(scope, &state)
-            }
-            live.scope = scope
-            live.loggedDenials = 0
-            state.grants[grant.id] = live
-            state.closings[grant.id] = nil
-            files.root.set(grant.name, .open(scope))
-            return true
-        }
-    }
-
-    private func discard(_ scope: Scope?, _ state: inout State) -> Bool {
-        if let scope {
-            files.shut(scope, .all)
-            state.closed.append(scope)
-        }
-        return false
-    }
-
-    /// A followed bookmark is renewed by itself; a directory that was replaced is said.
-    private func note(_ finding: BookmarkFinding, _ grant: Grant, _ renewed: Bookmark?, _ store: GrantStore) {
-        do throws(GrantError) {
-            if let renewed {
-                try store.renewBookmark(grant.id, to: renewed, finding: finding, by: actor)
-            } else if finding == .replaced {
-                try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
-            }
-        } catch {
-            Terminal.report(error)
         }
     }
 }

@@ -118,8 +118,7 @@ public final class MountFixture {
 
     /// The mountpoints below the fixture's directory, as the kernel has them, innermost first.
     public var mountpoints: [String] {
-        let table = (try? String(contentsOfFile: "/proc/self/mountinfo", encoding: .utf8)) ?? ""
-        return table.split(separator: "\n").compactMap { line in
+        return Processes.kernelText("/proc/self/mountinfo").split(separator: "\n").compactMap { line in
             let fields = line.split(separator: " ")
             return fields.count > 4 && fields[4].hasPrefix(base + "/") ? String(fields[4]) : nil
         }.reversed()
@@ -146,6 +145,21 @@ public final class MountFixture {
 
 /// Processes as /proc shows them.
 public enum Processes {
+    /// All of a file that the kernel makes up as it is read: Foundation takes the first page of such a file for the whole.
+    public static func kernelText(_ path: String) -> String {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return "" }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while true {
+            let count = read(descriptor, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            if count <= 0 { return String(decoding: bytes, as: UTF8.self) }
+            bytes += buffer.prefix(count)
+        }
+    }
+
     static var all: [pid_t] { ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) } }
     static func program(_ pid: pid_t) -> String { (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/exe")) ?? "" }
     static func commandLine(_ pid: pid_t) -> String {

@@ -9,3 +9,4 @@
 #include "clinux_thread.h"
 #include "clinux_process.h"
 #include "clinux_volume.h"
+#include "clinux_mount.h"

@@ -30,6 +30,11 @@ extern const int clinux_O_PATH, clinux_O_DIRECT, clinux_O_TMPFILE, clinux_O_NOAT
 int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, bool cross_mounts);
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
 int clinux_close(int fd);
+// An O_PATH descriptor of something that no call can read, write, list, lock, walk into or open again.
+int clinux_open_nothing(void);
+// dup3(2): puts a copy of `by` in the place of `fd` at once, so that the number is never free in between, and closes what was there. That
+// close may hang with its filesystem; the number stands for the copy by then.
+int clinux_replace(int fd, int by);
 // Opens what an O_PATH descriptor stands for, through /proc/thread-self/fd.
 int clinux_reopen(int fd, int flags);
 // path NULL or "": the descriptor itself. A final symbolic link is never followed. No automount.

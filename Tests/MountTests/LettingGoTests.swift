@@ -1,0 +1,122 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Nothing that a mount's programs hold keeps a granted filesystem from being unmounted once the grant is withdrawn or released.
+    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AFilesystemThatIsNeededNoMore {
+        enum Way: String, CaseIterable, Sendable { case release, revoke }
+
+        @Test(
+            "can be unmounted whatever is held of it, and what is held stays refused", arguments: Volume.kinds, Way.allCases)
+        func unmounting(kind: Volume.Kind, way: Way) throws {
+            try expectUnmounting(kind, way, as: .current)
+        }
+
+        @Test(
+            "can be unmounted as well when a plain user mounted the view", .enabled(if: Machine.usersCanMount, "plain users cannot mount"),
+            arguments: Way.allCases)
+        func unmountingAsUser(way: Way) throws {
+            try expectUnmounting(.ext4, way, as: try #require(Machine.plainUser))
+        }
+
+        /// Without what starts from a path.
+        private func held(_ results: [AccessResult]) -> [AccessResult] { results.filter { $0.held != "path" && $0.held != "inotify" } }
+
+        private func expectUnmounting(_ kind: Volume.Kind, _ way: Way, as owner: Identity) throws {
+            let fixture = try MountFixture(owner: owner)
+            let volume = try Volume(kind, at: "volume", in: fixture)
+            let source = try fixture.directory("volume/a")
+            try Probe.prepare(source, for: owner)
+            try fixture.grant(source)
+            try Probe.prepare(try fixture.source("other"), for: owner)
+            try fixture.grant(fixture.base + "/source/other")
+            let mountpoint = try fixture.mount()
+            let native = try Probe.native(in: try fixture.directory("native"), as: owner)
+            // Files, directories, a working directory, mappings, a running program, locks of every kind.
+            let probe = try Probe(below: mountpoint + "/a", as: owner)
+            let other = try Probe(below: mountpoint + "/other", as: owner)
+            #expect(try Command.run(["umount", volume.place]).status != 0)
+
+            try fixture.grantfs(way.rawValue, "a").orThrow()
+            let unmounted = try volume.unmount()
+            #expect(unmounted.status == 0, "\(unmounted)")
+            // A released grant's name is gone; what is held is refused in either case.
+            let refused = try probe.attempt()
+            ProbedMount.expectRefused(way == .revoke ? refused : held(refused), native, "after \(way)")
+            ProbedMount.expectNative(try other.attempt(), native, "the other grant")
+            if kind.lasts {
+                try volume.mount()
+                if way == .revoke { try fixture.restore("a") }
+                try fixture.wait(until: "the grant is back", within: 2) {
+                    try Command.run(["ls", mountpoint + "/a"], as: owner).status == 0
+                }
+                ProbedMount.expectRefused(held(try probe.attempt()), native, "after it is back")
+                try Probe.prepare(source, for: owner)
+                let fresh = try Probe(below: mountpoint + "/a", as: owner)
+                ProbedMount.expectNative(try fresh.attempt(), native, "held afterwards")
+            }
+            #expect(try probe.letGo().allSatisfy { $0.errno == "OK" })
+        }
+
+        @Test("can be unmounted at once after those who wait for a lock were refused", arguments: ["fcntl", "ofd", "flock"])
+        func waiters(lock: String) throws {
+            let fixture = try MountFixture()
+            let volume = try Volume(.ext4, at: "volume", in: fixture)
+            let source = try fixture.directory("volume/a")
+            try Data(count: 200).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount()
+            let holder = try Probe.role(["lock", mountpoint + "/a/file", lock, "try"])
+            try holder.expect("OK")
+            let waiter = try Probe.role(["lock", mountpoint + "/a/file", lock, "wait"])
+            try waiter.expect("waiting")
+            pause(milliseconds: 50)
+            try fixture.grantfs("release", "a").orThrow()
+            try waiter.expect("EACCES", within: 5)
+            let unmounted = try volume.unmount()
+            #expect(unmounted.status == 0, "\(unmounted)")
+        }
+
+        @Test("is back after it was unmounted and mounted again between two looks at the table of mounts")
+        func fastRemount() throws {
+            let fixture = try MountFixture()
+            let volume = try Volume(.ext4, at: "volume", in: fixture)
+            try fixture.grant(try fixture.directory("volume/a"))
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            try fixture.grantfs("release", "a").orThrow()
+            // While it stands still it looks at nothing.
+            kill(daemon, SIGSTOP)
+            #expect(try volume.unmount().status == 0)
+            try volume.mount()
+            kill(daemon, SIGCONT)
+            try fixture.wait(until: "the grant is back", within: 3) {
+                FileManager.default.fileExists(atPath: mountpoint + "/a")
+            }
+        }
+
+        @Test("is let go of as soon as an operation that hangs in it has ended, and not before")
+        func hanging() throws {
+            let fixture = try MountFixture()
+            let source = try HangingSource("a", in: fixture)
+            defer { source.end() }
+            try source.file("file", size: 1 << 20)
+            try fixture.grant(source.directory)
+            let mountpoint = try fixture.mount()
+            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/file"))
+            try source.hang("read")
+            let reader = try Child(["cat", mountpoint + "/a/file"], separateErrors: true)
+            try fixture.wait(until: "it hangs") { try fixture.status().mounts[0].grants[0].inFlight > 0 }
+            let released = try fixture.grantfs("release", "a")
+            #expect(released.status == 3, "\(released)")
+            #expect(reader.wait(within: 5) != 0)
+            #expect(try Command.run(["umount", source.directory]).status != 0)
+            source.goOn()
+            try fixture.wait(until: "its filesystem is unmounted", within: 5) {
+                try Command.run(["umount", source.directory]).status == 0
+            }
+            try held.close()
+        }
+    }
+}
