@@ -23,7 +23,7 @@ extension ViewFS {
         }
         var attributes = attributes(status)
         let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
-        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : policy.timeout)
+        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributesTimeout(of: node))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
@@ -60,7 +60,8 @@ extension ViewFS {
     }
 
     private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
-        if !changes.isDisjoint(with: [.user, .group]) {
+        // None at all is how chown(2) of neither arrives, which natively sets the time of change.
+        if changes.isEmpty || !changes.isDisjoint(with: [.user, .group]) {
             let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
             let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
             let result = clinux_chown_descriptor(descriptor, user, group)

@@ -41,7 +41,7 @@ extension ViewFS {
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
-            parameters.attr_timeout = policy.timeout
+            parameters.attr_timeout = attributesTimeout(of: node)
             parameters.entry_timeout = policy.timeout
         }
         return 0
@@ -51,6 +51,24 @@ extension ViewFS {
     @inline(__always)
     private func mayKeepNames(of directory: NodePointer) -> Bool {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.owner.isOverlapped.load(ordering: .relaxed)
+    }
+
+    /// For how long the kernel may keep a file's attributes. Not at all for a second after one of several names was removed: the kernel
+    /// counts that link down by itself once it has the answer (fs/fuse/dir.c, fuse_entry_unlinked), also when another answer has
+    /// told it of the lower count meanwhile, and would then show one link too few for as long as it keeps them.
+    @inline(__always)
+    func attributesTimeout(of node: NodePointer) -> Double {
+        let unlinked = node.pointee.unlinked.load(ordering: .relaxed)
+        return unlinked != 0 && Clock.monotonic &- unlinked < 1_000_000_000 ? 0 : policy.timeout
+    }
+
+    /// Before a name is removed, or renamed over: notes it with its file if that has more names.
+    @inline(__always)
+    func noteUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
+        if policy.timeout == 0 { return }
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0, status.st.st_nlink > 1, status.st.st_mode & S_IFMT != S_IFDIR else { return }
+        tree.noteUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
     }
 
     /// Looks `name` up and replies with its node.

@@ -47,6 +47,8 @@ public struct Node: ~Copyable {
     public let parent: Atomic<UInt64>
     /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
+    /// When one of several names of it was last removed, CLOCK_MONOTONIC in nanoseconds; 0 when none was.
+    public let unlinked: Atomic<Int64>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
@@ -68,6 +70,7 @@ public struct Node: ~Copyable {
         writers = Atomic(0)
         parent = Atomic(0)
         found = Atomic(0)
+        unlinked = Atomic(0)
         isShared = Atomic(false)
         dataVersion = Atomic(0)
     }

@@ -8,8 +8,8 @@ void expect(struct exerciser *e, const char *what, const unsigned char *got, siz
     size_t different = 0;
     for (size_t i = first; i < length; i++) different += got[i] != e->model[offset + i];
     fprintf(
-        stderr, "%s of %zu bytes at %zu: first difference at %zu (%#zx), %02x where %02x was written; %zu bytes differ\n", what, length, offset,
-        offset + first, offset + first, got[first], e->model[offset + first], different);
+        stderr, "%s of %zu bytes at %zu: first difference at %zu (%#zx), %02x where %02x was written; %zu bytes differ\n", what, length,
+        offset, offset + first, offset + first, got[first], e->model[offset + first], different);
     fail(e, "other bytes than were written");
 }
 

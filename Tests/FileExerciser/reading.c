@@ -67,7 +67,8 @@ static void read_spliced(struct exerciser *e) {
     off_t position = (off_t)offset;
     size_t done = 0;
     while (done < length) {
-        ssize_t count = draw(e, 2) ? splice(e->fd, &position, ends[1], NULL, length - done, 0) : sendfile(ends[1], e->fd, &position, length - done);
+        size_t rest = length - done;
+        ssize_t count = draw(e, 2) ? splice(e->fd, &position, ends[1], NULL, rest, 0) : sendfile(ends[1], e->fd, &position, rest);
         if (count <= 0) fail_errno(e, "splice or sendfile");
         ssize_t got = read(ends[0], e->buffer + done, (size_t)count);
         if (got != count) fail_errno(e, "read from the pipe");
@@ -105,7 +106,7 @@ static void drop_pages(struct exerciser *e) {
 }
 
 struct operation reads[] = {
-    {"pread", read_plain, 8, false},   {"O_DIRECT read", read_direct, 4, false}, {"mmap read", read_mapped, 6, false},
-    {"preadv", read_vector, 2, false}, {"splice", read_spliced, 2, false},       {"SEEK_HOLE", seek_hole, 2, false},
+    {"pread", read_plain, 8, false}, {"O_DIRECT read", read_direct, 4, false}, {"mmap read", read_mapped, 6, false},
+    {"preadv", read_vector, 2, false}, {"splice", read_spliced, 2, false}, {"SEEK_HOLE", seek_hole, 2, false},
     {"fstat", look_at_size, 3, false}, {"fadvise", drop_pages, 1, false},        {NULL, NULL, 0, false},
 };

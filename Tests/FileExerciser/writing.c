@@ -95,8 +95,8 @@ static void empty(struct exerciser *e) {
 }
 
 struct operation changes[] = {
-    {"pwrite", write_plain, 10, false},  {"O_DIRECT write", write_direct, 5, false}, {"mmap write", write_mapped, 7, false},
-    {"private", write_private, 1, false}, {"append", append, 4, false},              {"pwritev", write_vector, 2, false},
-    {"RWF_DSYNC", write_synchronous, 1, false}, {"truncate", cut, 5, false},         {"O_TRUNC", empty, 1, false},
+    {"pwrite", write_plain, 10, false}, {"O_DIRECT write", write_direct, 5, false}, {"mmap write", write_mapped, 7, false},
+    {"private", write_private, 1, false}, {"append", append, 4, false}, {"pwritev", write_vector, 2, false},
+    {"RWF_DSYNC", write_synchronous, 1, false}, {"truncate", cut, 5, false}, {"O_TRUNC", empty, 1, false},
     {NULL, NULL, 0, false},
 };
