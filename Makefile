@@ -15,7 +15,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance run install uninstall lint clean
+.PHONY: help build release test conformance bench run install uninstall lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,14 @@ conformance: ## run other people's programs natively and in mounts, print one ta
 	@for tool in FileExerciser NamespaceStress CallTable; do \
 		$(SWIFT) build -c release --static-swift-stdlib --product $$tool >/dev/null || exit 1; done
 	@.ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(ONLY)
+
+bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --json FILE DIR…' for more)
+	@.ci/packages build run bench
+	@$(MAKE) --no-print-directory release
+	$(SWIFT) build -c release --product Workloads
+	$(SWIFT) build -c release --static-swift-stdlib --product GateBenchmark
+	@.build/release/GateBenchmark
+	@PYTHONDONTWRITEBYTECODE=1 python3 Tests/Benchmarks/bench $(ARGS)
 
 # The values are handed over as they were typed: $(value) keeps a dollar sign a dollar sign.
 run: export GRANTFS_TRY_DIR = $(value DIR)

@@ -61,6 +61,12 @@ let package = Package(
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
+        .executableTarget(
+            name: "Workloads",
+            path: "Tests/Benchmarks/Workloads",
+            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "GateBenchmark", dependencies: ["Coordinator", "LinuxFS"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),

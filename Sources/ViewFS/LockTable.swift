@@ -13,72 +13,7 @@ import ViewTree
 ///
 /// Locking: one lock around the tables (rank 3); lock calls are made and replies are given outside.
 final class LockTable: @unchecked Sendable {
-    // Safe to share: everything is behind `state`.
-
-    /// The description that carries the locks of one owner on one node. Closed with its last user, which ends its locks.
-    final class Description {
-        let owner: UInt64
-        let file: UInt64
-        let descriptor: Int32
-        init(owner: UInt64, file: UInt64, descriptor: Int32) {
-            (self.owner, self.file, self.descriptor) = (owner, file, descriptor)
-        }
-        deinit { _ = clinux_close(descriptor) }
-    }
-
-    enum Wish {
-        case range(Description, type: Int16, start: Int64, length: Int64)
-        /// `operation` with LOCK_NB, on the open file's own description.
-        case whole(file: UInt64, operation: Int32)
-
-        /// Whether it takes a lock rather than ending one.
-        var locks: Bool {
-            switch self {
-            case .range(_, let type, _, _): type != Int16(F_UNLCK)
-            case .whole(_, let operation): operation & LOCK_UN == 0
-            }
-        }
-
-        /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
-        func attempt(in files: OpenFiles) -> Int32 {
-            switch self {
-            case .range(let description, let type, let start, let length):
-                return clinux_ofd_set_lock(description.descriptor, type, start, length)
-            case .whole(let id, let operation):
-                guard let file = files.hold(id) else { return -EBADF }
-                defer { files.letGo(id) }
-                return clinux_flock(file.pointee.descriptor, operation)
-            }
-        }
-
-        /// Ends what a successful attempt took.
-        func undo(in files: OpenFiles) {
-            switch self {
-            case .range(let description, _, let start, let length):
-                _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), start, length)
-            case .whole(let file, _): _ = Wish.whole(file: file, operation: LOCK_UN).attempt(in: files)
-            }
-        }
-    }
-
-    /// Somebody who waits. `interrupted` is set by the kernel's INTERRUPT, from whichever thread receives it.
-    final class Waiter: @unchecked Sendable {
-        // Safe to share: `request` is taken under the table's lock, once; the flag is atomic.
-        let scope: ScopeID
-        let node: UInt64
-        /// Until it is answered: what it would lock must not stay open for its sake. Under the table's lock.
-        var wish: Wish?
-        var request: DetachedRequest?
-        let interrupted = Atomic<Bool>(false)
-        /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
-        var isGranted = false
-        init(scope: ScopeID, node: UInt64, wish: Wish, request: consuming DetachedRequest) {
-            self.scope = scope
-            self.node = node
-            self.wish = wish
-            self.request = .some(request)
-        }
-    }
+    // Safe to share: everything is behind `state` but the count, which is atomic.
 
     private struct State {
         var descriptions: [UInt64: [Description]] = [:]
@@ -88,6 +23,9 @@ final class LockTable: @unchecked Sendable {
     }
 
     private let state = Lock(State())
+    /// How many descriptions there are, so that each close(2) need not take the lock to find none. A lock's request was answered before
+    /// its owner closes, so whoever closes sees its own counted.
+    private let descriptionCount = Atomic<Int>(0)
     private let wake = Semaphore()
     private weak nonisolated(unsafe) var view: ViewFS?
 
@@ -117,6 +55,7 @@ final class LockTable: @unchecked Sendable {
                 // Threads of one process can come here together; the second one's description holds no lock yet.
                 if let known = state.descriptions[node]?.first(where: { $0.owner == owner }) { return known }
                 state.descriptions[node, default: []].append(made)
+                descriptionCount.wrappingAdd(1, ordering: .releasing)
                 return made
             })
     }
@@ -144,14 +83,15 @@ final class LockTable: @unchecked Sendable {
     }
 
     private func release(_ isMeant: (Description) -> Bool, of isNode: (UInt64) -> Bool) {
+        if descriptionCount.load(ordering: .acquiring) == 0 { return }
         let gone = state.withLock { state -> [Description] in
-            if state.descriptions.isEmpty { return [] }
             var gone: [Description] = []
             for (node, list) in state.descriptions where isNode(node) && list.contains(where: isMeant) {
                 gone += list.filter(isMeant)
                 let rest = list.filter { !isMeant($0) }
                 state.descriptions[node] = rest.isEmpty ? nil : rest
             }
+            descriptionCount.wrappingSubtract(gone.count, ordering: .releasing)
             return gone
         }
         if gone.isEmpty { return }

@@ -38,13 +38,22 @@ extension ViewFS {
         else { return ENOMEM }
         node.pointee.parent.store(parent.id.rawValue, ordering: .relaxed)
         node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
+        if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
-            parameters.attr_timeout = attributesTimeout(of: node)
+            parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
         }
         return 0
+    }
+
+    /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.
+    func watch(_ id: UInt64, _ node: NodePointer) {
+        guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
+        let descriptor = tree.pin(node)
+        if descriptor >= 0 { hostWatch.note(id, node, descriptor: descriptor) }
+        tree.unpin(id, node)
     }
 
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
@@ -53,11 +62,14 @@ extension ViewFS {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.owner.isOverlapped.load(ordering: .relaxed)
     }
 
-    /// For how long the kernel may keep a file's attributes. Not at all for a second after one of several names was removed: the kernel
-    /// counts that link down by itself once it has the answer (fs/fuse/dir.c, fuse_entry_unlinked), also when another answer has
-    /// told it of the lower count meanwhile, and would then show one link too few for as long as it keeps them.
+    /// For how long the kernel may keep a file's attributes. Not at all
+    /// - where a write clears set-id bits: the kernel does not hear of it, and would go on running the file with them;
+    /// - for a second after one of several names was removed: the kernel counts that link down by itself once it has the answer
+    ///   (fs/fuse/dir.c, fuse_entry_unlinked), also when another answer has told it of the lower count meanwhile, and would then show
+    ///   one link too few for as long as it keeps them.
     @inline(__always)
-    func attributesTimeout(of node: NodePointer) -> Double {
+    func attributeTimeout(of node: NodePointer, _ mode: mode_t) -> Double {
+        if mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 { return 0 }
         let unlinked = node.pointee.unlinked.load(ordering: .relaxed)
         return unlinked != 0 && Clock.monotonic &- unlinked < 1_000_000_000 ? 0 : policy.timeout
     }
