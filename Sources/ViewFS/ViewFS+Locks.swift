@@ -21,7 +21,7 @@ extension ViewFS {
         view.onFile(request, info.fh, for: .read) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
-                clinux_reopen(file.pointee.descriptor, flags)
+                view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags) }
             }
             switch found {
             case .failure(let error): request.reply(error: error.rawValue)

@@ -49,8 +49,8 @@ extension ViewFS {
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, so it is looked up instead.
             let creation = (view.backingFlags(flags) | O_CREAT | O_EXCL | O_NOFOLLOW) & ~O_TRUNC
-            var opened = clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
-            var path = opened < 0 ? opened : clinux_reopen(opened, clinux_O_PATH)
+            var opened = view.tree.makingRoom { clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts) }
+            var path = opened < 0 ? opened : view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
             if opened == -EEXIST, flags & O_EXCL == 0 {
                 path = view.open(name, in: directory, of: scope)
                 opened = path < 0 ? path : view.openExisting(path, flags)
@@ -63,7 +63,7 @@ extension ViewFS {
                 return
             }
             var parameters = EntryParameters()
-            let error = view.enter(path, found: (parent, node), into: &parameters)
+            let error = view.enter(path, name, found: (parent, node), into: &parameters)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(
                     opened, of: parameters.ino, child, flags, parameters.attr.st_mode, info, keepCache: view.policy.writeBack)
@@ -100,7 +100,7 @@ extension ViewFS {
     }
 
     private func reopen(_ descriptor: Int32, _ flags: Int32) -> Int32 {
-        let result = clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK)
+        let result = tree.makingRoom { clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK) }
         guard result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return result }
         return clinux_reopen(descriptor, (backingFlags(flags) & ~O_ACCMODE) | O_WRONLY | O_NONBLOCK)
     }

@@ -91,6 +91,13 @@ extension ViewFS {
     /// Whether a withdrawal of everything was carried through.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
+    /// Gives memory that was needed for what the kernel has forgotten back to it. Not for the way of a request.
+    public func trim() {
+        let trimmed = [tree.trim(), files.trim(), directories.trim()]
+        // Names, handles and indices as well.
+        if trimmed.contains(true) { clinux_trim_memory() }
+    }
+
     /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32)? {
         let gate = coordinator.gate(scope.id)

@@ -22,6 +22,7 @@ extension MountedView {
             expireInStore()
             logDenials()
             reapClosed()
+            files.trim()
         }
     }
 
