@@ -16,11 +16,19 @@ final class Ancestry {
         return result
     }
 
-    private func identity(of directory: [UInt8]) -> FileIdentity? {
+    /// nil for what cannot be looked at.
+    func identity(of directory: [UInt8]) -> FileIdentity? {
         if let identity = known[directory] { return identity }
         guard let opened = try? CanonicalPath.open(directory, OpenFlags.path), let candidate = Candidate(opened) else { return nil }
         let identity = FileIdentity(inode: UInt64(candidate.status.st.st_ino), birthTime: candidate.birthTime)
         known[directory] = identity
         return identity
+    }
+}
+
+extension FileIdentity {
+    /// Whether the two may be of one directory, on a filesystem that both are known to be on.
+    func agrees(with other: FileIdentity) -> Bool {
+        inode == other.inode && (birthTime == nil || other.birthTime == nil || birthTime == other.birthTime)
     }
 }

@@ -11,6 +11,9 @@ public struct ResolvedBookmark: ~Copyable {
     public let path: [UInt8]?
     /// The bookmark with what changed (the path, the owner); nil when nothing did. The identity never changes.
     public let renewed: Bookmark?
+    /// Where another directory lies that carries the bookmark's tag, when there is exactly one: a copy of the lost one, perhaps, or
+    /// made to look like it. It was not opened for the caller, and is to be entered only when somebody has accepted that path.
+    public let copy: [UInt8]?
 
     /// It was found, but in a Trash: `missing` until it comes out of there.
     public var isInTrash: Bool { finding == .missing && path != nil }
@@ -18,18 +21,33 @@ public struct ResolvedBookmark: ~Copyable {
     /// Gives the descriptor away.
     public consuming func takeDescriptor() -> FileDescriptor? { descriptor }
 
-    static func lost(_ finding: BookmarkFinding) -> ResolvedBookmark {
-        ResolvedBookmark(finding: finding, descriptor: nil, path: nil, renewed: nil)
+    static func lost(_ finding: BookmarkFinding, copy: [UInt8]? = nil) -> ResolvedBookmark {
+        ResolvedBookmark(finding: finding, descriptor: nil, path: nil, renewed: nil, copy: copy)
     }
 }
 
 extension BookmarkResolver {
     /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
     ///
-    /// In this order: the stored path; the file handle, on every mounted filesystem that may be the one (needs
-    /// CAP_DAC_READ_SEARCH); the stored path over links, which may have come since; where handles do not serve, a bounded search
-    /// below the nearest directory above that still exists.
-    public func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
+    /// In this order: where a running mount says that it holds it (`held`, a hint that is compared like every other place); the
+    /// stored path; the file handle, on every mounted filesystem that may be the one (needs CAP_DAC_READ_SEARCH); the stored path
+    /// over links, which may have come since; where handles do not serve, a bounded search below the nearest directory above that
+    /// still exists. With `copies`, a directory that is lost after all that is at last looked for by its tag.
+    public func resolve(_ bookmark: Bookmark, heldAt held: [UInt8]? = nil, copies: Bool = false) -> ResolvedBookmark {
+        if let held, let seen = reopen(held), isBookmarked(seen, bookmark) { return found(seen, bookmark, at: held) }
+        let resolved = resolve(bookmark)
+        guard copies, let tag = bookmark.tag, resolved.descriptor == nil, !resolved.isInTrash else { return resolved }
+        // An `ambiguous` one is there already, more than once.
+        if resolved.finding == .ambiguous { return resolved }
+        let tagged = self.copies(of: bookmark, tagged: tag, beyondItsPath: resolved.finding != .unavailable)
+        switch tagged.count {
+        case 0: return resolved
+        case 1: return .lost(.replaced, copy: tagged[0])
+        default: return .lost(.ambiguous)
+        }
+    }
+
+    private func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
         var place = Place.empty
         if let seen = reopen(bookmark.path) {
             if isBookmarked(seen, bookmark) {
@@ -88,20 +106,21 @@ extension BookmarkResolver {
         return volumes.identity(of: descriptor, status)
     }
 
-    private func isBookmarked(_ candidate: borrowing Candidate, _ bookmark: Bookmark) -> Bool {
+    func isBookmarked(_ candidate: borrowing Candidate, _ bookmark: Bookmark) -> Bool {
         guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return false }
         return filesystem.isSame(as: bookmark.filesystem) && candidate.isBookmarked(by: bookmark)
     }
 
     private func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
-        if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil) }
+        if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil, copy: nil) }
         var renewed = bookmark
         renewed.path = path
         if path != bookmark.path { renewed.origin?.ancestors = ancestry.above(path) }
         renewed.owner = candidate.status.st.st_uid
         let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
         return ResolvedBookmark(
-            finding: finding, descriptor: candidate.release(), path: path, renewed: renewed == bookmark ? nil : renewed)
+            finding: finding, descriptor: candidate.release(), path: path, renewed: renewed == bookmark ? nil : renewed,
+            copy: nil)
     }
 
     private enum ByHandle {
@@ -150,25 +169,6 @@ extension BookmarkResolver {
         if !FilesystemAccess.mayOpenByHandle { return true }
         if case .none = byHandle(bookmark, except: entry.device) { return false }
         return true
-    }
-
-    /// Where a search found the directory's inode number; nil also where the handle has already given the whole answer, and on
-    /// filesystems that may be slow to answer.
-    private func searched(_ bookmark: Bookmark) -> [UInt8]? {
-        if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
-        if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
-        var place = CanonicalPath.parent(bookmark.path)
-        while let path = place {
-            if let above = reopen(path) {
-                guard let filesystem = volumes.identity(of: above.descriptor, above.status), filesystem.isSame(as: bookmark.filesystem)
-                else {
-                    return nil
-                }
-                return search.path(inode: bookmark.identity.inode, device: above.status.st.st_dev, near: path)
-            }
-            place = CanonicalPath.parent(path)
-        }
-        return nil
     }
 
     /// Where a path leads when its links are followed; nil when to no directory.

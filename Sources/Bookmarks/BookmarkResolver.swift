@@ -9,10 +9,12 @@ import LinuxFS
 /// What a filesystem of a server or a daemon says may be long in coming: only its own bookmarks ask it.
 public final class BookmarkResolver {
     let volumes = Volumes()
-    let search = Search()
+    let search: Search
     let ancestry = Ancestry()
 
-    public init() {}
+    /// `progress` is called now and then during a search, which may take long; for whoever waits for an answer, and has to tell a
+    /// filesystem that does not answer from one that has much to say.
+    public init(progress: @escaping () -> Void = {}) { search = Search(progress: progress) }
 
     /// Bookmarks a directory, given by any path that leads to it, links included. The bookmark's path is the canonical one.
     ///

@@ -35,6 +35,13 @@ struct Candidate: ~Copyable {
         return try? readable.generation()
     }
 
+    /// nil where there is none, and where this user may not read the directory.
+    var tag: DirectoryTag? {
+        // Longer than a tag is none.
+        guard let value = try? descriptor.attribute(DirectoryTag.attribute, limit: 33) else { return nil }
+        return DirectoryTag(attributeValue: value)
+    }
+
     /// Whether this is the directory that `bookmark` was made of, given that it lies on the bookmark's filesystem.
     ///
     /// Everything the bookmark has and the file can be asked for must agree. Inode numbers are used again, so where the

@@ -57,6 +57,10 @@ int clinux_socket_accept(int fd) {
     return result == -1 ? -errno : result;
 }
 
+int clinux_socket_pair(int ends[2]) {
+    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == -1 ? -errno : 0;
+}
+
 int clinux_socket_peer(int fd, pid_t *pid, uid_t *uid, gid_t *gid) {
     struct ucred peer;
     socklen_t length = sizeof peer;

@@ -10,6 +10,8 @@ public enum ControlRequest: Sendable, Equatable {
     /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
     case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
+    /// Where are the directories of these grants now? Answered with `located`.
+    case locate(grants: [GrantID])
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
@@ -21,6 +23,8 @@ public enum ControlReply: Sendable, Equatable {
     /// An outcome for each grant of the request.
     case applied([GrantOutcome])
     case status(MountStatus)
+    /// A place for each grant that the mount holds open; the others are left out.
+    case located([GrantPlace])
     /// It could not be done; the text is for people.
     case failed(String)
     case done
@@ -50,6 +54,18 @@ public struct GrantOutcome: Sendable, Equatable {
         self.flushedBytes = flushedBytes
         self.invalidatedInodes = invalidatedInodes
         self.pending = pending
+    }
+}
+
+/// Where a mount holds a grant's directory open. A hint: whoever uses it compares what is there with the bookmark.
+public struct GrantPlace: Sendable, Equatable {
+    public var grant: GrantID
+    /// Absolute, in the daemon's mount namespace.
+    public var path: [UInt8]
+
+    public init(grant: GrantID, path: [UInt8]) {
+        self.grant = grant
+        self.path = path
     }
 }
 

@@ -14,6 +14,12 @@ extension ControlReply: WireMessage {
             writer.write(text)
         case .done:
             writer.write(UInt8(4))
+        case .located(let places):
+            writer.write(UInt8(5))
+            writer.write(list: places) { writer, place in
+                writer.write(place.grant)
+                writer.write(place.path)
+            }
         }
     }
 
@@ -23,6 +29,9 @@ extension ControlReply: WireMessage {
         case 2: return .status(try MountStatus.read(from: &reader))
         case 3: return .failed(try reader.string())
         case 4: return .done
+        case 5:
+            return .located(
+                try reader.list { (reader) throws(CodingFlaw) in GrantPlace(grant: try reader.id(), path: try reader.bytes()) })
         default: throw .unknownKind
         }
     }

@@ -18,6 +18,9 @@ extension ControlRequest: WireMessage {
             writer.write(UInt8(6))
             writer.write(timeout)
             writer.write(list: grants) { $0.write($1) }
+        case .locate(let grants):
+            writer.write(UInt8(7))
+            writer.write(list: grants) { $0.write($1) }
         }
     }
 
@@ -35,6 +38,7 @@ extension ControlRequest: WireMessage {
         case 6:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .shut(grants: grants, timeoutMilliseconds: timeout)
+        case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         default: throw .unknownKind
         }
     }

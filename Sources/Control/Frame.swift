@@ -2,12 +2,12 @@ import Glibc
 import LinuxFS
 
 /// A message on the wire: its length in four bytes, the most significant first, then itself.
-enum Frame {
+package enum Frame {
     /// Far more than any message has; a larger length is nonsense and ends the connection.
     static let largest = 64 << 20
 
     /// `deadline` in nanoseconds of `Clock.monotonic`. Throws EMSGSIZE, ETIMEDOUT, EPIPE.
-    static func send(_ message: [UInt8], over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
+    package static func send(_ message: [UInt8], over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
         guard message.count <= largest else { throw Errno(EMSGSIZE) }
         let length = UInt32(message.count)
         let header = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) }
@@ -15,7 +15,7 @@ enum Frame {
     }
 
     /// Throws EMSGSIZE for a length that cannot be, ETIMEDOUT, ECONNRESET when the other end is gone.
-    static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> [UInt8] {
+    package static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> [UInt8] {
         let header = try socket.receive(4, deadline: deadline)
         let length = header.reduce(0) { $0 << 8 | Int($1) }
         guard length <= largest else { throw Errno(EMSGSIZE) }

@@ -35,6 +35,15 @@ public enum CanonicalPath {
         return join(parent, Array(last))
     }
 
+    /// The absolute path without `.`, `..` and doubled slashes, by its words alone: nothing is looked at, links are not followed.
+    static func plain(_ path: [UInt8]) -> [UInt8] {
+        var names: [ArraySlice<UInt8>] = []
+        for name in absolute(path).split(separator: UInt8(ascii: "/")) where name != [UInt8(ascii: ".")] {
+            if name.elementsEqual("..".utf8) { _ = names.popLast() } else { names.append(name) }
+        }
+        return [UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])
+    }
+
     /// Resolves as much of the path as there is; names behind that stay.
     public static func resolveWhatExists(_ path: [UInt8]) -> [UInt8] {
         var names = absolute(path).split(separator: UInt8(ascii: "/")).filter { $0 != [UInt8(ascii: ".")] }

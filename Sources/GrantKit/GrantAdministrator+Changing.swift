@@ -1,4 +1,3 @@
-import Bookmarks
 import GrantModel
 import GrantStore
 import LinuxFS
@@ -21,23 +20,26 @@ extension GrantAdministrator {
     }
 
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above
-    /// it, of one below it. A directory that is gone is compared by the path it had.
+    /// it, of one below it. A directory that is gone, or whose filesystem does not answer, is compared by the path it had.
     public func grants(reaching directory: [UInt8]) throws(GrantError) -> [Grant] {
         let table = try Placement.currentTable()
-        let resolver = BookmarkResolver()
-        let place = Place(CanonicalPath.resolveWhatExists(directory), in: table)
-        let own = (try? resolver.bookmark(directory: directory))?.bookmark
-        return try store.grants().filter { grant in
-            if let own, own.filesystem == grant.bookmark.filesystem, own.identity == grant.bookmark.identity { return true }
-            let now = resolver.resolve(grant.bookmark).path
-            return Place(now ?? grant.bookmark.path, in: table).meets(place)
-        }
+        let looked = lookout.ask([.canonical(directory), .bookmark(directory: directory)])
+        var path = CanonicalPath.plain(directory)
+        if case .canonical(let canonical) = looked[0] { path = canonical }
+        var own: Bookmark?
+        if case .bookmarked(let named) = looked[1] { own = named.bookmark }
+        let place = Place(path, in: table)
+        return describe(try store.grants()).filter { described in
+            let bookmark = described.grant.bookmark
+            if let own, own.filesystem == bookmark.filesystem, own.identity == bookmark.identity { return true }
+            return Place(described.path, in: table).meets(place)
+        }.map(\.grant)
     }
 
     /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one.
     public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         let placement = try Placement(store: store)
-        for grant in describe(grants) where grant.finding.isUsable { try placement.check(grant.path) }
+        for grant in describe(grants) where grant.finding.isUsable || grant.isSilent { try placement.check(grant.path) }
         return try announce(try store.restore(grants.map(\.id), by: actor), timeout)
     }
 

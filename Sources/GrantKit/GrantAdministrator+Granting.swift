@@ -1,4 +1,5 @@
 import Bookmarks
+import Glibc
 import GrantModel
 import GrantStore
 import LinuxFS
@@ -9,36 +10,81 @@ extension GrantAdministrator {
         public let bookmark: Bookmark
         public let name: GrantName
         let mountDevice: DeviceNumber
+        /// The tag that it carries already.
+        let tag: DirectoryTag?
     }
 
     /// Bookmarks a directory. `name` nil takes the directory's own name. `.invalidDirectory`, also when it has to do with the
     /// store's directory, which need not exist yet; `.usage` when it has no name.
-    public static func propose(directory: [UInt8], name: GrantName?, store: String) throws(GrantError) -> Proposal {
-        let found = try BookmarkResolver().bookmark(directory: directory)
+    public static func propose(
+        directory: [UInt8], name: GrantName?, store: String, lookout: Lookout = .here
+    ) throws(GrantError) -> Proposal {
+        let found = try look(at: directory, lookout)
         try Placement.check(found.bookmark.path, store: store)
         if Trash.holds(found.bookmark.path) {
             let shown = String(decoding: found.bookmark.path, as: UTF8.self)
             throw GrantError(.invalidDirectory, "“\(shown)” cannot be granted", cause: "it lies in a Trash")
         }
-        let device = DeviceNumber(major: found.mount.major, minor: found.mount.minor)
-        if let name { return Proposal(bookmark: found.bookmark, name: name, mountDevice: device) }
+        if let name { return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag) }
         let own = found.bookmark.path.split(separator: UInt8(ascii: "/")).last ?? []
         guard let name = try? GrantName(entry: Array(own)) else {
             throw GrantError(.usage, "the grant needs a name", cause: "the directory has none of its own", advice: "--name NAME")
         }
-        return Proposal(bookmark: found.bookmark, name: name, mountDevice: device)
+        return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag)
     }
 
-    /// Grants what was proposed. `.invalidDirectory` when it holds or lies in the store or one of its mounts, `.alreadyExists`
-    /// when the name is taken. Nothing is changed then.
+    private static func look(at directory: [UInt8], _ lookout: Lookout) throws(GrantError) -> NamedDirectory {
+        switch lookout.ask([.bookmark(directory: directory)])[0] {
+        case .bookmarked(let named): return named
+        case .failed(let error): throw error
+        default: throw refusal(directory, "its filesystem does not answer")
+        }
+    }
+
+    /// Grants what was proposed; `isTagged`: its directory carries a tag afterwards. `.invalidDirectory` when it holds or lies in the
+    /// store or one of its mounts, or takes no tag, `.alreadyExists` when the name is taken. Nothing is changed then.
     public func grant(
-        _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, timeout: Double = standardTimeout
+        _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
         try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+        var bookmark = proposal.bookmark
+        if isTagged { bookmark.tag = try tag(proposal) }
         let grant = Grant(
-            id: .random(), view: view, name: proposal.name, bookmark: proposal.bookmark, access: access, created: GrantAdministrator.now,
+            id: .random(), view: view, name: proposal.name, bookmark: bookmark, access: access, created: GrantAdministrator.now,
             expires: expires)
-        try store.insert(grant, by: actor)
+        do throws(GrantError) {
+            try store.insert(grant, by: actor)
+        } catch {
+            if isTagged, bookmark.tag != proposal.tag { _ = lookout.ask([.tag(proposal.bookmark, proposal.tag)]) }
+            throw error
+        }
         return try announce([grant], timeout)[0]
+    }
+
+    /// Leaves the directory the tag it has, unless a grant of another directory has the same: then this one is a copy, made with its
+    /// attributes.
+    private func tag(_ proposal: Proposal) throws(GrantError) -> DirectoryTag {
+        let bookmark = proposal.bookmark
+        if let tag = proposal.tag {
+            let isCopied = try store.grants().contains { grant in
+                grant.bookmark.tag == tag
+                    && !(grant.bookmark.filesystem == bookmark.filesystem && grant.bookmark.identity == bookmark.identity)
+            }
+            if !isCopied { return tag }
+        }
+        let tag = DirectoryTag.random()
+        let cause: String
+        switch lookout.ask([.tag(bookmark, tag)])[0] {
+        case .tagged: return tag
+        case .errno(let error):
+            cause = error == Errno(EOPNOTSUPP) ? "its filesystem takes no extended attributes of users" : "it takes no tag: \(error)"
+        default: cause = "its filesystem does not answer"
+        }
+        throw GrantAdministrator.refusal(bookmark.path, cause, advice: "without --tag it can be granted")
+    }
+
+    private static func refusal(_ directory: [UInt8], _ cause: String, advice: String? = nil) -> GrantError {
+        GrantError(
+            .invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause, advice: advice)
     }
 }

@@ -1,6 +1,7 @@
-import Bookmarks
+import Control
 import GrantModel
 import GrantStore
+import LinuxFS
 
 extension GrantAdministrator {
     /// The grants, of one view or of all, with where they are now; revoked and expired ones with `all`. Nothing is changed.
@@ -11,12 +12,25 @@ extension GrantAdministrator {
 
     /// Looks where the directories are. Nothing is changed.
     public func describe(_ grants: [Grant]) -> [GrantDescription] {
-        let resolver = BookmarkResolver()
+        let held = placesHeld(of: grants)
+        let answers = lookout.ask(grants.map { .find($0.bookmark, heldAt: held[$0.id]) })
         let now = GrantAdministrator.now
-        return grants.map { grant in
-            let resolved = resolver.resolve(grant.bookmark)
-            let reason = resolved.isInTrash ? "it lies in a Trash; it is back when it is taken out of there" : nil
-            return GrantDescription(grant, finding: resolved.finding, path: resolved.path, reason: reason, now: now)
+        return zip(grants, answers).map { GrantDescription($0, $1, now: now) }
+    }
+
+    /// Where running mounts say that they hold the directories. A mount that does not answer soon has nothing to say.
+    private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
+        let views = Set(grants.map(\.view))
+        let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) }
+        let directory = store.runDirectory
+        let replies = inParallel(records) { record in
+            let ids = grants.filter { $0.view == record.view }.map(\.id)
+            return Daemons.ask(record, .locate(grants: ids), in: directory, deadline: Clock.deadline(seconds: 0.5))
         }
+        var places: [GrantID: [UInt8]] = [:]
+        for case .success(.located(let found)) in replies {
+            for place in found { places[place.grant] = place.path }
+        }
+        return places
     }
 }

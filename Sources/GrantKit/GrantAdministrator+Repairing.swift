@@ -1,4 +1,3 @@
-import Bookmarks
 import GrantModel
 import GrantStore
 import LinuxFS
@@ -12,6 +11,8 @@ public struct RepairProposal: Sendable {
         case untrashing
         /// Its volume to be mounted, or what covers it to be unmounted.
         case volume
+        /// Its filesystem to answer.
+        case answer
         /// Somebody to accept the other directory, or to put the old one back.
         case confirmation
         /// Copies to be unmounted or removed, so that one is left.
@@ -30,7 +31,7 @@ public struct RepairProposal: Sendable {
         case .ok, .weak: return nil
         case .moved: need = .renewal
         case .missing: need = isInTrash ? .untrashing : .directory
-        case .unavailable: need = .volume
+        case .unavailable: need = grant.isSilent ? .answer : .volume
         case .replaced: need = .confirmation
         case .ambiguous: need = .choice
         }
@@ -47,27 +48,36 @@ extension GrantAdministrator {
         return describe(grants).compactMap { RepairProposal($0, isInTrash: $0.finding == .missing && $0.reason != nil) }
     }
 
-    /// Accepts the directory that now stands at the path of a grant whose own directory is nowhere any more. What was reached
-    /// through the old one stays refused. `.invalidDirectory` when the grant's directory was not replaced, when a link stands in
+    /// Accepts the directory that now stands at the path of a grant whose own directory is nowhere any more, or the one that carries
+    /// its tag, wherever that lies. What was reached through the old one stays refused. `.invalidDirectory` when the grant's directory was not replaced, when a link stands in
     /// its place, and for whatever could not be granted.
     public func confirm(_ grant: Grant, timeout: Double = standardTimeout) throws(GrantError) -> GrantChange {
         let described = describe([grant])[0]
-        let place = String(decoding: grant.bookmark.path, as: UTF8.self)
+        let path = described.copy ?? grant.bookmark.path
+        let place = String(decoding: path, as: UTF8.self)
         guard described.finding == .replaced else {
             throw GrantError(
                 .invalidDirectory, "there is nothing to confirm for “\(grant.name)”",
-                cause: "no other directory has taken the place of its own: the bookmark is \(described.finding.rawValue)")
+                cause: "no other directory has taken the place of its own: the bookmark is \(described.finding.rawValue)"
+                    + (described.reason.map { ", \($0)" } ?? ""))
         }
-        let proposal = try GrantAdministrator.propose(directory: grant.bookmark.path, name: grant.name, store: store.directory)
-        // Whoever confirms means the place that was granted. Where a link leads, somebody else may decide.
-        guard proposal.bookmark.path == grant.bookmark.path else {
+        let proposal = try GrantAdministrator.propose(
+            directory: path, name: grant.name, store: store.directory, lookout: lookout)
+        // Whoever confirms means the place that was named to him. Where a link leads, somebody else may decide.
+        guard proposal.bookmark.path == path else {
             throw GrantError(
                 .invalidDirectory, "“\(place)” cannot be accepted",
                 cause: "a link to \(String(decoding: proposal.bookmark.path, as: UTF8.self)) is in the way",
                 advice: "remove this grant and grant that directory, if it is meant")
         }
         try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
-        return try announce([try store.rebookmark(grant, to: proposal.bookmark, by: actor)], timeout, withdraws: true)[0]
+        var bookmark = proposal.bookmark
+        if proposal.tag == grant.bookmark.tag { bookmark.tag = proposal.tag }
+        guard described.copy == nil || bookmark.tag != nil else {
+            throw GrantError(
+                .invalidDirectory, "“\(place)” cannot be accepted", cause: "another directory has come there just now", advice: "try again")
+        }
+        return try announce([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 
     /// Makes every mount of the grants' views let go of their directories, whoever holds something of them through the mount, so that the

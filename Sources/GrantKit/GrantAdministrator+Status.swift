@@ -34,7 +34,7 @@ extension GrantAdministrator {
                 return MountReport(record: records[index], status: status, silence: nil, holders: held)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: records[index], status: nil, silence: reason, holders: held)
-            case .success(.done), .success(.applied):
+            case .success(.done), .success(.applied), .success(.located):
                 return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
             }
         }

@@ -15,10 +15,13 @@ public struct GrantAdministrator: Sendable {
     public let store: GrantStore
     /// Who the log says did it.
     public let actor: Actor
+    /// How directories are looked at.
+    public let lookout: Lookout
 
-    public init(store: GrantStore, actor: Actor = .current()) {
+    public init(store: GrantStore, actor: Actor = .current(), lookout: Lookout = .here) {
         self.store = store
         self.actor = actor
+        self.lookout = lookout
     }
 
     static var now: Instant { Instant(nanoseconds: Clock.realtime) }

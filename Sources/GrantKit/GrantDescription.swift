@@ -10,6 +10,10 @@ public struct GrantDescription: Sendable {
     public let path: [UInt8]
     /// What the finding alone does not say; for people.
     public let reason: String?
+    /// Where another directory lies that carries the grant's tag, if the grant's own is lost and there is exactly one.
+    public let copy: [UInt8]?
+    /// The filesystem does not answer, so nothing is known.
+    public let isSilent: Bool
 
     /// Whether the bookmark's own path no longer leads to the directory.
     public var isStale: Bool {
@@ -19,11 +23,25 @@ public struct GrantDescription: Sendable {
         }
     }
 
-    public init(_ grant: Grant, finding: BookmarkFinding, path: [UInt8]?, reason: String? = nil, now: Instant) {
+    init(_ grant: Grant, _ answer: Answer, now: Instant) {
         self.grant = grant
-        self.finding = finding
-        self.path = path ?? grant.bookmark.path
-        self.reason = reason
+        if case .found(let found) = answer {
+            (finding, copy, isSilent) = (found.finding, found.copy, false)
+            path = found.path ?? grant.bookmark.path
+            reason =
+                if found.isInTrash {
+                    "it lies in a Trash; it is back when it is taken out of there"
+                } else {
+                    found.copy.map {
+                        "a directory with its tag, a copy of it perhaps, lies at \(String(decoding: $0, as: UTF8.self)); "
+                            + "it is entered after grantfs confirm"
+                    }
+                }
+        } else {
+            (finding, copy, isSilent) = (.unavailable, nil, true)
+            path = grant.bookmark.path
+            reason = "its filesystem does not answer"
+        }
         state =
             switch grant.state(at: now) {
             case .active: finding.isUsable ? .active : .unavailable

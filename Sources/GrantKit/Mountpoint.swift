@@ -35,7 +35,9 @@ public struct Mountpoint: Sendable {
 
     /// Makes sure that a view can be mounted here. A dead mount of a view of this store is cleaned away first, and `cleaned`
     /// is told so. `.mountFailed` with the reason for everything else that stands in the way; nothing is changed then.
-    public func prepare(for view: ViewName, store: GrantStore, cleaned: (String) -> Void) throws(GrantError) {
+    public func prepare(
+        for view: ViewName, store: GrantStore, lookout: Lookout = .here, cleaned: (String) -> Void
+    ) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
                 throw problem("something of type \(entry.type) is mounted there already")
@@ -43,7 +45,7 @@ public struct Mountpoint: Sendable {
             try clean(entry, view, store, cleaned)
         }
         try requireEmpty()
-        let administrator = GrantAdministrator(store: store)
+        let administrator = GrantAdministrator(store: store, lookout: lookout)
         try Placement(store: store).check(mountpoint: path, grants: try administrator.list())
     }
 

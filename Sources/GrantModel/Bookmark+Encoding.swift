@@ -9,9 +9,10 @@ extension Bookmark {
     }
 
     private static let magic = Array("GFBM".utf8)
-    private static let version: UInt16 = 2
-    /// The version without an origin: it is read, and written as the present one.
+    private static let version: UInt16 = 3
+    /// Older versions are read, and written as the present one: without an origin, and without a tag.
     private static let versionWithoutOrigin: UInt16 = 1
+    private static let versionWithoutTag: UInt16 = 2
     /// The checksum tells damage from use; what keeps forgeries out is the store's seal, which has a secret key.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b)
 
@@ -31,6 +32,7 @@ extension Bookmark {
         writer.write(owner)
         writer.write(created.nanoseconds)
         writer.write(optional: origin) { $0.write($1) }
+        writer.write(optional: tag) { $0.write($1.bytes) }
 
         var whole = Bookmark.magic
         withUnsafeBytes(of: Bookmark.version.bigEndian) { whole.append(contentsOf: $0) }
@@ -55,6 +57,12 @@ extension Bookmark {
             try self.init(fields: &reader)
             if version > Bookmark.versionWithoutOrigin {
                 origin = try reader.readOptional { (reader) throws(BinaryReader.Flaw) in try BookmarkOrigin(fields: &reader) }
+            }
+            if version > Bookmark.versionWithoutTag,
+                let bytes = try reader.readOptional({ (reader) throws(BinaryReader.Flaw) in try reader.readBytes() })
+            {
+                guard let tag = DirectoryTag(bytes: bytes) else { throw DecodingFlaw.malformed }
+                self.tag = tag
             }
             guard reader.isAtEnd else { throw DecodingFlaw.malformed }
         } catch let flaw as DecodingFlaw {

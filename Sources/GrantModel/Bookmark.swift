@@ -47,7 +47,8 @@ public struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// What was around a directory when its bookmark was made, and who made it: for people who have to find it again.
+/// What was around a directory when its bookmark was made, and who made it: where to search for it, and for people who have to
+/// find it again.
 public struct BookmarkOrigin: Hashable, Sendable {
     /// The directories above, the nearest first, the root last. Renewed together with the path.
     public var ancestors: [FileIdentity]
@@ -75,10 +76,12 @@ public struct Bookmark: Hashable, Sendable {
     public var created: Instant
     /// nil in bookmarks that were made before it was kept.
     public var origin: BookmarkOrigin?
+    /// What the directory was tagged with (`--tag`), so that a restored copy can be recognised.
+    public var tag: DirectoryTag?
 
     public init(
         filesystem: FilesystemIdentity, handle: FileHandle?, identity: FileIdentity, path: [UInt8], owner: UInt32, created: Instant,
-        origin: BookmarkOrigin? = nil
+        origin: BookmarkOrigin? = nil, tag: DirectoryTag? = nil
     ) {
         self.filesystem = filesystem
         self.handle = handle
@@ -87,5 +90,6 @@ public struct Bookmark: Hashable, Sendable {
         self.owner = owner
         self.created = created
         self.origin = origin
+        self.tag = tag
     }
 }

@@ -7,6 +7,16 @@ public struct UnixSocket: ~Copyable, Sendable {
 
     private init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
 
+    /// Takes over an end of a connection that somebody else has made.
+    public init(connected descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
+
+    /// Two ends that are connected with each other: socketpair(2).
+    public static func pair() throws(Errno) -> SocketPair {
+        var ends: [Int32] = [-1, -1]
+        _ = try Errno.check(clinux_socket_pair(&ends))
+        return SocketPair(UnixSocket(FileDescriptor(owning: ends[0])), UnixSocket(FileDescriptor(owning: ends[1])))
+    }
+
     /// The number, for waiting on it. It stays owned by this value.
     public var number: Int32 { descriptor.number }
 
@@ -67,6 +77,20 @@ public struct UnixSocket: ~Copyable, Sendable {
 
     /// Ends receiving at once, in whatever thread it waits; what is being sent still goes out.
     public func shutdownReceiving() { _ = shutdown(number, Int32(SHUT_RD)) }
+}
+
+/// The two ends of a connection.
+public struct SocketPair: ~Copyable, Sendable {
+    public let own: UnixSocket
+    public let other: UnixSocket
+
+    init(_ own: consuming UnixSocket, _ other: consuming UnixSocket) {
+        self.own = own
+        self.other = other
+    }
+
+    /// Keeps one end and closes the other, which a child has by now.
+    public consuming func closeOther() -> UnixSocket { own }
 }
 
 /// poll(2) with a deadline.

@@ -17,6 +17,7 @@ struct MountControl: ControlHandler {
         case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
         case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
+        case .locate(let grants): .located(mounted.places(of: grants))
         case .ping: .done
         case .unmount:
             answeringFirst()
@@ -74,6 +75,12 @@ extension MountedView {
             usleep(turn)
             turn = min(turn * 2, 1_000)
         }
+    }
+
+    /// Where the directories are that are held open: from their descriptors, so their filesystems are not asked.
+    func places(of grants: [GrantID]) -> [GrantPlace] {
+        let scopes = state.withLock { state in grants.compactMap { id in state.grants[id]?.scope.map { (id, $0) } } }
+        return scopes.compactMap { id, scope in files.path(of: scope).map { GrantPlace(grant: id, path: $0) } }
     }
 
     var status: MountStatus {

@@ -10,15 +10,22 @@ extension MountedView {
     /// Looks where each open directory is now. One that was removed or lies in a Trash loses its name, and what is held of it goes on
     /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
     func followDirectories() {
-        let open = state.withLock { state in state.grants.values.compactMap { live in live.scope.map { (live.grant, $0) } } }
-        for (grant, scope) in open {
-            if files.isRemoved(scope) {
-                show(grant, scope, false)
-            } else if let path = files.path(of: scope) {
-                let isTrashed = Trash.holds(path)
-                show(grant, scope, !isTrashed)
-                if !isTrashed, path != grant.bookmark.path { renew(grant, scope, at: path) }
-            }
+        let open = state.withLock { state in MountedView.claim(state.grants.values.filter { $0.scope != nil }, &state) }
+        Round.run(
+            open, with: {}, leaving: { self.leave($0.look) },
+            { [self] live, _ in
+                if let scope = live.scope { follow(live.grant, scope) }
+                endLook(live.look)
+            })
+    }
+
+    private func follow(_ grant: Grant, _ scope: Scope) {
+        if files.isRemoved(scope) {
+            show(grant, scope, false)
+        } else if let path = files.path(of: scope) {
+            let isTrashed = Trash.holds(path)
+            show(grant, scope, !isTrashed)
+            if !isTrashed, path != grant.bookmark.path { renew(grant, scope, at: path) }
         }
     }
 

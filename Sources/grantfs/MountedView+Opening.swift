@@ -5,36 +5,92 @@ import GrantStore
 import LinuxFS
 import ViewFS
 
-// Giving: the directories of active grants are found, and shown.
+// Granted directories that are to be found and shown. One that hangs holds up no other.
 extension MountedView {
-    /// Finds the directories of active grants that have no scope, and shows them.
+    /// A look at one grant's directory that is under way.
+    struct Look: Hashable {
+        let grant: GrantID
+        let activation: Int64
+        let isOpen: Bool
+    }
+
+    /// Which of the looks at directories may begin: those that are not under way already.
     ///
-    /// Locking: `opening`, which no withdrawal waits for.
-    func openMissing() {
-        opening.withLock { _ in
-            let wanted = state.withLock { state in
-                state.isRefusing
-                    ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }.map(\.grant)
-            }
-            if wanted.isEmpty { return }
-            let resolver = BookmarkResolver()
-            var names: [GrantName] = []
-            for grant in wanted where open(grant, resolver) { names.append(grant.name) }
-            if !names.isEmpty {
-                files.markOverlaps()
-                files.forgetRootNames(names)
-            }
+    /// Locking: call it with `state` held.
+    static func claim(_ grants: [LiveGrant], _ state: inout State) -> [LiveGrant] {
+        grants.filter { live in
+            let look = live.look
+            if state.looks[look] != nil { return false }
+            state.looks[look] = .begun
+            return true
         }
     }
+
+    /// Finds the directories of active grants that have no scope, and shows them. When it returns each was looked for, if its filesystem
+    /// has answered within a second; the others are shown when it does.
+    ///
+    /// Locking: `state`; `opening` while a scope is made.
+    func openMissing() {
+        let (wanted, claimed) = state.withLock { state in
+            let wanted =
+                state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }
+            return (wanted, MountedView.claim(wanted, &state))
+        }
+        struct Batch {
+            var names: [GrantName] = []
+            var isOver = false
+        }
+        let batch = Lock(Batch())
+        Round.run(
+            claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
+            { [self] live, resolver in
+                let isShown = open(live.grant, resolver)
+                let isLate = batch.withLock { batch -> Bool in
+                    if isShown, !batch.isOver { batch.names.append(live.grant.name) }
+                    return batch.isOver
+                }
+                if isShown, isLate { announce([live.grant.name]) }
+                endLook(live.look)
+            })
+        let names = batch.withLock { batch in
+            batch.isOver = true
+            return batch.names
+        }
+        announce(names)
+        awaitOthers(wanted.map(\.look))
+    }
+
+    /// Makes the kernel ask for names that were shown.
+    private func announce(_ names: [GrantName]) {
+        if names.isEmpty { return }
+        opening.withLock { _ in files.markOverlaps() }
+        files.forgetRootNames(names)
+    }
+
+    /// What other threads look for just now is shown as well when this returns, unless it hangs.
+    private func awaitOthers(_ looks: [Look]) {
+        let deadline = Clock.monotonic + 1_000_000_000
+        while Clock.monotonic < deadline {
+            let isBusy = state.withLock { state in looks.contains { state.looks[$0] == .begun } }
+            if !isBusy { return }
+            usleep(1_000)
+        }
+    }
+
+    func leave(_ look: Look) { state.withLock { state in if state.looks[look] != nil { state.looks[look] = .leftBehind } } }
+    func endLook(_ look: Look) { state.withLock { $0.looks[look] = nil } }
 
     private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> Bool {
         let found = resolver.resolve(grant.bookmark)
         let (finding, renewed) = (found.finding, found.renewed)
         var scope: Scope?
         if finding.isUsable, let directory = found.takeDescriptor() {
-            scope = try? files.makeScope(
-                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly, directory: directory,
-                crossesMounts: options.submounts)
+            let number = directory.release()
+            scope = opening.withLock { _ in
+                try? files.makeScope(
+                    for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
+                    directory: FileDescriptor(owning: number), crossesMounts: options.submounts)
+            }
         }
         let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
             guard var live = state.grants[grant.id] else { return (false, discard(scope, &state)) }
@@ -82,4 +138,8 @@ extension MountedView {
             Terminal.report(error)
         }
     }
+}
+
+extension MountedView.LiveGrant {
+    var look: MountedView.Look { MountedView.Look(grant: grant.id, activation: grant.activation, isOpen: scope != nil) }
 }

@@ -17,7 +17,9 @@ extension MountedView {
                 (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing)
             }
             let isWritten = file == nil || file != stamp
-            if now == nil || now != version || isWritten || isRefusing || hasExpired() { reconcile(reopening: isWritten) }
+            if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {
+                _ = BackgroundTask { self.openMissing() }
+            }
             (version, stamp) = (now, file)
             expireInStore()
             logDenials()

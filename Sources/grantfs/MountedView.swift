@@ -9,7 +9,7 @@ import ViewFS
 /// Keeps one mount in step with the store: grants come, go, change their name or access.
 ///
 /// Withdrawals come first and touch no granted directory, so a filesystem that hangs delays none of them; directories are opened
-/// afterwards, one reconciliation at a time.
+/// afterwards, and one that hangs is left behind.
 ///
 /// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the store, never while a directory is
 /// looked at, a scope is closed or the kernel is notified.
@@ -22,6 +22,7 @@ final class MountedView: @unchecked Sendable {
     let since = Instant(nanoseconds: Clock.realtime)
     let actor = Actor.current()
     let state: Lock<State>
+    /// Scopes are made by one thread at a time.
     let opening = Lock(())
 
     struct State {
@@ -33,6 +34,8 @@ final class MountedView: @unchecked Sendable {
         var closings: [GrantID: Closing] = [:]
         /// Shut without a record, as long as the store has the grant active in this activation.
         var shutUnrecorded: [GrantID: Int64] = [:]
+        /// Looks at directories that have not ended.
+        var looks: [Look: LookState] = [:]
         /// The store could not be read: everything is refused until it can.
         var isRefusing = false
     }
@@ -46,6 +49,12 @@ final class MountedView: @unchecked Sendable {
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.
         var released: ReleasedMount?
+    }
+
+    enum LookState {
+        case begun
+        /// Its filesystem does not answer; nobody waits for it.
+        case leftBehind
     }
 
     /// A withdrawal under way or done.
@@ -88,6 +97,8 @@ final class MountedView: @unchecked Sendable {
         for task in tasks { task() }
         return !isRefusing
     }
+
+    // MARK: taking away
 
     /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
     private func withdraw(_ grants: [Grant], _ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {

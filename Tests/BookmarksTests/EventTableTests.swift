@@ -13,12 +13,17 @@ private enum Event: String, CaseIterable {
     case ancestorRenamed = "a directory above it renamed"
     case movedAway = "moved to another filesystem"
     case deleted = "deleted"
-    case remade = "deleted and made again, until the inode number is used again"
+    case remade = "deleted and made again, until the inode number is used again if it ever is"
     case link = "replaced by a link to another directory"
     case restored = "deleted and restored from a backup (`tar`)"
+    case synchronised = "deleted and restored from a backup (`rsync`)"
+    case taggedAndCopied = "tagged, and copied with its tag (`cp -a`)"
+    case taggedAndRestored = "tagged, deleted, and restored with its tag (`tar --xattrs`)"
+    case taggedAndRestoredElsewhere = "tagged, deleted, and restored with its tag elsewhere (`rsync -X`)"
+    case taggedAndRestoredTwice = "tagged, deleted, and restored with its tag in two places"
     case trashed = "moved to a Trash"
     case snapshot = "replaced by a snapshot of its subvolume"
-    case covered = "another filesystem mounted over it"
+    case covered = "replaced by a mount: another filesystem mounted over it"
     case readOnly = "its filesystem remounted read-only"
     case unmounted = "its filesystem unmounted"
     case remounted = "… and mounted again under another device number"
@@ -26,7 +31,7 @@ private enum Event: String, CaseIterable {
     /// The directory is none any more, or out of reach: whatever is found then would be another one.
     var isEnd: Bool {
         switch self {
-        case .nothing, .renamed, .moved, .ancestorRenamed, .readOnly, .remounted, .snapshot: false
+        case .nothing, .renamed, .moved, .ancestorRenamed, .taggedAndCopied, .readOnly, .remounted, .snapshot: false
         default: true
         }
     }
@@ -117,35 +122,38 @@ private final class Ground {
         var cells: [Event: String] = [:]
         for event in Event.allCases.prefix(while: { $0 != .covered }) {
             if event == .snapshot && kind != "btrfs" { continue }
-            let mark = try happens(event, in: ground.top + "/\(event)", ground)
-            cells[event] = cell(mark, event)
+            let (mark, device) = try happens(event, in: ground.top + "/\(event)", ground)
+            cells[event] = cell(mark, event, device)
         }
         let place = ground.top + "/last"
         make(place)
         make(place + "/a")
         let mark = try bookmark(place + "/a")
+        let device = try device(place + "/a")
         try ground.cover(place + "/a")
-        cells[.covered] = cell(mark, .covered)
+        cells[.covered] = cell(mark, .covered, device)
         try ground.uncover()
         try run("mount", "-o", "remount,ro", ground.top)
-        cells[.readOnly] = cell(mark, .readOnly)
+        cells[.readOnly] = cell(mark, .readOnly, device)
         try run("mount", "-o", "remount,rw", ground.top)
         try ground.unmount()
-        cells[.unmounted] = cell(mark, .unmounted)
+        cells[.unmounted] = cell(mark, .unmounted, device)
         let other = try ground.mountAgain()
         // A tmpfs that was unmounted is gone.
-        cells[.remounted] = cell(mark, kind == "tmpfs" ? .unmounted : .remounted)
+        cells[.remounted] = cell(mark, kind == "tmpfs" ? .unmounted : .remounted, nil)
         withExtendedLifetime(other) {}
         return cells
     }
 
     /// Makes a directory in `place`, and lets the event happen to it.
-    private func happens(_ event: Event, in place: String, _ ground: Ground) throws -> Bookmark {
+    private func happens(_ event: Event, in place: String, _ ground: Ground) throws -> (Bookmark, dev_t) {
         if event == .snapshot { try run("btrfs", "subvolume", "create", place) } else { make(place) }
         let path = place + "/up/a"
         make(place + "/up")
         make(path)
-        let mark = try bookmark(path)
+        let isTagged = "\(event)".hasPrefix("tagged")
+        let mark = isTagged ? try tagged(path) : try bookmark(path)
+        let device = try device(path)
         switch event {
         case .renamed: move(path, place + "/up/b")
         case .moved:
@@ -160,6 +168,8 @@ private final class Ground {
                 make(path)
                 if try bookmark(path).identity.inode == mark.identity.inode { break }
             }
+            let isUsedAgain = try bookmark(path).identity.inode == mark.identity.inode
+            if ["ext4", "xfs"].contains(ground.kind) { #expect(isUsedAgain, "the number was not used again, so the case was not tried") }
         case .link:
             make(place + "/secret")
             removeDirectory(path)
@@ -169,6 +179,15 @@ private final class Ground {
             try run("tar", "-C", place + "/up", "-cf", archive, "a")
             removeDirectory(path)
             try run("tar", "-C", place + "/up", "-xpf", archive)
+        case .synchronised: try restore(path, ground, "rsync", "-a")
+        case .taggedAndCopied: try run("cp", "-a", path, place + "/copy")
+        case .taggedAndRestored:
+            let archive = ground.scratch.path + "/\(UUID()).tar"
+            try run("tar", "--xattrs", "-C", place + "/up", "-cf", archive, "a")
+            removeDirectory(path)
+            try run("tar", "--xattrs", "-C", place + "/up", "-xpf", archive)
+        case .taggedAndRestoredElsewhere: try restore(path, to: [place + "/up/elsewhere"], ground, "rsync", "-aX")
+        case .taggedAndRestoredTwice: try restore(path, to: [path, place + "/up/again"], ground, "rsync", "-aX")
         case .trashed:
             make(place + "/.Trash-0")
             make(place + "/.Trash-0/files")
@@ -179,18 +198,32 @@ private final class Ground {
             move(place + "-copy", place)
         case .nothing, .covered, .readOnly, .unmounted, .remounted: break
         }
-        return mark
+        return (mark, device)
     }
 
-    /// The finding as root and as a user, once when they agree. What is opened is always the bookmarked directory.
-    private func cell(_ mark: Bookmark, _ event: Event) -> String {
+    /// Saves the directory elsewhere, deletes it, and brings it back.
+    private func restore(_ path: String, to places: [String]? = nil, _ ground: Ground, _ command: String...) throws {
+        let backup = ground.scratch.path + "/backup-\(UUID())"
+        try run(command[0], command[1], path + "/", backup)
+        removeDirectory(path)
+        for place in places ?? [path] { try run(command[0], command[1], backup + "/", place) }
+    }
+
+    private func device(_ path: String) throws -> dev_t {
+        try FileDescriptor.open(path.utf8, OpenFlags.path).status().st.st_dev
+    }
+
+    /// The finding as root and as a user, once when they agree. What is opened is always the bookmarked directory,
+    /// on the filesystem with that device number where it has kept it.
+    private func cell(_ mark: Bookmark, _ event: Event, _ device: dev_t?) -> String {
         let findings = [resolve(mark), resolveAsUser(mark)].map { outcome in
             #expect((outcome.inode != nil) == outcome.finding.isUsable, "\(event): \(outcome)")
             if outcome.inode != nil {
                 #expect(!event.isEnd, "\(event): \(outcome)")
                 #expect(outcome.inode == mark.identity.inode, "\(event): \(outcome)")
+                #expect(device == nil || outcome.device == device, "\(event): \(outcome)")
             }
-            return "`\(outcome.finding.rawValue)`"
+            return "`\(outcome.finding.rawValue)`" + (outcome.copy == nil ? "" : " (copy)")
         }
         return findings[0] == findings[1] ? findings[0] : findings.joined(separator: " / ")
     }

@@ -121,14 +121,26 @@ struct Outcome: Equatable, CustomStringConvertible {
     /// The inode that was opened.
     var inode: UInt64?
     var renewedPath: String?
+    /// Where another directory carries the tag.
+    var copy: String?
+    /// Of what was opened: tells a directory from the same one in a snapshot or a copy of its filesystem.
+    var device: dev_t?
 
-    var description: String { "\(finding) path: \(path ?? "-") inode: \(inode ?? 0) renewed: \(renewedPath ?? "-")" }
+    static func == (left: Outcome, right: Outcome) -> Bool {
+        (left.finding, left.path, left.inode, left.renewedPath, left.copy)
+            == (right.finding, right.path, right.inode, right.renewedPath, right.copy)
+    }
+
+    var description: String { "\(finding) path: \(path ?? "-") inode: \(inode ?? 0) renewed: \(renewedPath ?? "-") copy: \(copy ?? "-")" }
 
     init(_ resolved: consuming ResolvedBookmark) {
         finding = resolved.finding
         path = resolved.path.map { String(decoding: $0, as: UTF8.self) }
         renewedPath = resolved.renewed.map { String(decoding: $0.path, as: UTF8.self) }
-        if let descriptor = resolved.takeDescriptor() { inode = (try? descriptor.status())?.st.st_ino.asUInt64 }
+        copy = resolved.copy.map { String(decoding: $0, as: UTF8.self) }
+        if let descriptor = resolved.takeDescriptor(), let status = try? descriptor.status() {
+            (inode, device) = (status.st.st_ino.asUInt64, status.st.st_dev)
+        }
     }
 
     init(_ bookmark: Bookmark, is finding: BookmarkFinding) {
@@ -137,6 +149,11 @@ struct Outcome: Equatable, CustomStringConvertible {
             path = String(decoding: bookmark.path, as: UTF8.self)
             inode = bookmark.identity.inode
         }
+    }
+
+    init(copyAt place: String) {
+        finding = .replaced
+        copy = place
     }
 
     init(_ bookmark: Bookmark, movedTo place: String) {
@@ -151,7 +168,8 @@ extension ino_t {
     var asUInt64: UInt64 { UInt64(self) }
 }
 
-func resolve(_ bookmark: Bookmark) -> Outcome { Outcome(BookmarkResolver().resolve(bookmark)) }
+/// As commands do it.
+func resolve(_ bookmark: Bookmark) -> Outcome { Outcome(BookmarkResolver().resolve(bookmark, copies: true)) }
 
 /// The same as a user without privileges: the kernel takes the capabilities for files from this thread with its fsuid.
 func resolveAsUser(_ bookmark: Bookmark) -> Outcome {
@@ -161,6 +179,14 @@ func resolveAsUser(_ bookmark: Bookmark) -> Outcome {
         outcome = resolve(bookmark)
     }
     return outcome!
+}
+
+/// Tags a directory, as `grantfs grant --tag` does.
+func tagged(_ path: String) throws -> Bookmark {
+    var mark = try bookmark(path)
+    mark.tag = .random()
+    _ = try BookmarkResolver().setTag(mark.tag, of: mark)
+    return mark
 }
 
 func becomeUser(_ id: uid_t) {

@@ -7,7 +7,7 @@ private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 
 private let requests: [ControlRequest] = [
     .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount,
-    .shut(grants: ids, timeoutMilliseconds: 5), .release(grants: ids, timeoutMilliseconds: 6),
+    .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
 ]
 
 private func replies() throws -> [ControlReply] {
@@ -19,7 +19,10 @@ private func replies() throws -> [ControlReply] {
         inodes: 7, descriptors: 9)
     let outcome = GrantOutcome(
         grant: ids[1], confirmed: true, milliseconds: 0.25, drained: 1, flushedBytes: 2, invalidatedInodes: 3, pending: .max)
-    return [.applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done]
+    return [
+        .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,
+        .located([GrantPlace(grant: ids[0], path: [0x2F, 0xFF]), GrantPlace(grant: ids[1], path: [])]),
+    ]
 }
 
 @Suite struct CodingTests {
@@ -66,7 +69,7 @@ private func replies() throws -> [ControlReply] {
             var bytes: [UInt8]
             if round % 2 == 0 {
                 bytes = (0..<Int.random(in: 0...80, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
-                if bytes.count > 1 { (bytes[0], bytes[1]) = (1, bytes[1] % 6) }
+                if bytes.count > 1 { (bytes[0], bytes[1]) = (1, bytes[1] % 9) }
             } else {
                 bytes = seeds.randomElement(using: &random) ?? []
                 for _ in 0..<Int.random(in: 1...4, using: &random) where !bytes.isEmpty {

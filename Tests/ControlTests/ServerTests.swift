@@ -8,14 +8,15 @@ import Testing
 /// A directory of its own, removed at the end.
 private final class Directory {
     let path: String
+    private let top: String
 
     init(_ name: String = "") throws {
-        let made = NSTemporaryDirectory() + "/grantfs-control-\(UUID().uuidString)"
-        path = name.isEmpty ? made : made + "/" + name
+        top = NSTemporaryDirectory() + "/grantfs-control-\(UUID().uuidString)"
+        path = name.isEmpty ? top : top + "/" + name
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     }
 
-    deinit { try? FileManager.default.removeItem(atPath: path) }
+    deinit { try? FileManager.default.removeItem(atPath: top) }
 }
 
 private struct Echo: ControlHandler {
@@ -23,6 +24,7 @@ private struct Echo: ControlHandler {
         switch request {
         case .apply(let grants, _), .shut(let grants, _), .release(let grants, _):
             .applied(grants.map { GrantOutcome(grant: $0, confirmed: true) })
+        case .locate(let grants): .located(grants.map { GrantPlace(grant: $0, path: [0x2F]) })
         case .status: .failed("\(peer.uid) \(peer.pid)")
         case .ping, .unmount: .done
         }

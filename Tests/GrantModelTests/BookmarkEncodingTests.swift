@@ -9,7 +9,8 @@ import Testing
             identity: FileIdentity(inode: .max, generation: .max, birthTime: Instant(nanoseconds: .min)),
             path: [0x2F, 0xFF, 0x0A], owner: .max, created: Instant(nanoseconds: .max),
             origin: BookmarkOrigin(
-                ancestors: [FileIdentity(inode: 7, birthTime: Instant(seconds: 3)), FileIdentity(inode: 2)], bootID: "boot", madeBy: 1000)),
+                ancestors: [FileIdentity(inode: 7, birthTime: Instant(seconds: 3)), FileIdentity(inode: 2)], bootID: "boot", madeBy: 1000),
+            tag: DirectoryTag(bytes: Array(16..<32))),
         Bookmark(
             filesystem: FilesystemIdentity(uuid: [], type: "fuse.sshfs"), handle: nil, identity: FileIdentity(inode: 1),
             path: [0x2F], owner: 0, created: Instant(seconds: 0)),
@@ -39,17 +40,27 @@ import Testing
         #expect(throws: Bookmark.DecodingFlaw.self) { try Bookmark(encoded: bytes + [0]) }
     }
 
-    @Test func ofTheFirstVersionIsStillRead() throws {
-        // That version ended where the origin begins, which a sample without one says in its last byte.
+    /// The first version ended where the origin begins, the second where the tag does; a sample without them says so in a byte each.
+    @Test(arguments: [(1, 2), (2, 1)]) func ofAnOlderVersionIsStillRead(_ version: Int, _ missing: Int) throws {
         let bookmark = AnEncodedBookmark.samples[1]
-        var old = Array(bookmark.encoded().dropLast(9))
-        old[5] = 1
+        var old = Array(bookmark.encoded().dropLast(8 + missing))
+        old[5] = UInt8(version)
         let sum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b).hash(old)
         #expect(try Bookmark(encoded: old + withUnsafeBytes(of: sum.bigEndian) { Array($0) }) == bookmark)
     }
 
+    @Test func isRefusedWithATagOfAnotherLength() {
+        // The tag is the last field: its length is the fourth byte before its 16.
+        #expect(throws: Bookmark.DecodingFlaw.malformed) {
+            try Bookmark(
+                encoded: resealed(AnEncodedBookmark.samples[0]) {
+                    $0.removeLast(); $0[$0.count - 16] = 15
+                })
+        }
+    }
+
     @Test func isRefusedWhenNewer() {
-        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 3 }) }
+        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 4 }) }
     }
 
     @Test func neverTrapsOnFieldsThatMakeNoSenseUnderARightChecksum() {

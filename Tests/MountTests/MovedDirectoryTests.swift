@@ -22,13 +22,37 @@ extension MountTests {
             #expect(grant.path == place + "/renamed")
             // Until the daemon has recorded the new place.
             #expect(["moved", "ok"].contains(grant.bookmark))
-            try fixture.wait(until: "the bookmark is renewed", within: 3) { try fixture.list().first?.bookmark == "ok" }
+            try fixture.wait(until: "the bookmark is renewed") { try fixture.list().first?.bookmark == "ok" }
             #expect(try fixture.list().first?.path == place + "/renamed")
             #expect(try fixture.grantfs("log").orThrow().text.contains("\(source) to \(place)/renamed"))
             let status = try Command.run(["stat", mountpoint + "/a/x"])
             #expect(status.status == 0)
             try Command.run(["touch", mountpoint + "/a/new"]).orThrow()
             #expect(FileManager.default.fileExists(atPath: place + "/renamed/new"))
+        }
+
+        @Test(
+            "is found by a user without privileges as well, who asks the mount that holds it",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        func movedOfAUser() throws {
+            let fixture = try MountFixture(owner: try #require(Machine.plainUser))
+            let source = try fixture.source("branch/a")
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount()
+            // No search below the nearest directory above would find it there.
+            let place = try fixture.directory("source/other") + "/b"
+            try Command.run(["mv", source, place]).orThrow()
+            let listed = try #require(try fixture.list().first)
+            #expect(listed.path == place && listed.state == "active" && ["moved", "ok"].contains(listed.bookmark), "\(listed)")
+            #expect(try fixture.grantfs("status", "--json").orThrow().text.contains(place))
+            // Another directory in the old place changes nothing, and a mount that does not answer only what is known without it.
+            _ = try fixture.source("branch/a")
+            #expect(try fixture.list().first?.path == place)
+            try fixture.wait(until: "the new place is recorded") { try fixture.list().first?.bookmark == "ok" }
+            let daemon = try fixture.daemon(at: mountpoint)
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            #expect(try fixture.list().first?.bookmark == "ok")
         }
 
         @Test("is found again when it was moved while nothing was mounted")

@@ -8,6 +8,8 @@ public struct GrantDocument: Decodable, Sendable {
     public let state: String
     public let bookmark: String
     public let stale: Bool
+    public let reason: String?
+    public let copy: String?
     public let expires: String?
 }
 

@@ -12,6 +12,7 @@ int clinux_socket_listen(int directory, const char *name, int backlog);
 // One try, without waiting: -EAGAIN when the server's queue is full.
 int clinux_socket_connect(int directory, const char *name);
 int clinux_socket_accept(int fd);
+int clinux_socket_pair(int ends[2]);
 // Who made the other end (SO_PEERCRED).
 int clinux_socket_peer(int fd, pid_t *pid, uid_t *uid, gid_t *gid);
 // One send or receive without waiting; -EAGAIN when it would. SIGPIPE is never raised.

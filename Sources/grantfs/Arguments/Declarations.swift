@@ -49,18 +49,21 @@ struct CommandDeclaration: Sendable {
     let options: [OptionDeclaration]
     /// Paragraphs at the end of the help.
     let notes: [String]
+    /// Left out of the help: for the program's own use.
+    let isHidden: Bool
     /// Does it; the result is the exit status.
     let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
     init(
         _ name: String, _ summary: String, operands: [OperandDeclaration] = [], options: [OptionDeclaration] = [], notes: [String] = [],
-        run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+        isHidden: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
     ) {
         self.name = name
         self.summary = summary
         self.operands = operands
         self.options = options
         self.notes = notes
+        self.isHidden = isHidden
         self.run = run
     }
 

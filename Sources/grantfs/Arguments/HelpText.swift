@@ -2,7 +2,7 @@
 enum HelpText {
     static func program(_ program: ProgramDeclaration) -> String {
         var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", "", program.summary, "", "Commands:"]
-        lines += columns(program.commands.map { ($0.name, $0.summary) })
+        lines += columns(program.commands.filter { !$0.isHidden }.map { ($0.name, $0.summary) })
         lines += ["", "Options of every command:"]
         lines += columns(program.commonOptions.filter { !$0.isHidden }.map { (words(of: $0), $0.help) })
         lines += ["", "“\(program.name) COMMAND --help” says more. Exit status: 0 done, 1 failed, 2 usage,"]

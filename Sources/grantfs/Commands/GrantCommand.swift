@@ -13,7 +13,11 @@ enum GrantCommand {
             OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out"),
             OptionDeclaration("read-only", help: "nothing can be changed below the grant"),
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
+            OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             CommonOptions.timeout, CommonOptions.json,
+        ],
+        notes: [
+            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm."
         ],
         run: run)
 
@@ -24,11 +28,12 @@ enum GrantCommand {
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
         let directory = try arguments.storeDirectory()
-        let proposal = try GrantAdministrator.propose(directory: arguments.operands[0], name: name, store: directory)
+        let proposal = try GrantAdministrator.propose(directory: arguments.operands[0], name: name, store: directory, lookout: .command)
 
-        let administrator = GrantAdministrator(store: try GrantStore(directory: directory, create: true))
+        let administrator = GrantAdministrator.command(try GrantStore(directory: directory, create: true))
         let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
-        let change = try administrator.grant(proposal, view: view, access: access, expires: expires, timeout: timeout)
+        let change = try administrator.grant(
+            proposal, view: view, access: access, expires: expires, isTagged: arguments.has("tag"), timeout: timeout)
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)

@@ -14,7 +14,7 @@ enum ListCommand {
         let view = try arguments.view()
         let store = try arguments.openStoreIfThere()
         let grants = try store.map { store throws(GrantError) in
-            try GrantAdministrator(store: store).list(view: view, all: arguments.has("all"))
+            try GrantAdministrator.command(store).list(view: view, all: arguments.has("all"))
         }
         if arguments.wantsJSON {
             try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0)) }).text)

@@ -36,7 +36,7 @@ enum MountCommand {
         if !arguments.has("foreground") { return try background() }
 
         let store = try GrantStore(directory: directory, create: true)
-        try mountpoint.prepare(for: view, store: store) { Terminal.note($0) }
+        try mountpoint.prepare(for: view, store: store, lookout: .command) { Terminal.note($0) }
         guard let path = String(validating: mountpoint.path, as: UTF8.self) else {
             throw GrantError(.unsupported, "\(mountpoint.shown) cannot be a mountpoint", cause: "its path is not UTF-8")
         }

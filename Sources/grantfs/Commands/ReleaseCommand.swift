@@ -16,7 +16,7 @@ enum ReleaseCommand {
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
-        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let administrator = GrantAdministrator.command(try arguments.openStore())
         let changes = try administrator.release(try administrator.select(selectors, view: view), timeout: timeout)
         return try Confirmation.print(changes, "released", "the release", arguments: arguments, timeout: timeout)
     }

@@ -18,7 +18,7 @@ enum RepairCommand {
             if arguments.wantsJSON { try Terminal.print(JSON.array([]).text) }
             return 0
         }
-        let administrator = GrantAdministrator(store: store)
+        let administrator = GrantAdministrator.command(store)
         let proposals = try administrator.repairs(view: view)
         if !arguments.wantsJSON { try show(proposals) }
         let gone = arguments.has("prune") ? proposals.filter(\.isPrunable) : []
@@ -48,10 +48,16 @@ enum RepairCommand {
             let grant = proposal.grant
             table.add([
                 Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.finding.rawValue,
-                String(grant.grant.id.description.prefix(12)), text(proposal.need), Terminal.visible(grant.path),
+                String(grant.grant.id.description.prefix(12)), text(proposal.need), Terminal.visible(grant.path) + copy(grant),
             ])
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+    }
+
+    /// What a confirmation would accept, if that is somewhere else.
+    private static func copy(_ grant: GrantDescription) -> String {
+        guard let copy = grant.copy, copy != grant.path else { return "" }
+        return " (its tag is at \(Terminal.visible(copy)))"
     }
 
     private static func shown(_ grant: GrantDescription) -> String {
@@ -64,6 +70,7 @@ enum RepairCommand {
         case .renewal: "nothing: its next mount records the new place"
         case .untrashing: "to be taken out of the Trash"
         case .volume: "its filesystem to be mounted"
+        case .answer: "its filesystem to answer"
         case .confirmation: "grantfs confirm, or its own directory back"
         case .choice: "all copies but one to go"
         case .directory: "its directory back, or --prune"

@@ -6,7 +6,10 @@ enum ResolveCommand {
     static let declaration = CommandDeclaration(
         "resolve", "Says where a grant's bookmark points now and what state it is in, touching nothing.",
         operands: [OperandDeclaration("SELECTOR", isOptional: true)],
-        options: [CommonOptions.view, OptionDeclaration("all", help: "every grant, whatever its state"), CommonOptions.json],
+        options: [
+            CommonOptions.view, OptionDeclaration("all", help: "every grant, whatever its state"),
+            OptionDeclaration("recorded", help: "what the bookmark holds, as JSON, without a look at any disk"), CommonOptions.json,
+        ],
         notes: [CommonOptions.selectorNote],
         run: run)
 
@@ -15,7 +18,13 @@ enum ResolveCommand {
         if selectors.isEmpty != arguments.has("all") {
             throw GrantError(.usage, "resolve: one of the two is needed", cause: nil, advice: "a SELECTOR, or --all")
         }
-        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let administrator = GrantAdministrator.command(try arguments.openStore())
+        if arguments.has("recorded") {
+            let grants = selectors.isEmpty ? try administrator.store.grants(view: view) : try administrator.select(selectors, view: view)
+            let documents = grants.map { JSON.object(JSON.identity($0) + [JSON.recorded($0.bookmark)]) }
+            try Terminal.print(selectors.isEmpty ? JSON.array(documents).text : documents[0].text)
+            return 0
+        }
         if selectors.isEmpty { return try showAll(try administrator.list(view: view, all: true), arguments) }
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         if arguments.wantsJSON {

@@ -12,7 +12,7 @@ enum RestoreCommand {
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
-        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let administrator = GrantAdministrator.command(try arguments.openStore())
         let changes = try administrator.restore(try administrator.select(selectors, view: view), timeout: timeout)
         return try Confirmation.print(changes, "restored", "the restoration", arguments: arguments, timeout: timeout)
     }

@@ -32,7 +32,7 @@ enum RevokeCommand {
         if paths.contains([]) { throw GrantError(.usage, "the value of --path is empty") }
         if !paths.isEmpty && view != nil { throw GrantError(.usage, "--path withdraws in every view", advice: "leave --view out") }
 
-        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let administrator = GrantAdministrator.command(try arguments.openStore())
         var grants = try administrator.select(selectors, view: view)
         for path in paths {
             let reaching = try administrator.grants(reaching: path)

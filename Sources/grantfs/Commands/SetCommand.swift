@@ -23,7 +23,7 @@ enum SetCommand {
         if access == nil, name == nil, expires == nil {
             throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name or --expires")
         }
-        let administrator = GrantAdministrator(store: try arguments.openStore())
+        let administrator = GrantAdministrator.command(try arguments.openStore())
         let grant = try administrator.select(selectors, view: view)[0]
         let change = try administrator.set(grant, access: access, name: name, expires: expires, timeout: timeout)
         if arguments.wantsJSON {

@@ -5,12 +5,12 @@ import GrantModel
 extension JSON {
     static func grant(_ described: GrantDescription) -> [(String, JSON)] {
         let grant = described.grant
-        return [("id", .string(grant.id.description)), ("view", .string(grant.view.description))]
-            + members("name", grant.name.bytes) + members("path", described.path)
+        return identity(grant) + members("path", described.path)
             + [
                 ("access", .string(grant.access.rawValue)), ("state", .string(described.state.rawValue)),
                 ("bookmark", .string(described.finding.rawValue)), ("stale", .bool(described.isStale)),
                 ("reason", described.reason.map { .string($0) } ?? .null),
+            ] + (described.copy.map { members("copy", $0) } ?? [("copy", .null)]) + [
                 ("created", time(grant.created)), ("expires", time(grant.expires)),
             ]
     }
@@ -31,6 +31,7 @@ extension JSON {
                 ("ancestors", .array(origin.ancestors.map { .object(identity($0)) })),
             ]
         }
+        keys.append(("tag", bookmark.tag.map { .string($0.description) } ?? .null))
         return ("recorded", .object(keys))
     }
 
@@ -43,8 +44,12 @@ extension JSON {
 
     /// A grant after a change, with what the mounts said.
     static func change(_ change: GrantChange) -> [(String, JSON)] {
-        [("id", .string(change.grant.id.description)), ("view", .string(change.grant.view.description))]
-            + members("name", change.grant.name.bytes) + [mounts(change)]
+        identity(change.grant) + [mounts(change)]
+    }
+
+    /// What every document of a grant begins with.
+    static func identity(_ grant: Grant) -> [(String, JSON)] {
+        [("id", .string(grant.id.description)), ("view", .string(grant.view.description))] + members("name", grant.name.bytes)
     }
 
     static func mounts(_ change: GrantChange) -> (String, JSON) {

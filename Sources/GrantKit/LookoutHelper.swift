@@ -1,0 +1,102 @@
+import Bookmarks
+import Control
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// A process that looks at directories for this one.
+struct LookoutHelper: ~Copyable {
+    /// A sign of life, in the place of an answer.
+    fileprivate static let tick: [UInt8] = [0]
+    /// How long the process may take to start: nanoseconds.
+    private static let startingTime: Int64 = 10_000_000_000
+    /// Questions that are sent at once.
+    private static let batch = 5_000
+
+    private let socket: UnixSocket
+    private let pid: Int32
+
+    init(_ program: String, _ arguments: [String]) throws(Errno) {
+        let pair = try UnixSocket.pair()
+        pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptor: pair.other.number)
+        socket = pair.closeOther()
+    }
+
+    /// Gives the answers as they come. It ends early when there is none for a while, or when the process has ended.
+    func ask(_ questions: ArraySlice<Question>, _ answered: (Answer) -> Void) {
+        guard (try? Frame.receive(over: socket, deadline: Clock.monotonic + LookoutHelper.startingTime)) != nil else { return }
+        var rest = questions
+        while !rest.isEmpty {
+            let batch = rest.prefix(LookoutHelper.batch)
+            var writer = BinaryWriter()
+            for question in batch { question.write(to: &writer) }
+            guard (try? Frame.send(writer.bytes, over: socket, deadline: Clock.monotonic + Lookout.patience)) != nil else { return }
+            for _ in batch {
+                guard let answer = next() else { return }
+                answered(answer)
+            }
+            rest = rest.dropFirst(batch.count)
+        }
+    }
+
+    private func next() -> Answer? {
+        while let bytes = try? Frame.receive(over: socket, deadline: Clock.monotonic + Lookout.patience) {
+            if bytes == LookoutHelper.tick { continue }
+            var reader = BinaryReader(bytes[...])
+            return Answer(from: &reader)
+        }
+        return nil
+    }
+
+    /// Has it end as soon as it can, which may be never: it is not waited for here.
+    consuming func end() {
+        let pid = pid
+        kill(pid, SIGKILL)
+        // So that none is left behind in a process that lives on. Without a thread the parent's end does the same.
+        try? WorkerThread.start("reap") { _ = try? ChildProcess.wait(pid) }.detach()
+    }
+}
+
+extension Lookout {
+    /// What the program of `helper` does: answers what comes over the descriptor, until the other end is closed.
+    public static func serve(descriptor number: Int32) {
+        // Whoever reads what the asking process says must not wait for this one.
+        if let null = try? FileDescriptor.open("/dev/null".utf8, O_RDWR) { _ = dup2(null.number, 2) }
+        let socket = UnixSocket(connected: FileDescriptor(owning: number))
+        let service = LookoutService(socket)
+        while service.serveBatch() {}
+    }
+}
+
+private final class LookoutService {
+    private let socket: UnixSocket
+    private var lastSign: Int64 = 0
+
+    init(_ socket: consuming UnixSocket) {
+        self.socket = socket
+        send(LookoutHelper.tick)
+    }
+
+    /// False at the end.
+    func serveBatch() -> Bool {
+        guard let bytes = try? Frame.receive(over: socket, deadline: .max) else { return false }
+        var reader = BinaryReader(bytes[...])
+        // As everything mounted was found anew for each batch, a change meanwhile is seen.
+        let resolver = BookmarkResolver { [unowned self] in
+            if Clock.monotonic - lastSign > Lookout.patience / 10 { send(LookoutHelper.tick) }
+        }
+        while !reader.isAtEnd {
+            guard let question = Question(from: &reader) else { return false }
+            var writer = BinaryWriter()
+            question.answer(resolver).write(to: &writer)
+            guard send(writer.bytes) else { return false }
+        }
+        return true
+    }
+
+    @discardableResult
+    private func send(_ bytes: [UInt8]) -> Bool {
+        lastSign = Clock.monotonic
+        return (try? Frame.send(bytes, over: socket, deadline: .max)) != nil
+    }
+}

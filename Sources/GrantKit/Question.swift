@@ -1,0 +1,82 @@
+import Bookmarks
+import GrantModel
+import LinuxFS
+
+/// What has to be looked at on filesystems that may not answer.
+enum Question: Sendable {
+    /// Where a bookmark's directory is; `heldAt` as a running mount says.
+    case find(Bookmark, heldAt: [UInt8]?)
+    /// The bookmark of the directory at a path as somebody gave it.
+    case bookmark(directory: [UInt8])
+    /// The canonical path, as far as there is something.
+    case canonical([UInt8])
+    /// Gives a bookmarked directory a tag, or takes it away.
+    case tag(Bookmark, DirectoryTag?)
+
+    /// Where it begins to look.
+    var path: [UInt8] {
+        switch self {
+        case .find(let bookmark, let held): held ?? bookmark.path
+        case .bookmark(let path), .canonical(let path): CanonicalPath.absolute(path)
+        case .tag(let bookmark, _): bookmark.path
+        }
+    }
+}
+
+enum Answer: Sendable {
+    case found(FoundDirectory)
+    case bookmarked(NamedDirectory)
+    case canonical([UInt8])
+    /// It is done; the tag that was there before.
+    case tagged(before: DirectoryTag?)
+    case failed(GrantError)
+    case errno(Errno)
+    /// The filesystem does not answer.
+    case silent
+}
+
+/// What became of a bookmark's directory.
+struct FoundDirectory: Sendable {
+    var finding: BookmarkFinding
+    var path: [UInt8]?
+    var isInTrash: Bool
+    var copy: [UInt8]?
+}
+
+/// A directory that somebody named.
+struct NamedDirectory: Sendable {
+    var bookmark: Bookmark
+    /// Of the mount it was reached through.
+    var device: DeviceNumber
+    var tag: DirectoryTag?
+}
+
+extension Question {
+    /// Looks; this may take as long as the filesystem likes.
+    func answer(_ resolver: BookmarkResolver) -> Answer {
+        switch self {
+        case .find(let bookmark, let held):
+            let resolved = resolver.resolve(bookmark, heldAt: held, copies: true)
+            return .found(
+                FoundDirectory(finding: resolved.finding, path: resolved.path, isInTrash: resolved.isInTrash, copy: resolved.copy))
+        case .bookmark(let path):
+            do throws(GrantError) {
+                let made = try resolver.bookmark(directory: path)
+                return .bookmarked(
+                    NamedDirectory(
+                        bookmark: made.bookmark, device: DeviceNumber(major: made.mount.major, minor: made.mount.minor),
+                        tag: resolver.tag(at: made.bookmark.path)))
+            } catch {
+                return .failed(error)
+            }
+        case .canonical(let path):
+            return .canonical(CanonicalPath.resolveWhatExists(path))
+        case .tag(let bookmark, let tag):
+            do throws(Errno) {
+                return .tagged(before: try resolver.setTag(tag, of: bookmark))
+            } catch {
+                return .errno(error)
+            }
+        }
+    }
+}

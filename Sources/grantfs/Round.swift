@@ -1,0 +1,70 @@
+import LinuxFS
+
+/// Work on many directories, one after the other, that is not held up by those that hang.
+enum Round {
+    /// How long the first that hangs is waited for, and each after it: nanoseconds.
+    private static let patience: Int64 = 1_000_000_000
+    private static let laterPatience: Int64 = 100_000_000
+
+    private struct Progress {
+        var next = 0
+        /// The one that takes items; those before it are left with theirs.
+        var worker = 0
+        /// When the item in work was begun.
+        var began = Clock.monotonic
+        var isDone = false
+    }
+
+    /// Calls `body` for each item on a thread that is not the caller's, with a tool made for that thread. An item that takes too long is
+    /// left behind: it goes on, `leaving` is told, and the rest is done by another thread. Returns when each item is done or left behind.
+    static func run<Item: Sendable, Tool>(
+        _ items: [Item], with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
+        _ body: @escaping @Sendable (Item, Tool) -> Void
+    ) {
+        if items.isEmpty { return }
+        let progress = Lock(Progress())
+        let signal = Semaphore()
+        let work: @Sendable (Int) -> Void = { worker in
+            let tool = tool()
+            while true {
+                let index = progress.withLock { progress -> Int? in
+                    guard progress.worker == worker else { return nil }
+                    guard progress.next < items.count else {
+                        progress.isDone = true
+                        return nil
+                    }
+                    defer { progress.next += 1 }
+                    progress.began = Clock.monotonic
+                    return progress.next
+                }
+                guard let index else { break }
+                body(items[index], tool)
+            }
+            signal.post()
+        }
+        var worker = 0
+        start(work, worker)
+        while true {
+            signal.waitForAny(within: worker == 0 ? 100 : 10)
+            let limit = worker == 0 ? patience : laterPatience
+            let left = progress.withLock { progress -> Int? in
+                guard !progress.isDone, progress.next > 0, Clock.monotonic - progress.began > limit else { return nil }
+                progress.worker += 1
+                progress.began = Clock.monotonic
+                return progress.next - 1
+            }
+            if let left {
+                leaving(items[left])
+                worker += 1
+                start(work, worker)
+            }
+            if progress.withLock({ $0.isDone }) { return }
+        }
+    }
+
+    private static func start(_ work: @escaping @Sendable (Int) -> Void, _ worker: Int) {
+        // Without a thread it takes its turn here.
+        guard let thread = try? WorkerThread.start("grantfs-look", { work(worker) }) else { return work(worker) }
+        thread.detach()
+    }
+}
