@@ -15,7 +15,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test run install uninstall lint clean
+.PHONY: help build release test bench run install uninstall lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,14 @@ $(program): $(sources)
 test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some)
 	@.ci/packages build run test
 	@.ci/test $(ARGS)
+
+bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --json FILE DIR…' for more)
+	@.ci/packages build run bench
+	@$(MAKE) --no-print-directory release
+	$(SWIFT) build -c release --product Workloads
+	$(SWIFT) build -c release --static-swift-stdlib --product GateBenchmark
+	@.build/release/GateBenchmark
+	@PYTHONDONTWRITEBYTECODE=1 python3 Tests/Benchmarks/bench $(ARGS)
 
 # The values are handed over as they were typed: $(value) keeps a dollar sign a dollar sign.
 run: export GRANTFS_TRY_DIR = $(value DIR)

@@ -52,6 +52,12 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "Workloads",
+            path: "Tests/Benchmarks/Workloads",
+            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "GateBenchmark", dependencies: ["Coordinator", "LinuxFS"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),

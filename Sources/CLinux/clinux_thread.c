@@ -1,9 +1,13 @@
 #include "clinux_thread.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,6 +38,26 @@ bool clinux_has_capability(int capability) {
     struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
     if (syscall(SYS_capget, &header, data) == -1) return false;
     return (data[capability / 32].effective >> (capability % 32)) & 1;
+}
+int clinux_thread_use_capability(int capability, bool use) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    if (syscall(SYS_capget, &header, data) == -1) return -errno;
+    struct __user_cap_data_struct *half = &data[capability / 32];
+    __u32 bit = (__u32)1 << (capability % 32);
+    half->effective = use ? half->effective | (bit & half->permitted) : half->effective & ~bit;
+    return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
+}
+bool clinux_other_has_capability(pid_t tid, int capability) {
+    char path[40], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
+    int fd = tid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd == -1) return false;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[length < 0 ? 0 : length] = 0;
+    const char *line = strstr(text, "\nCapEff:");
+    return line && (strtoull(line + 8, NULL, 16) >> capability) & 1;
 }
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
 int clinux_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name) == -1 ? -errno : 0; }

@@ -101,9 +101,12 @@ public struct MountStatus: Sendable, Equatable {
     public var inodes: UInt64
     /// Open descriptors of the daemon.
     public var descriptors: UInt64
+    /// Requests of the kernel since the mount was made, by their kind.
+    public var requests: [RequestCount]
 
     public init(
-        view: ViewName, mountpoint: [UInt8], pid: Int32, since: Instant, grants: [GrantStatus], inodes: UInt64, descriptors: UInt64
+        view: ViewName, mountpoint: [UInt8], pid: Int32, since: Instant, grants: [GrantStatus], inodes: UInt64, descriptors: UInt64,
+        requests: [RequestCount] = []
     ) {
         self.view = view
         self.mountpoint = mountpoint
@@ -112,6 +115,18 @@ public struct MountStatus: Sendable, Equatable {
         self.grants = grants
         self.inodes = inodes
         self.descriptors = descriptors
+        self.requests = requests
+    }
+}
+
+/// How many requests of one kind (linux/fuse.h, enum fuse_opcode) a mount has received.
+public struct RequestCount: Sendable, Equatable {
+    public var opcode: UInt32
+    public var count: UInt64
+
+    public init(opcode: UInt32, count: UInt64) {
+        self.opcode = opcode
+        self.count = count
     }
 }
 

@@ -65,6 +65,7 @@ extension MountStatus {
         writer.write(list: grants) { $1.write(to: &$0) }
         writer.write(inodes)
         writer.write(descriptors)
+        writer.write(list: requests) { $1.write(to: &$0) }
     }
 
     fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
@@ -73,7 +74,19 @@ extension MountStatus {
             view: view, mountpoint: try reader.bytes(), pid: try reader.number(Int32.self),
             since: Instant(nanoseconds: try reader.number(Int64.self)),
             grants: try reader.list { (reader) throws(CodingFlaw) in try GrantStatus.read(from: &reader) },
-            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self))
+            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self),
+            requests: try reader.list { (reader) throws(CodingFlaw) in try RequestCount.read(from: &reader) })
+    }
+}
+
+extension RequestCount {
+    fileprivate func write(to writer: inout BinaryWriter) {
+        writer.write(opcode)
+        writer.write(count)
+    }
+
+    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> RequestCount {
+        RequestCount(opcode: try reader.number(UInt32.self), count: try reader.number(UInt64.self))
     }
 }
 

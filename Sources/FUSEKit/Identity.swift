@@ -35,6 +35,24 @@ public enum Identity {
         clinux_set_identity(current)
     }
 
+    /// Whether what the thread changes keeps set-id bits, as for callers with CAP_FSETID, or clears them as the backing file system does for
+    /// everybody else. That it clears file capabilities in either case is its own doing.
+    @inline(__always)
+    public static func keepSetID(_ keeps: Bool) {
+        let current = clinux_identity()
+        if current.keeps_set_id != keeps { change(toKeepSetID: keeps) }
+    }
+
+    private static func change(toKeepSetID keeps: Bool) {
+        // A daemon that never had the capability keeps no bits, whatever is asked for; giving it up cannot fail.
+        _ = clinux_thread_use_capability(fsetid, keeps)
+        var current = clinux_identity()
+        current.keeps_set_id = keeps
+        clinux_set_identity(current)
+    }
+
+    private static let fsetid: Int32 = 4
+
     private static func change(to caller: Caller) -> Int32 {
         let group = clinux_thread_setfsgid(caller.gid)
         let user = group == 0 ? clinux_thread_setfsuid(caller.uid) : group
@@ -50,7 +68,9 @@ public enum Identity {
     /// for somebody else just then.
     static func resetOnThisThread() {
         _ = clinux_thread_umask(0)
-        var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0)
+        // CAP_FSETID is inherited as well.
+        _ = clinux_thread_use_capability(fsetid, true)
+        var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0, keeps_set_id: true)
         if canChange, clinux_thread_setfsgid(identity.gid) != 0 || clinux_thread_setfsuid(identity.uid) != 0 {
             // Unknown: a value no caller has makes the first request set it.
             identity.uid = .max

@@ -18,6 +18,8 @@ public struct NodeID: Hashable, Sendable {
 public struct Request: ~Copyable {
     public let worker: UnsafeMutablePointer<Worker>
     public let caller: Caller
+    /// Whether set-id bits of the file are to be cleared by this change.
+    public let killsSetID: Bool
     let raw: fuse_req_t
     let sequence: UInt64
 
@@ -29,6 +31,7 @@ public struct Request: ~Copyable {
         self.raw = raw
         self.worker = worker
         caller = Caller(uid: context.pointee.uid, gid: context.pointee.gid, pid: context.pointee.pid, umask: context.pointee.umask)
+        killsSetID = worker.pointee.killsSetID.load(ordering: .relaxed)
         sequence = (worker.pointee.answer.load(ordering: .relaxed) >> 1) &+ 1
         worker.pointee.request.store(UInt(bitPattern: UnsafeRawPointer(raw)), ordering: .relaxed)
         worker.pointee.answer.store(sequence << 1 | 1, ordering: .sequentiallyConsistent)

@@ -38,6 +38,9 @@ extension Session {
             if received <= 0 { break }
             let left = idle.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue
             if left <= 0 { startWorker() }
+            let message = Message(buffer, received)
+            worker.pointee.note(message)
+            if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
             fuse_session_process_buf(pointer, &buffer)
             if fuse_session_exited(pointer) != 0 { break }
             if idle.load(ordering: .relaxed) >= Self.idleKept {

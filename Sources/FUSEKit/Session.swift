@@ -26,7 +26,7 @@ public final class Session: @unchecked Sendable {
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
-    private let context: UnsafeMutablePointer<SessionContext>
+    let context: UnsafeMutablePointer<SessionContext>
 
     /// Idle workers that stay: more of them cost context switches, and a new one is made in microseconds.
     static let idleKept = 4
@@ -61,14 +61,23 @@ public final class Session: @unchecked Sendable {
             fuse_session_destroy(session)
             throw Errno(EIO)
         }
+        guard Exchange.install(in: session) == 0 else {
+            fuse_session_unmount(session)
+            fuse_session_destroy(session)
+            throw Errno(ENOMEM)
+        }
         pointer = session
         notifier = Notifier(session: session)
         workers = .allocate(capacity: workerLimit)
         // One mapping for all buffers; the kernel gives pages as they are touched.
         let buffers = mmap(
             nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
+        // calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
+        let counts = calloc(workerLimit * RequestCounts.kinds, MemoryLayout<Atomic<UInt64>>.stride)!
+            .bindMemory(to: Atomic<UInt64>.self, capacity: workerLimit * RequestCounts.kinds)
         for slot in 0..<workerLimit {
-            (workers + slot).initialize(to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize))
+            (workers + slot).initialize(
+                to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
@@ -105,6 +114,8 @@ public final class Session: @unchecked Sendable {
 struct SessionContext {
     let options: SessionOptions
     let state: UnsafeMutableRawPointer
+    /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
+    var offered: UInt32 = 0
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
@@ -114,7 +125,8 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
         | FUSE_CAP_EXPIRE_ONLY
     // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
-    // FUSE_CAP_ATOMIC_O_TRUNC and FUSE_CAP_HANDLE_KILLPRIV stay off: the kernel then clears set-id bits by SETATTR, as natively.
+    // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
+    // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
     connection.pointee.want = UInt32(wanted) & connection.pointee.capable

@@ -8,11 +8,15 @@ public struct SessionOptions: Sendable {
     public var writeBack: Bool
     /// Whether the kernel drops a file's cached data when its times or size have changed (FUSE_CAP_AUTO_INVAL_DATA).
     public var checkData: Bool
+    /// Whether the file system clears set-id bits and file capabilities where a request says so (FUSE_HANDLE_KILLPRIV_V2), if the kernel
+    /// offers to leave it to us. Otherwise the kernel does, with a request more for each write.
+    public var killsSetID: Bool
 
-    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool) {
+    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool) {
         self.source = source
         self.mountWords = mountWords
         self.writeBack = writeBack
         self.checkData = checkData
+        self.killsSetID = killsSetID
     }
 }

@@ -15,14 +15,31 @@ public struct Worker: ~Copyable {
     /// Whether the request is a close(2), which succeeds when it is answered in the worker's place. Written by the worker before it
     /// enters a scope, so whoever saw it inside reads it right.
     public let isClosing = Atomic<Bool>(false)
+    /// What the request is and what it brings besides what the library passes on. Written and read on the worker's thread, before `process`.
+    let opcode = Atomic<UInt32>(0)
+    let killsSetID = Atomic<Bool>(false)
+    /// How many requests of each kind came here: `RequestCounts`.
+    let counts: UnsafeMutablePointer<Atomic<UInt64>>
     /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
     public static let bufferSize = (1 << 20) + 4096
 
-    init(slot: Int, buffer: UnsafeMutableRawPointer) {
+    init(slot: Int, buffer: UnsafeMutableRawPointer, counts: UnsafeMutablePointer<Atomic<UInt64>>) {
         self.slot = slot
         self.buffer = buffer
+        self.counts = counts
+    }
+
+    /// Notes what `message` is before the library takes it apart.
+    @inline(__always)
+    func note(_ message: Message) {
+        let opcode = message.opcode
+        self.opcode.store(opcode, ordering: .relaxed)
+        killsSetID.store(message.killsSetID, ordering: .relaxed)
+        let count = counts + min(Int(opcode), RequestCounts.kinds - 1)
+        // One writer: no exchange is needed.
+        count.pointee.store(count.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
     }
 
     /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.

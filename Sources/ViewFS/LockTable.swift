@@ -13,7 +13,7 @@ import ViewTree
 ///
 /// Locking: one lock around the tables (rank 3); lock calls are made and replies are given outside.
 final class LockTable: @unchecked Sendable {
-    // Safe to share: everything is behind `state`.
+    // Safe to share: everything is behind `state` but the count, which is atomic.
 
     struct State {
         var descriptions: [UInt64: [LockDescription]] = [:]
@@ -29,6 +29,9 @@ final class LockTable: @unchecked Sendable {
 
     let state = Lock(State())
     weak nonisolated(unsafe) var view: ViewFS?
+    /// How many descriptions there are, so that each close(2) need not take the lock to find none. A lock's request was answered before
+    /// its owner closes, so whoever closes sees its own counted.
+    private let descriptionCount = Atomic<Int>(0)
 
     // MARK: trying
 
@@ -77,6 +80,7 @@ final class LockTable: @unchecked Sendable {
                 // Threads of one process can come here together; the second one's description holds no lock yet.
                 if let known = state.descriptions[node]?.first(where: { $0.owner == owner }) { return known }
                 state.descriptions[node, default: []].append(made)
+                descriptionCount.wrappingAdd(1, ordering: .releasing)
                 return made
             })
     }
@@ -104,14 +108,15 @@ final class LockTable: @unchecked Sendable {
     }
 
     private func release(_ isMeant: (LockDescription) -> Bool, of isNode: (UInt64) -> Bool) {
+        if descriptionCount.load(ordering: .acquiring) == 0 { return }
         let gone = state.withLock { state -> [LockDescription] in
-            if state.descriptions.isEmpty { return [] }
             var gone: [LockDescription] = []
             for (node, list) in state.descriptions where isNode(node) && list.contains(where: isMeant) {
                 gone += list.filter(isMeant)
                 let rest = list.filter { !isMeant($0) }
                 state.descriptions[node] = rest.isEmpty ? nil : rest
             }
+            descriptionCount.wrappingSubtract(gone.count, ordering: .releasing)
             return gone
         }
         if gone.isEmpty { return }

@@ -23,7 +23,7 @@ extension ViewFS {
         }
         var attributes = attributes(status)
         let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
-        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : policy.timeout)
+        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributeTimeout(of: attributes.st_mode))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
@@ -41,7 +41,10 @@ extension ViewFS {
             request.reply(attributes: &nothing, timeout: 0)
             return
         }
-        view.onNode(request, id, for: .write) { request, node, descriptor in
+        // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
+        let kills = request.killsSetID && changes.contains(.size)
+        view.onNode(request, id, for: .write, killing: kills) { request, node, descriptor in
+            if !changes.isDisjoint(with: [.user, .group]) { view.settleSetID(of: descriptor, for: request.caller) }
             let result = view.apply(changes, attributes, to: descriptor, file: handle)
             if result < 0 {
                 request.reply(error: -result)
@@ -49,6 +52,16 @@ extension ViewFS {
                 view.replyAttributes(request, node, descriptor)
             }
         }
+    }
+
+    /// Whether chown(2), fallocate(2) and copy_file_range(2) keep the file's set-id bits as far as they may: their requests do not say whether
+    /// the caller has CAP_FSETID, so that is looked for, where there are such bits at all.
+    func settleSetID(of descriptor: Int32, for caller: Caller) {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        guard result < 0 || status.st.st_mode & (S_ISUID | S_ISGID) != 0 else { return }
+        let fsetid: Int32 = 4
+        Identity.keepSetID(clinux_other_has_capability(caller.pid, fsetid))
     }
 
     /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like

@@ -42,13 +42,29 @@ extension ViewFS {
             FileDescriptor(owning: descriptor), status, in: parent.node.pointee.owner, found: parent.id.rawValue, as: name)
         guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
         node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
+        if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
-            parameters.attr_timeout = policy.timeout
+            parameters.attr_timeout = attributeTimeout(of: parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
         }
         return 0
+    }
+
+    /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.
+    func watch(_ id: UInt64, _ node: NodePointer) {
+        guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
+        let descriptor = tree.pin(node)
+        if descriptor >= 0 { hostWatch.note(id, node, descriptor: descriptor) }
+        tree.unpin(id, node)
+    }
+
+    /// How long the kernel may keep attributes. Not at all where a write clears set-id bits: the kernel does not hear of it, and would go
+    /// on running the file with them.
+    @inline(__always)
+    func attributeTimeout(of mode: mode_t) -> Double {
+        mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 ? 0 : policy.timeout
     }
 
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.

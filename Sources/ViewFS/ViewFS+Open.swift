@@ -27,7 +27,7 @@ extension ViewFS {
                 return
             }
             let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
-            guard let handle = view.keep(opened, of: id.rawValue, node, flags, status.st.st_mode, info, keepCache: keep) else {
+            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
                 request.reply(error: ENFILE)
                 return
             }
@@ -47,26 +47,24 @@ extension ViewFS {
         view.onNode(request, parent, for: .write) { request, node, directory in
             let scope = node.pointee.owner
             Identity.assumeMask(request.caller.umask)
-            // Always exclusively: a name that came up meanwhile could be a FIFO or a link, so it is looked up instead.
+            // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
+            // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
             let creation = (view.backingFlags(flags) | O_CREAT | O_EXCL | O_NOFOLLOW) & ~O_TRUNC
-            var opened = view.tree.makingRoom { clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts) }
-            var path = opened < 0 ? opened : view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
-            if opened == -EEXIST, flags & O_EXCL == 0 {
-                path = view.open(name, in: directory, of: scope)
-                opened = path < 0 ? path : view.openExisting(path, flags)
+            let opened = view.tree.makingRoom { clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts) }
+            if opened < 0 {
+                request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : -opened)
+                return
             }
-            guard opened >= 0, path >= 0 else {
-                let error = opened < 0 ? -opened : -path
-                if opened >= 0 { _ = clinux_close(opened) }
-                if path >= 0 { _ = clinux_close(path) }
-                request.reply(error: error)
+            let path = view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
+            if path < 0 {
+                _ = clinux_close(opened)
+                request.reply(error: -path)
                 return
             }
             var parameters = EntryParameters()
             let error = view.enter(path, name, found: (parent, node), into: &parameters)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(
-                    opened, of: parameters.ino, child, flags, parameters.attr.st_mode, info, keepCache: view.policy.writeBack)
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
             else {
                 if error != 0 { _ = clinux_close(opened) } else { view.tree.forget(parameters.ino, 1) }
                 request.reply(error: error != 0 ? error : ENFILE)
@@ -105,42 +103,25 @@ extension ViewFS {
         return clinux_reopen(descriptor, (backingFlags(flags) & ~O_ACCMODE) | O_WRONLY | O_NONBLOCK)
     }
 
-    private func openExisting(_ path: Int32, _ flags: Int32) -> Int32 {
-        var status = FileStatus()
-        let result = clinux_statx(path, nil, &status)
-        if result < 0 { return result }
-        switch status.st.st_mode & S_IFMT {
-        case S_IFREG: return reopen(path, flags & ~O_TRUNC)
-        case S_IFLNK: return -ELOOP
-        case S_IFDIR: return -EISDIR
-        default: return -ENXIO
-        }
-    }
-
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
-        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ mode: mode_t, _ info: UnsafeMutablePointer<OpenFileInfo>,
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
         keepCache: Bool
     ) -> UInt64? {
-        let isDirect = appendsDirectly(flags, mode)
-        let file = OpenFile(
-            descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags, isDirect: isDirect)
+        let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
         let canWrite = file.canWrite
         guard let handle = files.add(file) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = isDirect ? 1 : 0
+        info.pointee.direct_io = appendsDirectly(flags) ? 1 : 0
         return handle
     }
 
     /// Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    /// fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached. A file with
-    /// set-id bits goes through the cache all the same: there the kernel clears them as the caller's rights demand.
-    private func appendsDirectly(_ flags: Int32, _ mode: mode_t) -> Bool {
-        !policy.writeBack && flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND && mode & (S_ISUID | S_ISGID) == 0
-    }
+    /// fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached.
+    private func appendsDirectly(_ flags: Int32) -> Bool { !policy.writeBack && flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND }
 
     /// Undoes `keep`.
     func release(_ handle: UInt64, of id: UInt64) {

@@ -8,10 +8,11 @@ typealias NodePointer = UnsafeMutablePointer<Node>
 
 // The one preparation that every operation passes through: find the node or file, enter its scope, act as the caller.
 extension ViewFS {
-    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal.
+    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal. `killing`: what it changes
+    /// loses its set-id bits.
     @inline(__always)
     func onNode(
-        _ request: consuming Request, _ id: NodeID, for entry: Entry,
+        _ request: consuming Request, _ id: NodeID, for entry: Entry, killing: Bool = false,
         _ body: (consuming Request, NodePointer, Int32) -> Void
     ) {
         guard let node = tree.nodes.find(id.rawValue) else {
@@ -22,6 +23,7 @@ extension ViewFS {
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
         guard verdict == .enter else { return refuse(request, verdict, scope: node.pointee.scope) }
         let identity = Identity.assume(request.caller)
+        if entry != .read { Identity.keepSetID(!killing) }
         if identity != 0 {
             request.reply(error: identity)
         } else {
@@ -50,6 +52,7 @@ extension ViewFS {
         let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
         if verdict == .enter {
             let identity = Identity.assume(request.caller)
+            if entry != .read { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
         } else {

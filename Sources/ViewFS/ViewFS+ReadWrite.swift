@@ -40,21 +40,16 @@ extension ViewFS {
                 if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)
-            let isElsewhere = appends && !view.settleAppend(of: file, at: offset + off_t(done))
+            let isElsewhere = appends && !view.ends(file, at: offset + off_t(done))
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }
     }
 
-    /// After an append: whether the file ends where the kernel believes. Set-id bits that came since a file was opened for direct
-    /// appending are cleared here, where the kernel does not.
-    private func settleAppend(of file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
+    /// After an append: whether the file ends where the kernel believes.
+    private func ends(_ file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
         var status = FileStatus()
-        guard clinux_statx(file.pointee.descriptor, nil, &status) == 0 else { return false }
-        let mode = status.st.st_mode
-        let cleared = mode & ~(S_ISUID | (mode & S_IXGRP != 0 ? S_ISGID : 0))
-        if file.pointee.isDirect, cleared != mode { _ = clinux_chmod_descriptor(file.pointee.descriptor, cleared & 0o7777) }
-        return status.st.st_size == end
+        return clinux_statx(file.pointee.descriptor, nil, &status) == 0 && status.st.st_size == end
     }
 
     /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
@@ -100,6 +95,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ mode: Int32, _ offset: off_t, _ length: off_t, _ info: OpenFileInfo
     ) {
         view.onFile(request, info.fh, for: .write) { request, file in
+            view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             reply(request, clinux_fallocate(file.pointee.descriptor, mode, offset, length))
         }
     }
@@ -127,6 +123,7 @@ extension ViewFS {
                 request.reply(error: EXDEV)
                 return
             }
+            view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             let result = clinux_copy_file_range(
                 from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
             if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(written: result) }

@@ -17,6 +17,8 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let policy: CachePolicy
+    /// nil where the kernel asks each time, or nobody else changes anything.
+    let hostWatch: HostWatch?
     private let mounted = Lock<Session?>(nil)
 
     /// nil until the view is mounted. Not for the way of a request.
@@ -34,16 +36,21 @@ public final class ViewFS: @unchecked Sendable {
         root = RootDirectory()
         locks = LockTable()
         policy = CachePolicy(cache)
+        hostWatch = cache == .shared ? HostWatch() : nil
     }
 
     /// Mounts the view and starts serving it.
-    public func mount(at mountpoint: String, source: String, words: [String]) throws(Errno) {
-        let options = SessionOptions(source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData)
+    ///
+    /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11).
+    public func mount(at mountpoint: String, source: String, words: [String], leavesSetID: Bool = false) throws(Errno) {
+        let options = SessionOptions(
+            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit)
         mounted.withLock { $0 = session }
         locks.view = self
+        hostWatch?.start(for: self)
         session.start()
     }
 }

@@ -17,6 +17,13 @@ public struct NodeKey: Hashable, Sendable {
         birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
     }
 
+    /// Of the file behind an O_PATH descriptor; nil when it cannot be asked.
+    public init?(descriptor: Int32) {
+        var status = FileStatus()
+        guard clinux_statx(descriptor, nil, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
     var hash: UInt64 {
         var x = inode &* 0x9E37_79B9_7F4A_7C15
         x ^= UInt64(bitPattern: birth) &* 0xC2B2_AE3D_27D4_EB4F
@@ -55,6 +62,8 @@ public struct Node: ~Copyable {
     public let found: Atomic<Int64>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
+    /// Of a directory: changes in it are told, see `WatchedDirectories`.
+    public let isWatched: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
     public let dataVersion: Atomic<UInt64>
 
@@ -77,6 +86,7 @@ public struct Node: ~Copyable {
         parent = Atomic(0)
         found = Atomic(0)
         isShared = Atomic(false)
+        isWatched = Atomic(false)
         dataVersion = Atomic(0)
     }
 

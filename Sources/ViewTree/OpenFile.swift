@@ -10,17 +10,14 @@ public struct OpenFile: ~Copyable {
     public let scope: UInt32
     /// open(2) flags of the caller.
     public let flags: Int32
-    /// Writes come without passing the kernel's cache, which is also where it clears set-id bits.
-    public let isDirect: Bool
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32, isDirect: Bool) {
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
         self.flags = flags
-        self.isDirect = isDirect
     }
 
     deinit { _ = clinux_close(descriptor) }

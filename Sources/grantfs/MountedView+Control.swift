@@ -99,6 +99,7 @@ extension MountedView {
         }
         return MountStatus(
             view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), since: since, grants: grants,
-            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount))
+            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount),
+            requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
     }
 }

@@ -50,7 +50,9 @@ public final class MountFixture {
             [Programs.grantfs(for: identity)] + arguments, as: identity, environment: environment, within: seconds)
     }
 
-    public var environment: [String: String] { ["GRANTFS_STORE": store] }
+    public var environment: [String: String] { ["GRANTFS_STORE": store].merging(switches) { $1 } }
+    /// More of the environment that grantfs runs in.
+    public var switches: [String: String] = [:]
 
     /// Grants a directory and gives the grant's id.
     @discardableResult

@@ -13,6 +13,10 @@ mode_t clinux_thread_umask(mode_t mask);
 int clinux_keep_capabilities_across_setuid(void);
 // Whether the calling thread has CAP_DAC_READ_SEARCH (and so may open by handle), by trying nothing.
 bool clinux_has_capability(int capability);
+// Puts a capability that this thread is permitted into its effective set, or takes it out.
+int clinux_thread_use_capability(int capability, bool use);
+// Whether another thread has a capability in its effective set (/proc/TID/status); false when that cannot be found out.
+bool clinux_other_has_capability(pid_t tid, int capability);
 pid_t clinux_gettid(void);
 int clinux_set_thread_name(const char *name);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
@@ -25,7 +29,7 @@ static inline void *clinux_worker(void) { return clinux_own_worker; }
 static inline void clinux_set_worker(void *worker) { clinux_own_worker = worker; }
 
 // The identity this thread acts with now, as it last set it.
-struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; };
+struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; bool keeps_set_id; };
 extern __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
 static inline struct clinux_thread_identity clinux_identity(void) { return clinux_own_identity; }
 static inline void clinux_set_identity(struct clinux_thread_identity identity) { clinux_own_identity = identity; }

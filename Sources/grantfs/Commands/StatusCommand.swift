@@ -37,6 +37,7 @@ enum StatusCommand {
             ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("answers", .bool(report.status != nil)),
             ("grants", .array((report.status?.grants ?? []).map { .object(json($0)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
+            ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),
             ("holders", .array(report.holders.map { .object(json($0)) })),
         ]
     }

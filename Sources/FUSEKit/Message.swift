@@ -1,0 +1,43 @@
+import CFuse3
+import CLinux
+import Glibc
+
+/// A request as the kernel wrote it (linux/fuse.h), for what the library does not pass on: struct fuse_in_header, 40 bytes, and behind
+/// it the structure of its opcode.
+struct Message {
+    private let bytes: UnsafeRawBufferPointer
+
+    /// `buffer` holds one whole request in memory, which is what arrives as long as FUSE_CAP_SPLICE_READ is not asked for.
+    @inline(__always)
+    init(_ buffer: borrowing fuse_buf, _ received: Int32) {
+        bytes = UnsafeRawBufferPointer(start: buffer.mem, count: Int(received))
+    }
+
+    enum Opcode {
+        static let setAttributes: UInt32 = 4
+        static let write: UInt32 = 16
+        static let initialize: UInt32 = 26
+    }
+
+    @inline(__always)
+    var opcode: UInt32 { number(at: 4) }
+
+    /// Whether the change must clear set-user-id and set-group-id bits, because its caller lacks CAP_FSETID: FUSE_WRITE_KILL_SUIDGID of
+    /// struct fuse_write_in, FATTR_KILL_SUIDGID of struct fuse_setattr_in.
+    @inline(__always)
+    var killsSetID: Bool {
+        switch opcode {
+        case Opcode.write: number(at: 60) & 1 << 2 != 0
+        case Opcode.setAttributes: number(at: 40) & 1 << 11 != 0
+        default: false
+        }
+    }
+
+    /// The flags that the kernel offers: struct fuse_init_in.
+    var offered: UInt32 { opcode == Opcode.initialize ? number(at: 52) : 0 }
+
+    @inline(__always)
+    private func number(at place: Int) -> UInt32 {
+        place + 4 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self) : 0
+    }
+}

@@ -1,0 +1,33 @@
+#include "workloads.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char buffer[1 << 20];
+
+static void nothing(void) {}
+
+/// A file that is there is written anew: no time goes into freeing old blocks, nor into finding new ones.
+static void prepare(void) { make_file("written", 64 << 20); }
+
+static void write_over(size_t block, size_t size) {
+    int file = (int)check(open("written", O_WRONLY), "open");
+    for (size_t done = 0; done < size; done += block) check(pwrite(file, buffer, block, (off_t)done), "pwrite");
+    check(close(file), "close");
+}
+
+static void large(void) { write_over(1 << 20, 64 << 20); }
+static void medium(void) { write_over(128 << 10, 64 << 20); }
+static void small(void) { write_over(4096, 16 << 20); }
+
+/// A log: one line at a time at the end.
+static void append(void) {
+    int file = (int)check(open("log", O_WRONLY | O_CREAT | O_APPEND | O_TRUNC, 0644), "open");
+    for (int i = 0; i < 4000; i++) check(write(file, buffer, 100), "write");
+    check(close(file), "close");
+}
+
+const struct workload writing[] = {
+    {"write-1m", prepare, large}, {"write-128k", prepare, medium}, {"write-4k", prepare, small},
+    {"append", nothing, append},  {NULL, NULL, NULL},
+};

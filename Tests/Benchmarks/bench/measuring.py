@@ -1,0 +1,56 @@
+"""Does the work in all places in turn, round after round."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+
+def measure(workloads, places, rounds):
+    """The nanoseconds of each round, by workload and place; and remarks on what was left out. Ended early, what was done until then."""
+    times, remarks = {}, []
+    try:
+        _measure(workloads, places, rounds, times, remarks)
+    except KeyboardInterrupt:
+        remarks.append("ended early")
+    return times, remarks
+
+
+def _measure(workloads, places, rounds, times, remarks):
+    for workload in workloads:
+        before = time.monotonic()
+        if workload.cold and os.geteuid() != 0:
+            remarks.append(f"“{workload.name}” needs root, who may drop the kernel's caches")
+            continue
+        missing = workload.missing()
+        if missing:
+            remarks.append(f"“{workload.name}” needs {missing}")
+            continue
+        print(workload.name, end=" ", flush=True, file=sys.stderr)
+        for directory in places.directories.values():
+            workload.prepare(directory)
+        times[workload.name] = _rounds(workload, places.directories, rounds)
+        print(f" {time.monotonic() - before:.0f} s", file=sys.stderr)
+
+
+def _rounds(workload, directories, rounds):
+    times = {name: [] for name in directories}
+    order = list(directories)
+    for _ in range(rounds):
+        for name in order:
+            if workload.cold:
+                _drop_caches()
+            else:
+                # What is warm is what was just done; the round of the other places takes longer than names are kept.
+                workload.run(directories[name])
+            times[name].append(workload.run(directories[name]))
+        # Nobody always comes after the same one.
+        order = order[1:] + order[:1]
+        print(".", end="", flush=True, file=sys.stderr)
+    return times
+
+
+def _drop_caches():
+    subprocess.run(["sync"], check=True)
+    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")

@@ -1,0 +1,52 @@
+"""From times to a table."""
+
+import statistics
+
+
+def summary(workloads, names, times):
+    """A row for each workload that ran: milliseconds natively, and for each other place the ratio, its spread, its aim, and whether it is met."""
+    rows = []
+    for workload in workloads:
+        measured = times.get(workload.name)
+        if not measured:
+            continue
+        native = measured["native"]
+        places = {}
+        for name in names[1:]:
+            ratios = [ours / theirs for ours, theirs in zip(measured[name], native)]
+            ratio, aim = statistics.median(ratios), workload.aim_for(name)
+            places[name] = {
+                "ratio": round(ratio, 2), "lowest": round(min(ratios), 2), "highest": round(max(ratios), 2),
+                "milliseconds": round(statistics.median(measured[name]) / 1e6, 2), "aim": aim,
+                "passes": None if aim is None else ratio <= aim,
+            }
+        rows.append({"workload": workload.name, "nativeMilliseconds": round(statistics.median(native) / 1e6, 2), "places": places})
+    return rows
+
+
+def markdown(document, names):
+    machine = document["machine"]
+    lines = [
+        f"{machine['date']}, Linux {machine['kernel']}, {machine['processor']}, {machine['cores']} cores, {machine['filesystem']}, "
+        f"load {machine['load']:.1f}; {document['rounds']} rounds; time over native time, median of pairs",
+        "",
+        "| workload | native | " + " | ".join(names[1:]) + " | aim |",
+        "| --- | --- | " + "--- | " * len(names),
+    ]
+    lines[-1] = lines[-1].rstrip()
+    for row in document["rows"]:
+        cells = [row["workload"], f"{row['nativeMilliseconds']} ms"]
+        for name in names[1:]:
+            place = row["places"][name]
+            mark = {None: "", True: " ✓", False: " ✗"}[place["passes"]]
+            cells.append(f"{place['ratio']:.2f}{mark}")
+        cells.append(_aims(row["places"]))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""] + [f"- {remark}" for remark in document["remarks"]])
+
+
+def _aims(places):
+    shared, exclusive = places["shared"]["aim"], places["exclusive"]["aim"]
+    if shared is None:
+        return ""
+    return f"≤ {shared:g}" if shared == exclusive else f"≤ {shared:g} (exclusive ≤ {exclusive:g})"
