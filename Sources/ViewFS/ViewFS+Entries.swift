@@ -25,11 +25,11 @@ extension ViewFS {
         return result == -EXDEV ? -EACCES : result
     }
 
-    /// Makes (or counts) the node behind a descriptor, found as `name`, and describes it for the kernel. Takes the descriptor over.
+    /// Makes (or counts) the node behind a descriptor, found as `name` (nil: it has none), and describes it for the kernel. Takes the descriptor over.
     /// Returns 0 or a positive error number.
     @inline(__always)
     func enter(
-        _ descriptor: Int32, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer),
+        _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer),
         into parameters: inout EntryParameters
     ) -> Int32 {
         var status = FileStatus()

@@ -6,6 +6,7 @@ public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
+    public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 
     /// The same, where every user can run them: a checkout in somebody's home is closed to others.
     static let sharedDirectory: String? = {
