@@ -40,6 +40,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .write) { request, node, descriptor in
+            if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
             let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
             let result = clinux_unlinkat(descriptor, name, directory)
             if let held {
@@ -68,6 +69,8 @@ extension ViewFS {
                 return
             }
             let to = view.tree.pin(target)
+            // Both names stay when they are exchanged.
+            if to >= 0, flags & renameExchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
             let result = to < 0 ? to : view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
             view.tree.unpin(newParent.rawValue, target)
             reply(request, result)

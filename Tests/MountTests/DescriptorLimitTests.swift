@@ -16,7 +16,7 @@ extension MountTests {
                 """
                 cd "$1"; for d in $(seq $2); do mkdir d$d; (cd d$d; seq -f "f%.0f" $3 | xargs touch); done
                 for d in $(seq 20); do echo $d > d$d/f1; done
-                """, source, "\(directories)", "\(files)", as: fixture.owner, within: 300
+                """, source, "\(directories)", "\(files)", as: fixture.owner, within: 1500
             ).orThrow()
             try fixture.grant(source)
             let mountpoint = try fixture.directory("mount")
@@ -30,7 +30,7 @@ extension MountTests {
         /// Walks all of it, which takes every descriptor from what was known before.
         private func walk(_ mountpoint: String, _ fixture: MountFixture) throws -> Output {
             try Command.shell(
-                "cd \"$1/a\"; find . -type f -links 1 | wc -l; ls -lR > /dev/null", mountpoint, as: fixture.owner, within: 300)
+                "cd \"$1/a\"; find . -type f -links 1 | wc -l; ls -lR > /dev/null", mountpoint, as: fixture.owner, within: 1500)
         }
 
         @Test("is walked, read, changed and revoked", arguments: owners)
