@@ -22,6 +22,7 @@ public final class ViewFS: @unchecked Sendable {
     let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
+    let handleBases = HandleBases()
     private let mounted = Lock<Session?>(nil)
 
     /// nil until the view is mounted. Not for the way of a request.
