@@ -43,6 +43,8 @@ int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, boo
     }
 }
 
+int clinux_open_nameless(int dirfd, int flags, mode_t mode) { return clinux_open_beneath(dirfd, ".", flags | O_TMPFILE, mode, false); }
+
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode) {
     return RETRY(openat(dirfd, path, flags | O_CLOEXEC, mode));
 }

@@ -48,16 +48,31 @@ int clinux_thread_use_capability(int capability, bool use) {
     half->effective = use ? half->effective | (bit & half->permitted) : half->effective & ~bit;
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
-bool clinux_other_has_capability(pid_t tid, int capability) {
-    char path[40], text[4096];
+// What /proc/TID/status says behind `field`, which begins a line; NULL when that cannot be found out.
+static const char *status_of(pid_t tid, const char *field, char text[4096]) {
+    char path[40];
     snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
     int fd = tid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd == -1) return false;
-    ssize_t length = read(fd, text, sizeof text - 1);
+    if (fd == -1) return NULL;
+    ssize_t length = read(fd, text, 4095);
     close(fd);
     text[length < 0 ? 0 : length] = 0;
-    const char *line = strstr(text, "\nCapEff:");
-    return line && (strtoull(line + 8, NULL, 16) >> capability) & 1;
+    const char *line = strstr(text, field);
+    return line == NULL ? NULL : line + strlen(field);
+}
+bool clinux_other_has_capability(pid_t tid, int capability) {
+    char text[4096];
+    const char *mask = status_of(tid, "\nCapEff:", text);
+    return mask && (strtoull(mask, NULL, 16) >> capability) & 1;
+}
+bool clinux_other_is_in_group(pid_t tid, gid_t group) {
+    char text[4096], *end;
+    const char *place = status_of(tid, "\nGroups:\t", text);
+    while (place != NULL && *place >= '0' && *place <= '9') {
+        if (strtoul(place, &end, 10) == group && (*end == ' ' || *end == '\n')) return true;
+        place = *end == ' ' ? end + 1 : end;
+    }
+    return false;
 }
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
 int clinux_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name) == -1 ? -errno : 0; }

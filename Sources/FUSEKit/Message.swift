@@ -17,6 +17,8 @@ struct Message {
         static let setAttributes: UInt32 = 4
         static let write: UInt32 = 16
         static let initialize: UInt32 = 26
+        static let create: UInt32 = 35
+        static let createNameless: UInt32 = 51
     }
 
     @inline(__always)
@@ -35,6 +37,13 @@ struct Message {
 
     /// The flags that the kernel offers: struct fuse_init_in.
     var offered: UInt32 { opcode == Opcode.initialize ? number(at: 52) : 0 }
+
+    /// FUSE_TMPFILE (open(2) with O_TMPFILE), which the library of version 3.14 answers with ENOSYS, is FUSE_CREATE in everything but its number
+    /// (fs/fuse/dir.c, fuse_create_open): the operation of that gets it, and knows it by the flags.
+    @inline(__always)
+    static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
+        if opcode == Opcode.createNameless { buffer.mem.storeBytes(of: Opcode.create, toByteOffset: 4, as: UInt32.self) }
+    }
 
     @inline(__always)
     private func number(at place: Int) -> UInt32 {

@@ -15,13 +15,15 @@ public struct Notifier: @unchecked Sendable {
     /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
     public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
+    /// `expireName` for `length` bytes at `name`.
+    public func expireName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
+        let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, name, length, FUSE_LL_EXPIRE_ONLY)
+        return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
+    }
+
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
     /// the kernel cannot expire (before 6.2).
     public func expireName(_ name: [UInt8], in parent: NodeID) -> Int32 {
-        name.withUnsafeBytes { bytes in
-            let text = bytes.baseAddress!.assumingMemoryBound(to: CChar.self)
-            let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, text, bytes.count, FUSE_LL_EXPIRE_ONLY)
-            return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, text, bytes.count) : result
-        }
+        name.withUnsafeBytes { expireName($0.baseAddress!.assumingMemoryBound(to: CChar.self), length: $0.count, in: parent) }
     }
 }

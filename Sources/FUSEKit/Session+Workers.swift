@@ -41,6 +41,7 @@ extension Session {
             let message = Message(buffer, received)
             worker.pointee.note(message)
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
+            Message.passOn(buffer, message.opcode)
             fuse_session_process_buf(pointer, &buffer)
             if fuse_session_exited(pointer) != 0 { break }
             if idle.load(ordering: .relaxed) >= Self.idleKept {

@@ -23,7 +23,7 @@ extension ViewFS {
         }
         var attributes = attributes(status)
         let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
-        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributeTimeout(of: attributes.st_mode))
+        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributeTimeout(of: node, attributes.st_mode))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
@@ -44,7 +44,7 @@ extension ViewFS {
         // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
         let kills = request.killsSetID && changes.contains(.size)
         view.onNode(request, id, for: .write, killing: kills) { request, node, descriptor in
-            if !changes.isDisjoint(with: [.user, .group]) { view.settleSetID(of: descriptor, for: request.caller) }
+            if changes.changesOwner { view.settleSetID(of: descriptor, for: request.caller) }
             let result = view.apply(changes, attributes, to: descriptor, file: handle)
             if result < 0 {
                 request.reply(error: -result)
@@ -56,12 +56,17 @@ extension ViewFS {
 
     /// Whether chown(2), fallocate(2) and copy_file_range(2) keep the file's set-id bits as far as they may: their requests do not say whether
     /// the caller has CAP_FSETID, so that is looked for, where there are such bits at all.
+    ///
+    /// A set-gid bit without execution for the group stays for members of the group as well (fs/attr.c, setattr_should_drop_sgid), and the
+    /// worker has none of the caller's supplementary groups.
     func settleSetID(of descriptor: Int32, for caller: Caller) {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
-        guard result < 0 || status.st.st_mode & (S_ISUID | S_ISGID) != 0 else { return }
+        let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
+        guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
         let fsetid: Int32 = 4
-        Identity.keepSetID(clinux_other_has_capability(caller.pid, fsetid))
+        let isMembers = bits == S_ISGID && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        Identity.keepSetID(isMembers || clinux_other_has_capability(caller.pid, fsetid))
     }
 
     /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like
@@ -73,7 +78,12 @@ extension ViewFS {
     }
 
     private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
-        if !changes.isDisjoint(with: [.user, .group]) {
+        // First: it is what fails, for size or space, and then set-id bits that the kernel wants cleared with it have to stay.
+        if changes.contains(.size) {
+            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
+            if result < 0 { return result }
+        }
+        if changes.changesOwner {
             let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
             let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
             let result = clinux_chown_descriptor(descriptor, user, group)
@@ -82,10 +92,6 @@ extension ViewFS {
         // After the owner: chown clears set-id bits, and the mode the kernel asks for says what is to be left of them.
         if changes.contains(.mode) {
             let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
-            if result < 0 { return result }
-        }
-        if changes.contains(.size) {
-            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
         }
         if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {
@@ -107,11 +113,16 @@ extension ViewFS {
         return 0
     }
 
-    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody.
+    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
+    /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
     private func truncate(_ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
-        guard let handle, let file = files.hold(handle) else { return clinux_truncate_descriptor(descriptor, size) }
-        defer { files.letGo(handle) }
-        return clinux_ftruncate(file.pointee.descriptor, size)
+        if let handle, let file = files.hold(handle) {
+            defer { files.letGo(handle) }
+            return clinux_ftruncate(file.pointee.descriptor, size)
+        }
+        if size != 0 { return clinux_truncate_descriptor(descriptor, size) }
+        let opened = clinux_reopen(descriptor, O_WRONLY | O_TRUNC | O_NONBLOCK)
+        return opened < 0 ? opened : clinux_close(opened)
     }
 
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
@@ -149,6 +160,11 @@ struct AttributeChanges: OptionSet {
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
+    static let everything: AttributeChanges = [
+        .mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow, .changeTime,
+    ]
+    /// chown(2). One that leaves both as they are comes as a request for nothing, and changes the ctime.
+    var changesOwner: Bool { isDisjoint(with: .everything) || !isDisjoint(with: [.user, .group]) }
     /// What fs/fuse/dir.c, fuse_flush_times, asks for.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

@@ -21,7 +21,10 @@ extension ViewFS {
         view.onFile(request, info.fh, for: .read) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
-                clinux_reopen(file.pointee.descriptor, flags)
+                // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
+                // seen that the lock suits the descriptor it is asked for by.
+                let both = clinux_reopen(file.pointee.descriptor, O_RDWR | O_NONBLOCK)
+                return both >= 0 ? both : clinux_reopen(file.pointee.descriptor, flags | O_NONBLOCK)
             }
             switch found {
             case .failure(let error): request.reply(error: error.rawValue)

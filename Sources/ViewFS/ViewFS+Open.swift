@@ -35,6 +35,7 @@ extension ViewFS {
         }
     }
 
+    /// Creates and opens a file, also one without a name (O_TMPFILE), which LINK can give one to.
     static func create(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
         _ info: UnsafeMutablePointer<OpenFileInfo>
@@ -49,8 +50,12 @@ extension ViewFS {
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
-            let creation = (view.backingFlags(flags) | O_CREAT | O_EXCL | O_NOFOLLOW) & ~O_TRUNC
-            let opened = clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+            let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
+            let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
+            let opened =
+                isNameless
+                ? clinux_open_nameless(directory, creation, mode)
+                : clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
             if opened < 0 {
                 request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : -opened)
                 return
@@ -136,10 +141,12 @@ extension ViewFS {
 
     /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
     /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
-    /// renamed over meanwhile is opened, as natively.
+    /// renamed over meanwhile is opened, as natively. So is one for which the kernel comes again without a look at a name: it
+    /// was held by an O_PATH descriptor.
     private func cameByOldName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic - node.pointee.found.load(ordering: .relaxed) > 20_000_000
+            && !node.pointee.wasToldStale.exchange(true, ordering: .relaxed)
     }
 
     /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could

@@ -20,7 +20,9 @@ extension ViewFS {
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
+        hostWatch?.begin(nodes, directory: descriptor)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
+        if let node = tree.nodes.find(root) { watch(root, node) }
         return Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
             mount: hasNumber ? number : nil, readOnly: readOnly)

@@ -3,6 +3,7 @@ import FUSEKit
 import Glibc
 import GrantModel
 import LinuxFS
+import Synchronization
 import ViewTree
 
 /// The file system of one mount: what every operation works on.
@@ -17,6 +18,10 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let policy: CachePolicy
+    /// How many requests wait for the kernel to write back what it has of a file.
+    let seekers = Atomic<Int>(0)
+    /// nil where the kernel asks each time, or nobody else changes anything.
+    let hostWatch: HostWatch?
     private let mounted = Lock<Session?>(nil)
 
     /// nil until the view is mounted. Not for the way of a request.
@@ -34,6 +39,7 @@ public final class ViewFS: @unchecked Sendable {
         root = RootDirectory()
         locks = LockTable()
         policy = CachePolicy(cache)
+        hostWatch = cache == .shared ? HostWatch() : nil
     }
 
     /// Mounts the view and starts serving it.
@@ -47,6 +53,7 @@ public final class ViewFS: @unchecked Sendable {
             workerLimit: Self.workerLimit)
         mounted.withLock { $0 = session }
         locks.start(for: self)
+        hostWatch?.start(for: self)
         session.start()
     }
 }

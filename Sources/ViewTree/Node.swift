@@ -17,6 +17,13 @@ public struct NodeKey: Hashable, Sendable {
         birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
     }
 
+    /// Of the file behind an O_PATH descriptor; nil when it cannot be asked.
+    public init?(descriptor: Int32) {
+        var status = FileStatus()
+        guard clinux_statx(descriptor, nil, &status) == 0 else { return nil }
+        self.init(status)
+    }
+
     var hash: UInt64 {
         var x = inode &* 0x9E37_79B9_7F4A_7C15
         x ^= UInt64(bitPattern: birth) &* 0xC2B2_AE3D_27D4_EB4F
@@ -47,8 +54,14 @@ public struct Node: ~Copyable {
     public let parent: Atomic<UInt64>
     /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
+    /// When one of several names of it was last removed, CLOCK_MONOTONIC in nanoseconds; 0 when none was.
+    public let unlinked: Atomic<Int64>
+    /// Whether an opening of the removed file has been answered with ESTALE already: see `ViewFS` on opening.
+    public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
+    /// Of a directory: changes in it are told, see `WatchedDirectories`.
+    public let isWatched: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
     public let dataVersion: Atomic<UInt64>
 
@@ -68,7 +81,10 @@ public struct Node: ~Copyable {
         writers = Atomic(0)
         parent = Atomic(0)
         found = Atomic(0)
+        unlinked = Atomic(0)
+        wasToldStale = Atomic(false)
         isShared = Atomic(false)
+        isWatched = Atomic(false)
         dataVersion = Atomic(0)
     }
 

@@ -13,11 +13,16 @@ public final class ScopeNodes: @unchecked Sendable {
     /// An open directory on the granted filesystem, for open_by_handle_at, or -1. Closed when the scope is released.
     private let base: Atomic<Int32>
     /// Whether the daemon may open by handle there.
-    let opensByHandle: Bool
+    public let opensByHandle: Bool
     /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
     let isReleased = Atomic<Bool>(false)
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
+
+    /// How changes of names beside the mount are told: a `ChangeWatch.Means`, or 0 when they are not.
+    public let watchMeans = Atomic<UInt8>(0)
+    /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
+    public let filesystem = Atomic<UInt64>(0)
 
     /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
     public let isOverlapped = Atomic<Bool>(false)

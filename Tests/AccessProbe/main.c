@@ -66,7 +66,7 @@ static void become(long uid, long gid) {
 
 static int usage(void) {
     fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
-          "       | dirty FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | late OPERATION PATH [THREADS]\n"
+          "       | dirty FILE | peek FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | late OPERATION PATH [THREADS]\n"
           "       | call NAME ARGUMENT...\n"
           "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads; “close” lets everything go.\n",
           stderr);
@@ -97,6 +97,7 @@ int main(int count, char **arguments) {
     if (!strcmp(rest[0], "lock") && left == 4) return run_lock(left - 1, rest + 1);
     if (!strcmp(rest[0], "call")) return run_call(left - 1, rest + 1);
     if (!strcmp(rest[0], "dirty")) return run_dirty(rest[1]);
+    if (!strcmp(rest[0], "peek")) return run_peek(rest[1]);
     if (!strcmp(rest[0], "swap") && left == 3) return run_swap(rest[1], rest[2]);
     if (!strcmp(rest[0], "connect")) return run_connect(rest[1]);
     if (!strcmp(rest[0], "seekdir")) return run_seekdir(rest[1]);

@@ -77,6 +77,7 @@ int run_load(const char *dir);
 int run_lock(int count, char **arguments);
 int run_dirty(const char *file);
 int run_swap(const char *left, const char *right);
+int run_peek(const char *file);
 int run_connect(const char *socket);
 int run_seekdir(const char *dir);
 int run_call(int count, char **arguments);

@@ -10,3 +10,4 @@
 #include "clinux_process.h"
 #include "clinux_volume.h"
 #include "clinux_mount.h"
+#include "clinux_watch.h"

@@ -28,6 +28,8 @@ extern const int clinux_O_PATH, clinux_O_DIRECT, clinux_O_TMPFILE, clinux_O_NOAT
 
 // openat2(2) with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS, and RESOLVE_NO_XDEV unless `cross_mounts`.
 int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, bool cross_mounts);
+// A file without a name in the directory itself (O_TMPFILE).
+int clinux_open_nameless(int dirfd, int flags, mode_t mode);
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
 int clinux_close(int fd);
 // An O_PATH descriptor of something that no call can read, write, list, lock, walk into or open again.

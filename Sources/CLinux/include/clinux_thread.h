@@ -17,6 +17,8 @@ bool clinux_has_capability(int capability);
 int clinux_thread_use_capability(int capability, bool use);
 // Whether another thread has a capability in its effective set (/proc/TID/status); false when that cannot be found out.
 bool clinux_other_has_capability(pid_t tid, int capability);
+// Whether a group is among another thread's supplementary ones; false when that cannot be found out, or is past the first few hundred.
+bool clinux_other_is_in_group(pid_t tid, gid_t group);
 pid_t clinux_gettid(void);
 int clinux_set_thread_name(const char *name);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.

@@ -1,0 +1,49 @@
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "clinux_fs.h"
+
+// What changed, as bits of clinux_change.kinds.
+enum {
+    clinux_change_names = 1,       // an entry came, went or was renamed
+    clinux_change_data = 2,        // contents were written or cut
+    clinux_change_attributes = 4,  // mode, owner, times, link count, xattrs
+    clinux_change_overflow = 8,    // the kernel dropped changes: anything may have changed
+    clinux_change_ended = 16,      // the directory is no longer watched (inotify: it is gone)
+};
+
+// One change. `name` and the handle point into the buffer that was read.
+struct clinux_change {
+    uint32_t kinds;
+    pid_t process;        // who made it, a thread group's id; 0 where that is not told
+    bool has_directory;
+    uint64_t directory;   // the key of the directory it happened in, see clinux_directory_key; of a directory's own change, its own
+    const char *name;     // NULL when it is the directory itself
+    uint64_t filesystem;  // statfs(2)'s f_fsid; 0 with inotify
+    uint64_t file_key;    // a hash of `file`
+    struct clinux_handle directory_handle;
+    struct clinux_handle file;  // both: length 0 when not told
+};
+
+// A fanotify(7) group that tells of changes by handles: of names and attributes, with the name, or of `data`, with the directory alone.
+// -EPERM without CAP_SYS_ADMIN, -EINVAL before Linux 5.17.
+int clinux_fanotify_open(bool data);
+// Has changes of names and attributes told on the whole filesystem that `fd` (O_PATH will do) is on, and when somebody who could write to
+// a file has closed it.
+int clinux_fanotify_watch(int group, int fd);
+// Has each write to the files in one directory told, for as long as the kernel keeps the directory in memory; or no longer told.
+int clinux_fanotify_watch_data(int group, int fd, bool on);
+// What a directory is called in the changes of a fanotify group: a hash of its handle.
+int clinux_directory_key(int fd, uint64_t *key);
+// Takes the change at the beginning of what was read; returns its length in bytes, 0 when there is none (any more).
+size_t clinux_fanotify_next(const void *buffer, size_t length, struct clinux_change *out);
+
+// An inotify(7) instance.
+int clinux_inotify_open(void);
+// Watches one directory; returns its key.
+int clinux_inotify_watch(int group, int fd);
+int clinux_inotify_unwatch(int group, int key);
+size_t clinux_inotify_next(const void *buffer, size_t length, struct clinux_change *out);
+
+ssize_t clinux_read(int fd, void *buffer, size_t size);

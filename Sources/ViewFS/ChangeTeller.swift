@@ -1,0 +1,134 @@
+import FUSEKit
+import Glibc
+import LinuxFS
+import ViewTree
+
+/// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests and holds no lock while it notifies.
+final class ChangeTeller {
+    private let view: ViewFS
+    private let watch: ChangeWatch
+    private let places: WatchedDirectories
+    private let process = getpid()
+    private var scopes: [ScopeNodes] = []
+    private var busy = BusyDirectories()
+
+    init(view: ViewFS, watch: ChangeWatch, places: WatchedDirectories) {
+        self.view = view
+        self.watch = watch
+        self.places = places
+    }
+
+    /// Before the changes of one waking: which scopes there are.
+    func begin() {
+        let means = watch.means == .data ? .names : watch.means
+        scopes = view.root.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
+    }
+
+    func tell(_ change: Change) {
+        let kinds = ChangeKinds(rawValue: change.kinds)
+        if kinds.contains(.overflow) { return forgetAll() }
+        // The kernel knows what came through this mount.
+        if change.process == process { return }
+        guard let notifier = view.session?.notifier else { return }
+        if watch.means == .data { return tellData(change, notifier) }
+        let found = change.has_directory ? places.places(under: change.directory) : []
+        if kinds.contains(.ended) {
+            places.remove(change.directory)
+            watch.remove(directory: change.directory, isGone: true)
+            return
+        }
+        guard let name = change.name else {
+            for place in found { _ = notifier.forgetAttributes(NodeID(place.node)) }
+            // The link count of a file changed, which is told without a directory.
+            if change.file.length > 0, !change.has_directory { _ = forget(change, data: false, notifier) }
+            return
+        }
+        // Changes in other directories are for others.
+        if found.isEmpty { return }
+        if kinds.contains(.names) {
+            for place in found {
+                _ = notifier.expireName(name, length: strlen(name), in: NodeID(place.node))
+                // And with the directory's times its cached listing.
+                _ = notifier.forgetAttributes(NodeID(place.node))
+            }
+        }
+        if kinds.isDisjoint(with: [.data, .attributes]) { return }
+        if change.file.length > 0 {
+            _ = forget(change, data: kinds.contains(.data), notifier)
+            return
+        }
+        for place in found {
+            guard let scope = scopes.first(where: { $0.scope == place.scope }), let key = view.tree.key(of: name, in: place, scope)
+            else { continue }
+            forget(key, in: scope, data: kinds.contains(.data), notifier)
+        }
+    }
+
+    // MARK: each write, told by handle alone
+
+    private func tellData(_ change: Change, _ notifier: Notifier) {
+        _ = forget(change, data: true, notifier)
+        // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
+        guard change.has_directory, busy.isBusy(change, now: Clock.monotonic), let scope = scope(of: change) else { return }
+        _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
+    }
+
+    /// How long may be waited for changes before `tellDue`.
+    var millisecondsUntilDue: Int32 { busy.millisecondsUntilDue(now: Clock.monotonic) }
+
+    /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
+    func tellDue() {
+        guard let notifier = view.session?.notifier else { return }
+        while let files = busy.takeDue(now: Clock.monotonic) {
+            guard let first = files.first, let scope = scope(of: first) else { continue }
+            // In this order: a write is either told anew or was there before the kernel forgets.
+            _ = view.tree.withFile(first.directory_handle, in: scope) { watch.add(directory: $0) }
+            for file in files { _ = forget(file, data: true, notifier) }
+        }
+    }
+
+    private func scope(of change: Change) -> ScopeNodes? {
+        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem }
+    }
+
+    // MARK: forgetting
+
+    /// Forgets a file that is named by its handle, in every scope that leads to it. Returns whether the kernel knew it.
+    private func forget(_ change: Change, data: Bool, _ notifier: Notifier) -> Bool {
+        var (key, isKnown) = (NodeKey?.none, false)
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
+            if key == nil {
+                key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil
+            }
+            guard let key else { return false }
+            if forget(key, in: scope, data: data, notifier) { isKnown = true }
+        }
+        return isKnown
+    }
+
+    /// Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
+    @discardableResult
+    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier) -> Bool {
+        guard let node = view.tree.find(key, in: scope) else { return false }
+        if data, view.tree.isOpen(node, key, in: scope) {
+            _ = notifier.forgetData(NodeID(node))
+        } else {
+            _ = notifier.forgetAttributes(NodeID(node))
+        }
+        return true
+    }
+
+    /// Changes were lost, so anything may have changed. Names hold for less than a second anyway.
+    private func forgetAll() {
+        guard let notifier = view.session?.notifier else { return }
+        for scope in scopes {
+            for node in scope.ids { _ = notifier.forgetData(NodeID(node)) }
+        }
+    }
+
+    /// Lets go of the directories that the kernel has forgotten.
+    func sweep() {
+        let ended = places.sweep { view.tree.nodes.find($0.node) != nil }
+        for key in ended { watch.remove(directory: key, isGone: false) }
+    }
+}

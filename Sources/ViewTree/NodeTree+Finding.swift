@@ -1,0 +1,54 @@
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+// Finding nodes from the outside, where something is known of a file and the question is whether the kernel knows it.
+extension NodeTree {
+    /// The node of a file in a scope, if the kernel knows it.
+    ///
+    /// Locking: the shard's.
+    public func find(_ key: NodeKey, in scope: ScopeNodes) -> UInt64? { scope.shard(of: key).withLock { $0.find(key, in: nodes) } }
+
+    /// Calls `body` with an O_PATH descriptor of the file that a handle stands for on a scope's filesystem; nil when the file is gone or may not
+    /// be opened by handle.
+    public func withFile<Result>(_ handle: RawHandle, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
+        guard let root = scope.root else { return nil }
+        var result: Result?
+        // The scope's descriptors stay while one of its nodes is pinned.
+        withNode(root.id, in: scope.shard(of: root.key)) { node in
+            let isHeld = pin(node) >= 0
+            // The pin before the look, as in `reopen`.
+            atomicMemoryFence(ordering: .sequentiallyConsistent)
+            if isHeld, !scope.isReleased.load(ordering: .relaxed), let base = scope.handleBase {
+                var copy = handle
+                let opened = clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW)
+                if opened >= 0 {
+                    result = body(opened)
+                    _ = clinux_close(opened)
+                }
+            }
+            unpin(root.id, node)
+        }
+        return result
+    }
+
+    /// The identity of an entry of a directory; nil when there is none, or the kernel has forgotten the directory.
+    public func key(of name: UnsafePointer<CChar>, in directory: WatchedDirectories.Place, _ scope: ScopeNodes) -> NodeKey? {
+        var result: NodeKey?
+        withNode(directory.node, in: scope.shard(of: directory.identity)) { node in
+            let descriptor = pin(node)
+            var status = FileStatus()
+            if descriptor >= 0, clinux_statx(descriptor, name, &status) == 0 { result = NodeKey(status) }
+            unpin(directory.node, node)
+        }
+        return result
+    }
+
+    /// Whether anybody has a node's file open; false when the kernel has forgotten it.
+    public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
+        var result = false
+        withNode(node, in: scope.shard(of: key)) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }
+        return result
+    }
+}

@@ -1,0 +1,209 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+private let root = Identity.isRoot ? [Identity.current] : []
+private let user = Machine.usersCanMount ? [Machine.plainUser!] : []
+
+extension MountTests {
+    /// What is changed beside a mount with `cache=shared` is told to the kernel. Without that it shows when the kernel's 0.9 s are over, which is
+    /// what these tests tell apart: of three changes, the quickest has to show within half of that.
+    @Suite("A change on the host")
+    struct HostChanges {
+        /// Shell text: `$S` is the granted directory, `$M` the same through the mount, `$i` the round.
+        struct Case: CustomTestStringConvertible, Sendable {
+            let testDescription: String
+            let prepare: String
+            let change: String
+            /// Succeeds once the change shows. Run before the change as well, to make the kernel keep what was there before.
+            let shows: String
+        }
+
+        static let cases = [
+            Case(
+                testDescription: "of a file's size and contents", prepare: "echo one > $S/a", change: "echo three >> $S/a",
+                shows: "[ $(stat -c %s $M/a) = 10 ] && grep -q three $M/a"),
+            Case(
+                testDescription: "of contents alone, with the writer still there", prepare: "exec 7>&-; echo one > $S/b; exec 7<>$S/b",
+                change: "echo two >&7", shows: "grep -q two $M/b"),
+            Case(testDescription: "a new name", prepare: ":", change: "echo x > $S/new$i", shows: "[ -e $M/new$i ]"),
+            Case(testDescription: "a new entry in a listing", prepare: ":", change: "mkdir $S/l$i", shows: "ls $M | grep -qx l$i"),
+            Case(testDescription: "a removed name", prepare: "touch $S/r$i", change: "rm $S/r$i", shows: "[ ! -e $M/r$i ]"),
+            Case(
+                testDescription: "a renamed directory", prepare: "mkdir -p $S/d$i/e", change: "mv $S/d$i $S/D$i",
+                shows: "[ ! -e $M/d$i/e ] && [ -e $M/D$i/e ]"),
+            Case(
+                testDescription: "a mode", prepare: "touch $S/m; chmod 600 $S/m", change: "chmod 640 $S/m",
+                shows: "[ $(stat -c %a $M/m) = 640 ]"),
+            Case(
+                testDescription: "the mode of a directory", prepare: "mkdir -p $S/md; chmod 700 $S/md", change: "chmod 750 $S/md",
+                shows: "[ $(stat -c %a $M/md) = 750 ]"),
+            Case(
+                testDescription: "the text of a link", prepare: "ln -sfn one $S/y", change: "ln -s two $S/y2; mv -T $S/y2 $S/y",
+                shows: "[ $(readlink $M/y) = two ]"),
+            Case(
+                testDescription: "something in a directory below", prepare: "mkdir -p $S/1/2/3; rm -f $S/1/2/3/x",
+                change: "echo x > $S/1/2/3/x",
+                shows: "[ -e $M/1/2/3/x ]"),
+        ]
+
+        @Test("shows through the mount at once", arguments: root + user, cases)
+        func shows(as owner: Identity, _ what: Case) throws {
+            let fixture = try MountFixture(owner: owner)
+            try fixture.grant(try fixture.source("a"))
+            let mount = try fixture.mount() + "/a"
+            let script = """
+                S=$1 M=$2
+                now() { echo $(( ${EPOCHREALTIME/./} / 1000 )); }
+                for i in 1 2 3; do
+                    \(what.prepare)
+                    sleep 0.1
+                    if \(what.shows); then echo "it showed before it was made" >&2; exit 1; fi
+                    \(what.change)
+                    start=$(now)
+                    until \(what.shows); do [ $(( $(now) - start )) -lt 5000 ]; done
+                    echo $(( $(now) - start ))
+                done
+                """
+            let output = try Command.shell(script, fixture.base + "/source/a", mount, as: owner).orThrow()
+            let milliseconds = output.lines.compactMap { Int($0) }
+            #expect(milliseconds.count == 3 && milliseconds.min()! < 450, "\(milliseconds) ms")
+        }
+
+        @Test("of the links of a file shows by its other name", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func links() throws {
+            let (fixture, source, mount) = try prepared()
+            defer { fixture.finish() }
+            try quickest { round in
+                try Command.shell("cd \"$1\"; touch h\(round); ln h\(round) hh\(round)", source)
+                pause(milliseconds: 50)
+                #expect(links(mount + "/h\(round)") == 2)
+                unlink(source + "/hh\(round)")
+                return { links(mount + "/h\(round)") == 1 }
+            }
+        }
+
+        @Test(
+            "reaches what is held open and mapped in the mount", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func heldAndMapped() throws {
+            let (fixture, source, mount) = try prepared()
+            defer { fixture.finish() }
+            try write("0", to: source + "/held")
+            let held = try Held(mount + "/held")
+            try quickest { round in
+                pause(milliseconds: 50)
+                let (mapped, read) = try (held.mapped, held.read)
+                #expect(mapped == "\(round - 1)" && read == mapped)
+                try write("\(round)", to: source + "/held")
+                return { try held.mapped == "\(round)" && held.read == "\(round)" }
+            }
+        }
+
+        @Test(
+            "is not lost when there are more changes than the kernel keeps",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func overflow() throws {
+            let (fixture, source, mount) = try prepared()
+            defer { fixture.finish() }
+            try write("0", to: source + "/held")
+            let held = try Held(mount + "/held")
+            #expect(try held.mapped == "0")
+            try Command.shell("mkdir \"$1/many\"; ls -la \"$2/many\"", source, mount)
+            let daemon = try fixture.daemon(at: String(mount.dropLast(2)))
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            // The queue of a fanotify group has room for 16,384 (fs.fanotify.max_queued_events). Full of others' writes, it has none for the
+            // one that matters.
+            try Command.shell(
+                """
+                cd "$1"
+                for i in $(seq $(( $(cat /proc/sys/fs/fanotify/max_queued_events) + 1000 ))); do echo x > many/$i; done
+                """, source)
+            try write("1", to: source + "/held")
+            kill(daemon, SIGCONT)
+            // A mapping asks for nothing: nobody but the daemon can make the kernel look again.
+            try fixture.wait(until: "the mapping shows what was written") { try held.mapped == "1" }
+        }
+
+        @Test(
+            "by somebody who writes all the time shows while it goes on, and its end at once",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func busyWriter() throws {
+            let (fixture, source, mount) = try prepared()
+            defer { fixture.finish() }
+            try write("0", to: source + "/busy")
+            let held = try Held(mount + "/busy")
+            // Not closed in between: no close tells of the last write.
+            let writer = open(source + "/busy", O_WRONLY | O_CLOEXEC)
+            defer { close(writer) }
+            var seen: Set<String> = []
+            for step in 0..<400 {
+                var byte = UInt8(ascii: "0") + UInt8(step % 68)
+                pwrite(writer, &byte, 1, 0)
+                usleep(500)
+                seen.insert(try held.mapped)
+            }
+            var last = UInt8(ascii: "z")
+            pwrite(writer, &last, 1, 0)
+            #expect(seen.count > 4, "only \(seen.count) states were seen while 400 were written")
+            try fixture.wait(until: "the last write shows") { try held.mapped == "z" }
+        }
+
+        private func prepared() throws -> (MountFixture, String, String) {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            return (fixture, source, try fixture.mount() + "/a")
+        }
+
+        private func write(_ text: String, to file: String) throws {
+            let descriptor = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
+            guard descriptor >= 0 else { throw TestFailure("\(file): errno \(errno)") }
+            defer { close(descriptor) }
+            _ = text.withCString { pwrite(descriptor, $0, 1, 0) }
+        }
+
+        private func links(_ file: String) -> UInt {
+            var status = stat()
+            return stat(file, &status) == 0 ? UInt(status.st_nlink) : 0
+        }
+
+        /// Three rounds of: make a change, wait until it shows. The quickest counts.
+        private func quickest(_ round: (Int) throws -> () throws -> Bool) throws {
+            var milliseconds: [Double] = []
+            for number in 1...3 {
+                let shows = try round(number)
+                let start = Machine.milliseconds
+                while try !shows() {
+                    guard Machine.milliseconds - start < 5000 else { throw TestFailure("the change does not show within 5 s") }
+                    usleep(1000)
+                }
+                milliseconds.append(Machine.milliseconds - start)
+            }
+            #expect(milliseconds.min()! < 450, "\(milliseconds) ms")
+        }
+    }
+}
+
+/// A process that has a file open and mapped.
+private final class Held {
+    private let child: Child
+
+    init(_ file: String) throws {
+        child = try Probe.role(["peek", file])
+        try child.expect("ready")
+    }
+
+    /// The first byte, by the mapping.
+    var mapped: String { get throws { try ask("map") } }
+
+    /// The first byte, by the descriptor.
+    var read: String { get throws { try ask("read") } }
+
+    private func ask(_ how: String) throws -> String {
+        child.send(how)
+        guard let line = child.line() else { throw TestFailure("the process that holds the file has ended") }
+        return line
+    }
+}

@@ -1,0 +1,136 @@
+import Foundation
+import Glibc
+import TestSupport
+
+/// Two directories of one filesystem, one of them granted and mounted, and what it takes to make the same calls in both.
+final class ParityRun {
+    /// Where the native and the mounted run said something else.
+    struct Difference: Error, CustomStringConvertible {
+        let index: Int
+        let call: String
+        let native: String
+        let mounted: String
+
+        /// Long answers, of a whole tree say, are cut to the parts that differ.
+        var description: String {
+            let (ours, theirs) = (mounted.components(separatedBy: " ; "), native.components(separatedBy: " ; "))
+            guard ours.count > 1 || theirs.count > 1 else { return "\(call): natively \(native), through the mount \(mounted)" }
+            let only = { (these: [String], others: [String]) in these.filter { !others.contains($0) }.joined(separator: "\n    ") }
+            return "\(call): natively\n    \(only(theirs, ours))\nthrough the mount\n    \(only(ours, theirs))"
+        }
+    }
+
+    let fixture: MountFixture
+    private let native: String
+    private let granted: String
+    private let mounted: String
+    private let cache: String
+    private var number = 0
+
+    /// `source` makes the filesystem; see `ParitySource`. `cache`: the mount's.
+    init(on source: ParitySource, cache: String) throws {
+        self.cache = cache
+        fixture = try MountFixture()
+        let volume = try fixture.directory("volume")
+        try source.mount(at: volume, for: fixture)
+        (native, granted) = (try fixture.directory("volume/native"), try fixture.directory("volume/granted"))
+        try fixture.grant(granted)
+        // A native directory has programs with set-id bits and devices, so the mount must not be stricter.
+        mounted = try fixture.mount(options: "allow_other,suid,dev,cache=\(cache)") + "/granted"
+    }
+
+    /// Makes the script's calls natively and through the mount; throws the first difference. With `revoking` the grant is then
+    /// withdrawn and everything that is still held must be refused; `leaks` says what was not.
+    func compare(_ script: ParityScript, revoking: Bool = false) throws -> (difference: Difference?, leaks: [String]) {
+        number += 1
+        let run = "run-\(number)"
+        let file = fixture.base + "/script"
+        try script.description.appending("\n").write(toFile: file, atomically: false, encoding: .utf8)
+        for place in [native, granted] {
+            try FileManager.default.createDirectory(atPath: "\(place)/\(run)", withIntermediateDirectories: false)
+            chmod("\(place)/\(run)", 0o777)
+        }
+        defer { for place in [native, mounted] { _ = try? Command.run(["rm", "-rf", "\(place)/\(run)"]) } }
+        let first = try Child(
+            [Programs.parityProbe, "run", "\(native)/\(run)", "\(native)/\(run)", file, fixture.base + "/native.out", "--contract"])
+        try first.expect("end", within: 90)
+        let second = try Child([Programs.parityProbe, "run", "\(mounted)/\(run)", "\(granted)/\(run)", file, fixture.base + "/mounted.out"])
+        try second.expect("end", within: 180)
+        let difference = try firstDifference(of: script)
+        guard revoking else { return (difference, []) }
+        try fixture.revoke("granted")
+        var leaks: [String] = []
+        for (call, wanted) in [("held", "tried"), ("letgo", "done")] {
+            for user in 0..<3 {
+                second.send("\(user) \(call)")
+                var answer = second.line(within: 60) ?? "nothing"
+                // That there is nothing to read at the end of a file the kernel knows by itself under write-back (docs/semantics.md).
+                if cache == "exclusive" {
+                    answer = answer.replacingOccurrences(of: "pread of [0-7] answers 0; ", with: "", options: .regularExpression)
+                }
+                if answer != wanted { leaks.append("user \(user), \(call): \(answer)") }
+            }
+        }
+        try fixture.restore("granted")
+        return (difference, leaks)
+    }
+
+    private func firstDifference(of script: ParityScript) throws -> Difference? {
+        let answers = try ["native.out", "mounted.out"].map {
+            try String(contentsOfFile: "\(fixture.base)/\($0)", encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false)
+        }
+        for (index, call) in script.lines.enumerated() {
+            let (ours, theirs) = (
+                answers[1].count > index ? answers[1][index] : "nothing", answers[0].count > index ? answers[0][index] : "nothing"
+            )
+            if ours != theirs { return Difference(index: index, call: call, native: String(theirs), mounted: String(ours)) }
+        }
+        return nil
+    }
+
+    /// Leaves out whatever is not needed for the difference to show (delta debugging: ever smaller pieces, as long as the same
+    /// call goes on differing). `limit` runs at the most.
+    func shrunk(_ script: ParityScript, _ found: Difference, limit: Int = 400) throws -> (ParityScript, Difference) {
+        let kind = found.call.split(separator: " ")[1]
+        var (lines, difference) = (Array(script.lines.prefix(found.index + 1)), found)
+        var (piece, runs) = (max(1, lines.count / 2), 0)
+        while runs < limit {
+            var start = 0
+            var removed = false
+            while start < lines.count - 1, runs < limit {
+                var fewer = lines
+                fewer.removeSubrange(start..<min(start + piece, lines.count - 1))
+                runs += 1
+                if let still = try compare(ParityScript(lines: fewer)).difference, still.call.split(separator: " ")[1] == kind {
+                    (lines, difference, removed) = (Array(fewer.prefix(still.index + 1)), still, true)
+                } else {
+                    start += piece
+                }
+            }
+            if piece == 1, !removed { break }
+            piece = max(1, piece / 2)
+        }
+        return (ParityScript(lines: lines), difference)
+    }
+}
+
+/// The filesystem that both directories lie on.
+enum ParitySource: String, CaseIterable, Sendable {
+    /// Where temporary files are.
+    case host
+    case tmpfs, ext4, xfs, btrfs
+
+    var hasZeroRange: Bool { self != .tmpfs }
+
+    func mount(at directory: String, for fixture: MountFixture) throws {
+        switch self {
+        case .host: break
+        case .tmpfs: try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=1G,mode=755", "none"], at: directory)
+        case .ext4, .xfs, .btrfs:
+            let image = fixture.base + "/image"
+            try Command.run(["truncate", "-s", "2G", image]).orThrow()
+            try Command.run(["mkfs.\(rawValue)", "-q", image]).orThrow()
+            try fixture.mountOther(["mount", "-o", "loop", image], at: directory)
+        }
+    }
+}

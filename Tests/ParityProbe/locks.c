@@ -1,0 +1,37 @@
+// Locks, never waiting: whoever waits would stop the script.
+#include "parity.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static void call_flock(char **a) { say_result(flock(slot(a[0]), (int)number(a[1]) | LOCK_NB)); }
+
+static struct flock range(char **a) {
+    return (struct flock){.l_type = (short)number(a[1]), .l_whence = (short)number(a[4]), .l_start = number(a[2]), .l_len = number(a[3])};
+}
+// POSIX gives the choice between the two.
+static void say_lock(int result) {
+    if (result < 0 && errno == EACCES) errno = EAGAIN;
+    say_result(result);
+}
+static void call_lock(char **a) {
+    struct flock lock = range(a);
+    say_lock(fcntl(slot(a[0]), F_SETLK, &lock));
+}
+static void call_olock(char **a) {
+    struct flock lock = range(a);
+    say_lock(fcntl(slot(a[0]), F_OFD_SETLK, &lock));
+}
+// Not who: the pid is of another process in each run, and of the daemon for what the host holds.
+static void call_getlk(char **a) {
+    struct flock lock = range(a);
+    int result = fcntl(slot(a[0]), F_GETLK, &lock);
+    if (result < 0) say_result(-1);
+    else if (lock.l_type == F_UNLCK) say("free");
+    else say("%d %d %ld+%ld", lock.l_type, lock.l_whence, (long)lock.l_start, (long)lock.l_len);
+}
+
+const struct call calls_locks[] = {
+    {"flock", 2, call_flock}, {"lock", 5, call_lock}, {"olock", 5, call_olock}, {"getlk", 5, call_getlk}, {NULL, 0, NULL},
+};

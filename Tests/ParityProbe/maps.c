@@ -1,0 +1,90 @@
+// Files in memory. A touch beyond the last page is answered with SIGBUS, natively as well.
+#include "parity.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct mapping *map_of(const char *text) { return &self.maps[(unsigned)(text[0] - '0') % MAPS]; }
+
+static void drop(struct mapping *map) {
+    if (map->at != NULL) munmap(map->at, map->length);
+    memset(map, 0, sizeof *map);
+}
+
+// MAP SLOT LENGTH PROT FLAGS OFFSET
+static void call_mmap(char **a) {
+    struct mapping *map = map_of(a[0]);
+    size_t length = (size_t)number(a[2]);
+    int flags = (int)number(a[4]);
+    char *at = mmap(NULL, length, (int)number(a[3]), flags, slot(a[1]), number(a[5]) / 4096 * 4096);
+    if (at == MAP_FAILED) {
+        say_result(-1);
+        return;
+    }
+    drop(map);
+    *map = (struct mapping){at, length, (flags & MAP_PRIVATE) != 0, false};
+    say("0");
+}
+
+struct access {
+    struct mapping *map;
+    size_t offset, count;
+};
+static bool find(struct access *access, char **a) {
+    access->map = map_of(a[0]);
+    if (access->map->at == NULL) {
+        say("unmapped");
+        return false;
+    }
+    access->offset = (size_t)number(a[1]) % access->map->length;
+    access->count = (size_t)number(a[2]);
+    if (access->count > access->map->length - access->offset) access->count = access->map->length - access->offset;
+    return true;
+}
+// Byte by byte, so that what is done before a fault is the same everywhere.
+static void copy(volatile char *to, const volatile char *from, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = from[i];
+}
+static void copy_from(void *data) {
+    struct access *access = data;
+    copy(self.data, access->map->at + access->offset, access->count);
+}
+static void copy_to(void *data) {
+    struct access *access = data;
+    copy(access->map->at + access->offset, self.data, access->count);
+}
+static void call_mread(char **a) {
+    struct access access;
+    if (!find(&access, a)) return;
+    if (survives(copy_from, &access)) say("%08x", hash(self.data, access.count, 3)); else say("fault");
+}
+static void call_mdirty(char **a) {
+    struct access access;
+    if (!find(&access, a)) return;
+    fill_data(access.count, (unsigned)number(a[3]));
+    access.map->was_written = true;
+    say(survives(copy_to, &access) ? "written" : "fault");
+}
+// With msync(2) at once: before it, whether the times have changed is the kernel's to choose, and without write-back it has not yet
+// (fs/fuse/file.c, fuse_page_mkwrite: its file_update_time does nothing where the server keeps the times).
+static void call_mwrite(char **a) {
+    struct mapping *map = map_of(a[0]);
+    call_mdirty(a);
+    if (map->at != NULL) say_result(msync(map->at, map->length, MS_SYNC));
+}
+static void call_msync(char **a) {
+    struct mapping *map = map_of(a[0]);
+    if (map->at == NULL) say("unmapped"); else say_result(msync(map->at, map->length, (int)number(a[1])));
+}
+static void call_munmap(char **a) {
+    struct mapping *map = map_of(a[0]);
+    if (map->at == NULL) say("unmapped"); else say_result(munmap(map->at, map->length));
+    memset(map, 0, sizeof *map);
+}
+
+const struct call calls_maps[] = {
+    {"mmap", 6, call_mmap}, {"mread", 3, call_mread}, {"mwrite", 4, call_mwrite}, {"mdirty", 4, call_mdirty}, {"msync", 2, call_msync}, {"munmap", 1, call_munmap},
+    {NULL, 0, NULL},
+};
