@@ -70,9 +70,6 @@ extension MountTests {
                         "CREATE 10 FLUSH 10 GETATTR 12 GETXATTR 20 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"
                 ]),
             Workload(
-                name: "git status", script: "subprocess.run(git + ['status', '--porcelain'], check=True)",
-                expected: ["shared": "FLUSH 16 GETATTR 12 OPEN 16 OPENDIR 3 RELEASE 16 RELEASEDIR 3"]),
-            Workload(
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",
                 expected: ["shared": "READ 30 SETLK 60 WRITE 60"]),
         ]
@@ -82,7 +79,6 @@ extension MountTests {
             import json, os, sqlite3, subprocess, sys, tempfile
             os.chdir(sys.argv[1])
             F = [f'f{i}' for i in range(10)]
-            git = ['git', '-c', 'safe.directory=*', '--no-optional-locks', '-C', 'd']
             if sys.argv[2] == 'with a database':
                 base = sqlite3.connect('base.sqlite', isolation_level=None)
                 for what in 'pragma journal_mode=wal', 'pragma synchronous=normal', 'create table t(a)': base.execute(what)
@@ -95,7 +91,6 @@ extension MountTests {
         private static let prepare = """
             cd "$1"; mkdir d e; touch e/0 e/1 e/2 e/3 e/4 e/5 e/6 e/7 e/8 e/9; for i in $(seq 0 9); do head -c 6000 /dev/zero > f$i; echo $i > d/file$i; done; ln -s f0 link; touch log
             touch -d '2001-01-01' d/*; tar -C . -cf "$2/d.tar" d
-            git init -q d; git -C d add .; git -C d -c user.name=t -c user.email=t@t commit -qm all
             """
 
         @Test("each workload takes as many requests as it did, and no more", arguments: ["shared", "exclusive", "none"])
