@@ -161,9 +161,9 @@ struct AttributeChanges: OptionSet {
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
     static let everything: AttributeChanges = [
-        .mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow, .changeTime,
+        .mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow,
     ]
-    /// chown(2). One that leaves both as they are comes as a request for nothing, and changes the ctime.
+    /// chown(2). One that leaves both as they are comes as a request for nothing (with write-back: for a ctime alone), and changes the ctime.
     var changesOwner: Bool { isDisjoint(with: .everything) || !isDisjoint(with: [.user, .group]) }
     /// What fs/fuse/dir.c, fuse_flush_times, asks for.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
