@@ -15,10 +15,10 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test bench run install uninstall lint clean
+.PHONY: help build release test conformance bench run install uninstall lint clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 build: ## build everything for debugging, the tests included
 	@.ci/packages build
@@ -36,6 +36,14 @@ $(program): $(sources)
 test: ## install what tests need, build, run all the tests, real mounts included (ARGS='--filter Name' for some)
 	@.ci/packages build run test
 	@.ci/test $(ARGS)
+
+# Each program once in a directory and once in each kind of mount. It mounts and makes devices, so it needs root.
+conformance: ## run other people's programs natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file)
+	@.ci/packages build run test conformance
+	@$(MAKE) --no-print-directory release
+	@for tool in FileExerciser NamespaceStress CallTable; do \
+		$(SWIFT) build -c release --static-swift-stdlib --product $$tool >/dev/null || exit 1; done
+	@.ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(ONLY)
 
 bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --json FILE DIR…' for more)
 	@.ci/packages build run bench

@@ -15,6 +15,12 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
+/// A program in C that works on files in every way and knows nothing of grantfs.
+func exerciser(_ name: String) -> Target {
+    .executableTarget(
+        name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])])
+}
+
 let package = Package(
     name: "grantfs",
     products: [
@@ -56,6 +62,9 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        exerciser("FileExerciser"),
+        exerciser("NamespaceStress"),
+        exerciser("CallTable"),
         .executableTarget(
             name: "Workloads",
             path: "Tests/Benchmarks/Workloads",

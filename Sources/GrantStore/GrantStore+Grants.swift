@@ -131,20 +131,19 @@ extension GrantStore {
         }
     }
 
-    /// Stores where the same directory is now, and logs it. A grant that is gone is left out, and so is one that another
-    /// directory was accepted for meanwhile: whoever looked for the old one must not bring it back.
-    public func renewBookmark(
-        _ id: GrantID, to bookmark: Bookmark, finding: BookmarkFinding, by actor: Actor
-    ) throws(GrantError) {
+    /// Stores where the same directories are now, in one transaction, and logs it. A grant that is gone is left out, and so is one that
+    /// another directory was accepted for meanwhile: whoever looked for the old one must not bring it back.
+    public func renewBookmarks(_ renewals: [(id: GrantID, bookmark: Bookmark)], by actor: Actor) throws(GrantError) {
         try write { (database) throws(GrantError) in
-            guard var grant = try find(id, in: database), grant.bookmark != bookmark,
-                grant.bookmark.identity == bookmark.identity
-            else { return }
-            let before = String(decoding: grant.bookmark.path, as: UTF8.self)
-            grant.bookmark = bookmark
-            try save(grant, in: database)
-            let event: LogEvent = finding == .replaced ? .bookmarkReplaced : .bookmarkMoved
-            try log(event, grant, actor, "\(before) to \(String(decoding: bookmark.path, as: UTF8.self))", in: database)
+            for (id, bookmark) in renewals {
+                guard var grant = try find(id, in: database), grant.bookmark != bookmark,
+                    grant.bookmark.identity == bookmark.identity
+                else { continue }
+                let before = String(decoding: grant.bookmark.path, as: UTF8.self)
+                grant.bookmark = bookmark
+                try save(grant, in: database)
+                try log(.bookmarkMoved, grant, actor, "\(before) to \(String(decoding: bookmark.path, as: UTF8.self))", in: database)
+            }
         }
     }
 

@@ -42,7 +42,7 @@ extension ViewFS {
         parameters.ino = id
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
-            parameters.attr_timeout = attributeTimeout(of: parameters.attr.st_mode)
+            parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
         }
         return 0
@@ -56,17 +56,31 @@ extension ViewFS {
         tree.unpin(id, node)
     }
 
-    /// How long the kernel may keep attributes. Not at all where a write clears set-id bits: the kernel does not hear of it, and would go
-    /// on running the file with them.
-    @inline(__always)
-    func attributeTimeout(of mode: mode_t) -> Double {
-        mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 ? 0 : policy.timeout
-    }
-
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
     @inline(__always)
     private func mayKeepNames(of directory: NodePointer) -> Bool {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.owner.isOverlapped.load(ordering: .relaxed)
+    }
+
+    /// For how long the kernel may keep a file's attributes. Not at all
+    /// - where a write clears set-id bits: the kernel does not hear of it, and would go on running the file with them;
+    /// - for a second after one of several names was removed: the kernel counts that link down by itself once it has the answer
+    ///   (fs/fuse/dir.c, fuse_entry_unlinked), also when another answer has told it of the lower count meanwhile, and would then show
+    ///   one link too few for as long as it keeps them.
+    @inline(__always)
+    func attributeTimeout(of node: NodePointer, _ mode: mode_t) -> Double {
+        if mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 { return 0 }
+        let unlinked = node.pointee.unlinked.load(ordering: .relaxed)
+        return unlinked != 0 && Clock.monotonic &- unlinked < 1_000_000_000 ? 0 : policy.timeout
+    }
+
+    /// Before a name is removed, or renamed over: notes it with its file if that has more names.
+    @inline(__always)
+    func noteUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
+        if policy.timeout == 0 { return }
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0, status.st.st_nlink > 1, status.st.st_mode & S_IFMT != S_IFDIR else { return }
+        tree.noteUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
     }
 
     /// Looks `name` up and replies with its node.

@@ -39,7 +39,8 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, parent, for: .write) { request, _, descriptor in
+        view.onNode(request, parent, for: .write) { request, node, descriptor in
+            if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
             reply(request, clinux_unlinkat(descriptor, name, directory))
         }
     }
@@ -62,6 +63,8 @@ extension ViewFS {
                 return
             }
             let to = view.tree.pin(target)
+            let exchange: UInt32 = 2  // RENAME_EXCHANGE, see renameat2(2): both names stay
+            if to >= 0, flags & exchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
             reply(request, to < 0 ? to : clinux_renameat2(from, name, to, newName, flags))
             view.tree.unpin(newParent.rawValue, target)
         }

@@ -103,14 +103,6 @@ extension ViewFS {
         }
     }
 
-    /// SEEK_DATA and SEEK_HOLE; the kernel does the others by itself.
-    static func lseek(_ view: ViewFS, _ request: consuming Request, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
-        view.onFile(request, info.fh, for: .read) { request, file in
-            let result = clinux_lseek(file.pointee.descriptor, Int64(offset), whence)
-            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(offset: result) }
-        }
-    }
-
     /// Between files of one scope. Of two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its own scope.
     static func copyFileRange(
         _ view: ViewFS, _ request: consuming Request, from source: UInt64, _ sourceOffset: off_t, to target: UInt64, _ targetOffset: off_t,

@@ -18,6 +18,8 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let policy: CachePolicy
+    /// How many requests wait for the kernel to write back what it has of a file.
+    let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write

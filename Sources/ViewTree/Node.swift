@@ -54,6 +54,8 @@ public struct Node: ~Copyable {
     public let parent: Atomic<UInt64>
     /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
+    /// When one of several names of it was last removed, CLOCK_MONOTONIC in nanoseconds; 0 when none was.
+    public let unlinked: Atomic<Int64>
     /// Whether an opening of the removed file has been answered with ESTALE already: see `ViewFS` on opening.
     public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
@@ -79,6 +81,7 @@ public struct Node: ~Copyable {
         writers = Atomic(0)
         parent = Atomic(0)
         found = Atomic(0)
+        unlinked = Atomic(0)
         wasToldStale = Atomic(false)
         isShared = Atomic(false)
         isWatched = Atomic(false)

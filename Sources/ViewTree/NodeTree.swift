@@ -73,6 +73,16 @@ public final class NodeTree: @unchecked Sendable {
         return scope.shard(of: root.key).withLock { $0.count(root.id, in: nodes) } == nil ? nil : root.id
     }
 
+    /// Notes that one of several names of the file with `key` is about to be removed, if the kernel knows the file.
+    ///
+    /// Locking: the shard's.
+    public func noteUnlink(of key: NodeKey, in scope: ScopeNodes, at time: Int64) {
+        scope.shard(of: key).withLock { index in
+            guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return }
+            node.pointee.unlinked.store(time, ordering: .relaxed)
+        }
+    }
+
     /// Takes back `count` lookups; the node goes with the last one, at once or when the last pin is gone.
     ///
     /// Locking: the shard's.

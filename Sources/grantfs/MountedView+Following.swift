@@ -1,7 +1,6 @@
 import Bookmarks
 import Glibc
 import GrantModel
-import GrantStore
 import LinuxFS
 import ViewFS
 
@@ -11,22 +10,33 @@ extension MountedView {
     /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
     func followDirectories() {
         let open = state.withLock { state in MountedView.claim(state.grants.values.filter { $0.scope != nil }, &state) }
+        let harvest = Harvest()
         Round.run(
-            open, with: {}, leaving: { self.leave($0.look) },
-            { [self] live, _ in
-                if let scope = live.scope { follow(live.grant, scope) }
+            open, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
+            { [self] live, resolver in
+                if let scope = live.scope, let renewal = follow(live.grant, scope, resolver), !harvest.add(nil, renewal) {
+                    record([renewal])
+                }
                 endLook(live.look)
             })
+        record(harvest.end().renewals)
     }
 
-    private func follow(_ grant: Grant, _ scope: Scope) {
+    /// What is to be recorded.
+    private func follow(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
         if files.isRemoved(scope) {
             show(grant, scope, false)
-        } else if let path = files.path(of: scope) {
-            let isTrashed = Trash.holds(path)
-            show(grant, scope, !isTrashed)
-            if !isTrashed, path != grant.bookmark.path { renew(grant, scope, at: path) }
+            return nil
         }
+        guard let path = files.path(of: scope) else { return nil }
+        let isTrashed = Trash.holds(path)
+        show(grant, scope, !isTrashed)
+        if isTrashed || path == grant.bookmark.path { return nil }
+        // The scope's own path tells where to look; what is there is compared with the bookmark.
+        guard let there = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW) else { return nil }
+        let found = resolver.resolve(grant.bookmark, holding: there)
+        guard found.finding.isUsable, let renewed = found.renewed else { return nil }
+        return Renewal(grant: grant.id, old: grant.bookmark, new: renewed)
     }
 
     /// Takes the name away, or gives it back.
@@ -43,25 +53,5 @@ extension MountedView {
             return true
         }
         if changed { files.forgetRootNames([grant.name]) }
-    }
-
-    /// Records where the directory is, so that `list` and the next mount know. The scope's own path tells where to look; what is
-    /// there is compared with the bookmark.
-    private func renew(_ grant: Grant, _ scope: Scope, at path: [UInt8]) {
-        guard let there = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW) else { return }
-        let found = BookmarkResolver().resolve(grant.bookmark, holding: there)
-        guard found.finding.isUsable, let renewed = found.renewed else { return }
-        let store = state.withLock { $0.store }
-        do throws(GrantError) {
-            try store.renewBookmark(grant.id, to: renewed, finding: .moved, by: actor)
-        } catch {
-            // The next look tries again.
-            return
-        }
-        state.withLock { state in
-            guard let live = state.grants[grant.id], live.scope === scope, live.grant.bookmark == grant.bookmark else { return }
-            state.grants[grant.id]?.grant.bookmark = renewed
-            state.grants[grant.id]?.finding = .moved
-        }
     }
 }

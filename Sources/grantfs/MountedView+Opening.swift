@@ -36,35 +36,27 @@ extension MountedView {
                 state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }
             return (wanted, MountedView.claim(wanted, &state))
         }
-        struct Batch {
-            var names: [GrantName] = []
-            var isOver = false
-        }
-        let batch = Lock(Batch())
+        let harvest = Harvest()
         Round.run(
             claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
             { [self] live, resolver in
-                let isShown = open(live.grant, resolver)
-                let isLate = batch.withLock { batch -> Bool in
-                    if isShown, !batch.isOver { batch.names.append(live.grant.name) }
-                    return batch.isOver
-                }
-                if isShown, isLate { announce([live.grant.name]) }
+                let (isShown, renewal) = open(live.grant, resolver)
+                let name = isShown ? live.grant.name : nil
+                if !harvest.add(name, renewal) { bring(name.map { [$0] } ?? [], renewal.map { [$0] } ?? []) }
                 endLook(live.look)
             })
-        let names = batch.withLock { batch in
-            batch.isOver = true
-            return batch.names
-        }
-        announce(names)
+        let (names, renewals) = harvest.end()
+        bring(names, renewals)
         awaitOthers(wanted.map(\.look))
     }
 
-    /// Makes the kernel ask for names that were shown.
-    private func announce(_ names: [GrantName]) {
-        if names.isEmpty { return }
-        opening.withLock { _ in files.markOverlaps() }
-        files.forgetRootNames(names)
+    /// Makes the kernel ask for names that were shown, and records what was found elsewhere.
+    private func bring(_ names: [GrantName], _ renewals: [Renewal]) {
+        if !names.isEmpty {
+            opening.withLock { _ in files.markOverlaps() }
+            files.forgetRootNames(names)
+        }
+        record(renewals)
     }
 
     /// What other threads look for just now is shown as well when this returns, unless it hangs.
@@ -80,7 +72,8 @@ extension MountedView {
     func leave(_ look: Look) { state.withLock { state in if state.looks[look] != nil { state.looks[look] = .leftBehind } } }
     func endLook(_ look: Look) { state.withLock { $0.looks[look] = nil } }
 
-    private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> Bool {
+    /// Whether it is shown now, and what is to be recorded.
+    private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> (Bool, Renewal?) {
         let found = resolver.resolve(grant.bookmark)
         let (finding, renewed) = (found.finding, found.renewed)
         var scope: Scope?
@@ -94,9 +87,7 @@ extension MountedView {
         }
         let (isShown, task) = state.withLock { state -> (Bool, (() -> Void)?) in
             guard var live = state.grants[grant.id] else { return (false, discard(scope, &state)) }
-            if live.finding != finding, finding == .moved || finding == .replaced {
-                note(finding, grant, renewed, state.store)
-            }
+            if live.finding != finding, finding == .replaced { note(replaced: grant, state.store) }
             live.finding = finding
             // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
             let isStillMeant =
@@ -115,7 +106,7 @@ extension MountedView {
             return (true, nil)
         }
         task?()
-        return isShown
+        return (isShown, finding == .moved ? renewed.map { Renewal(grant: grant.id, old: grant.bookmark, new: $0) } : nil)
     }
 
     /// A scope that nobody is to see. Returns the rest of its end, to be run without the lock.
@@ -127,14 +118,10 @@ extension MountedView {
         return { _ = BackgroundTask { _ = files.finish(scope, .all, patience: 0) } }
     }
 
-    /// A followed bookmark is renewed by itself; a directory that was replaced is said.
-    private func note(_ finding: BookmarkFinding, _ grant: Grant, _ renewed: Bookmark?, _ store: GrantStore) {
+    /// A directory that was replaced is said.
+    private func note(replaced grant: Grant, _ store: GrantStore) {
         do throws(GrantError) {
-            if let renewed {
-                try store.renewBookmark(grant.id, to: renewed, finding: finding, by: actor)
-            } else if finding == .replaced {
-                try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
-            }
+            try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
         } catch {
             Terminal.report(error)
         }

@@ -157,17 +157,24 @@ import Testing
             make(scratch.path + "/top/\(number)")
             marks.append(try maker.bookmark(directory: (scratch.path + "/top/\(number)").utf8).bookmark)
         }
+        // What this thread has worked: the machine may have other things to do.
+        let worked = { () -> Double in
+            var time = timespec()
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+            return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+        }
         let count = { (finding: BookmarkFinding, limit: Double) in
-            let start = Clock.monotonic
+            let start = worked()
             let resolver = BookmarkResolver()
             var found = 0
             for mark in marks where resolver.resolve(mark).finding == finding { found += 1 }
-            let seconds = Double(Clock.monotonic - start) / 1e9
+            let seconds = worked() - start
             #expect(found == marks.count)
             #expect(seconds < limit)
             print("resolved \(found) bookmarks as \(finding) in \(seconds) s")
         }
         count(.ok, 2)
+        asUser { count(.ok, 2) }
         move(scratch.path + "/top", scratch.path + "/new")
         count(.moved, geteuid() == 0 ? 2 : 6)
         asUser { count(.moved, 6) }

@@ -117,6 +117,37 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .replaced))
     }
 
+    @Test(.enabled(if: Disk.available(.ext4))) func withoutAUUIDIsKnownByItsDeviceForThisBoot() throws {
+        let disk = try Disk(.ext4, in: scratch)
+        try run("mkfs.ext4", "-F", "-q", "-U", "clear", disk.image)
+        let top = try disk.mount(at: "mnt")
+        make(top + "/a")
+        let mark = try bookmark(top + "/a")
+        #expect(mark.filesystem.uuid.isEmpty && mark.filesystem.fsid == nil)
+        #expect(mark.filesystem.source != nil && mark.filesystem.bootID == Boot.id)
+        // Another one without a UUID is not taken for a copy of it, beside it or in its place.
+        let other = try Disk(.ext4, in: scratch, copyOf: disk)
+        _ = try other.mount(at: "other")
+        make(scratch.path + "/other/a")
+        #expect(resolve(mark) == Outcome(mark, is: .ok))
+        try disk.unmount()
+        #expect(resolve(mark) == Outcome(mark, is: .unavailable))
+        try run("mount", "--bind", scratch.path + "/other", top)
+        #expect(resolve(mark) == Outcome(mark, is: .unavailable))
+        try run("umount", top)
+    }
+
+    @Test func onATmpfsIsOfItsBoot() throws {
+        let disk = try Disk(.tmpfs, in: scratch)
+        let top = try disk.mount(at: "mnt")
+        make(top + "/a")
+        var mark = try bookmark(top + "/a")
+        #expect(mark.filesystem.bootID == Boot.id)
+        #expect(resolve(mark) == Outcome(mark, is: .ok))
+        mark.filesystem.bootID = "another boot"
+        #expect(resolve(mark) == Outcome(mark, is: .unavailable))
+    }
+
     @Test func onATmpfsIsNotFoundOnAnotherOne() throws {
         let disk = try Disk(.tmpfs, in: scratch)
         let top = try disk.mount(at: "mnt")

@@ -121,11 +121,20 @@ import Testing
         try store.insert(grant, by: tester)
         var moved = grant.bookmark
         moved.path = Array("/srv/elsewhere".utf8)
-        try store.renewBookmark(grant.id, to: moved, finding: .moved, by: tester)
-        try store.renewBookmark(grant.id, to: moved, finding: .moved, by: tester)
+        try store.renewBookmarks([(grant.id, moved)], by: tester)
+        try store.renewBookmarks([(grant.id, moved)], by: tester)
         #expect(try store.grant(grant.id)?.bookmark == moved)
         #expect(try store.log(after: 1, limit: 10).map(\.event) == [.bookmarkMoved])
         #expect(try store.log(after: 1, limit: 10).map(\.detail) == ["/srv/docs to /srv/elsewhere"])
+        // One that is gone, and one whose directory somebody has exchanged meanwhile, stay as they are; the rest is renewed.
+        let other = try sample("other")
+        try store.insert(other, by: tester)
+        var accepted = moved
+        accepted.identity.inode += 1
+        let confirmed = try store.rebookmark(try #require(try store.grant(grant.id)), to: accepted, by: tester)
+        try store.renewBookmarks([(.random(), moved), (grant.id, grant.bookmark), (other.id, moved)], by: tester)
+        #expect(try store.grant(grant.id)?.bookmark == confirmed.bookmark)
+        #expect(try store.grant(other.id)?.bookmark == moved)
     }
 }
 

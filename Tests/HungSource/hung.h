@@ -3,8 +3,14 @@
 #define FUSE_USE_VERSION 314
 #include <fuse.h>
 
-// Waits for as long as the control file says that `operation` hangs. A file without words hangs everything.
-void pass(const char *operation);
+// Waits for as long as the control file says that `operation` hangs. A file without words hangs everything; a word like `read=5` makes
+// the operation fail with that errno, which is returned; 0 otherwise.
+int pass(const char *operation);
+#define PASS(operation)                          \
+    do {                                         \
+        int error_to_give = pass(operation);     \
+        if (error_to_give) return -error_to_give; \
+    } while (0)
 void set_control_file(const char *path);
 
 // Passes every operation on to the directory `root`, each through `pass` first.

@@ -15,7 +15,7 @@ static const char *below(const char *path) { return path[1] ? path + 1 : "."; }
 static int result(int value) { return value < 0 ? -errno : 0; }
 
 static int hung_getattr(const char *path, struct stat *st, struct fuse_file_info *info) {
-    pass("getattr");
+    PASS("getattr");
     if (info && info->fh) return result(fstat((int)info->fh, st));
     return result(fstatat(root, below(path), st, AT_SYMLINK_NOFOLLOW));
 }
@@ -23,7 +23,7 @@ static int hung_getattr(const char *path, struct stat *st, struct fuse_file_info
 static int hung_readdir(const char *path, void *list, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *info,
                         enum fuse_readdir_flags flags) {
     (void)offset, (void)info, (void)flags;
-    pass("readdir");
+    PASS("readdir");
     int fd = openat(root, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     if (!directory) return -errno;
@@ -37,7 +37,7 @@ static int hung_readdir(const char *path, void *list, fuse_fill_dir_t fill, off_
 
 static int hung_opendir(const char *path, struct fuse_file_info *info) {
     (void)path, (void)info;
-    pass("opendir");
+    PASS("opendir");
     return 0;
 }
 
@@ -50,50 +50,50 @@ static int keep(int fd, struct fuse_file_info *info) {
 }
 
 static int hung_open(const char *path, struct fuse_file_info *info) {
-    pass("open");
+    PASS("open");
     return keep(openat(root, below(path), (info->flags & ~(O_CREAT | O_EXCL | O_APPEND)) | O_CLOEXEC), info);
 }
 
 static int hung_create(const char *path, mode_t mode, struct fuse_file_info *info) {
-    pass("create");
+    PASS("create");
     return keep(openat(root, below(path), (info->flags & ~O_APPEND) | O_CREAT | O_CLOEXEC, mode), info);
 }
 
 static int hung_read(const char *path, char *bytes, size_t size, off_t offset, struct fuse_file_info *info) {
     (void)path;
-    pass("read");
+    PASS("read");
     ssize_t count = pread((int)info->fh, bytes, size, offset);
     return count < 0 ? -errno : (int)count;
 }
 
 static int hung_write(const char *path, const char *bytes, size_t size, off_t offset, struct fuse_file_info *info) {
     (void)path;
-    pass("write");
+    PASS("write");
     ssize_t count = pwrite((int)info->fh, bytes, size, offset);
     return count < 0 ? -errno : (int)count;
 }
 
 static int hung_flush(const char *path, struct fuse_file_info *info) {
     (void)path, (void)info;
-    pass("flush");
+    PASS("flush");
     return 0;
 }
 
 static int hung_release(const char *path, struct fuse_file_info *info) {
     (void)path;
-    pass("release");
+    PASS("release");
     close((int)info->fh);
     return 0;
 }
 
 static int hung_fsync(const char *path, int data_only, struct fuse_file_info *info) {
     (void)path, (void)data_only;
-    pass("fsync");
+    PASS("fsync");
     return result(fsync((int)info->fh));
 }
 
 static int hung_truncate(const char *path, off_t size, struct fuse_file_info *info) {
-    pass("truncate");
+    PASS("truncate");
     if (info && info->fh) return result(ftruncate((int)info->fh, size));
     int fd = openat(root, below(path), O_WRONLY | O_CLOEXEC);
     if (fd < 0) return -errno;
@@ -103,40 +103,40 @@ static int hung_truncate(const char *path, off_t size, struct fuse_file_info *in
 }
 
 static int hung_mkdir(const char *path, mode_t mode) {
-    pass("mkdir");
+    PASS("mkdir");
     return result(mkdirat(root, below(path), mode));
 }
 
 static int hung_unlink(const char *path) {
-    pass("unlink");
+    PASS("unlink");
     return result(unlinkat(root, below(path), 0));
 }
 
 static int hung_rmdir(const char *path) {
-    pass("rmdir");
+    PASS("rmdir");
     return result(unlinkat(root, below(path), AT_REMOVEDIR));
 }
 
 static int hung_rename(const char *from, const char *to, unsigned flags) {
-    pass("rename");
+    PASS("rename");
     return result(renameat2(root, below(from), root, below(to), flags));
 }
 
 static int hung_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *info) {
     (void)info;
-    pass("utimens");
+    PASS("utimens");
     return result(utimensat(root, below(path), times, AT_SYMLINK_NOFOLLOW));
 }
 
 static int hung_statfs(const char *path, struct statvfs *st) {
     (void)path;
-    pass("statfs");
+    PASS("statfs");
     return result(fstatvfs(root, st));
 }
 
 static int hung_flock(const char *path, struct fuse_file_info *info, int operation) {
     (void)path;
-    pass("lock");
+    PASS("lock");
     return result(flock((int)info->fh, operation));
 }
 

@@ -26,7 +26,13 @@ public final class HangingSource {
         try Data(operations.joined(separator: " ").utf8).write(to: URL(fileURLWithPath: control), options: .atomic)
     }
 
-    /// What hung goes on.
+    /// From now on the named operations fail, each with its error number.
+    public func fail(_ operations: [String: Int32]) throws {
+        let words = operations.map { "\($0)=\($1)" }.joined(separator: " ")
+        try Data(words.utf8).write(to: URL(fileURLWithPath: control), options: .atomic)
+    }
+
+    /// What hung or failed goes on.
     public func goOn() { unlink(control) }
 
     /// Ends it, whatever hangs: whoever waits for it gets an error. To be called at the end of a test, before the fixture's.

@@ -23,6 +23,11 @@ public enum Machine {
     public static let needsRoot = "needs root"
     public static func needs(_ program: String) -> String { "\(program) is not installed" }
 
+    /// Whether a test that runs `program` is to be run: where GRANTFS_REQUIRE_PROGRAMS is 1, as in CI, what is missing is a failure.
+    public static func offers(_ program: String) -> Bool {
+        Command.exists(program) || ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] == "1"
+    }
+
     /// A user without privileges: whoever runs the tests, or, for root, a user that is made for them and removed at their end.
     public static let plainUser: Identity? = Identity.isRoot ? TestUser.make() : .current
 

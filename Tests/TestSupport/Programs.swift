@@ -6,6 +6,10 @@ public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
+    /// What `make conformance` runs for longer: see the head of each one's main.c.
+    public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")
+    public static let namespaceStress = located("NamespaceStress", variable: "GRANTFS_NAMESPACE_STRESS")
+    public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 
     /// The same, where every user can run them: a checkout in somebody's home is closed to others.

@@ -18,7 +18,9 @@ enum ConfirmCommand {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let change = try administrator.confirm(try administrator.select(selectors, view: view)[0], timeout: timeout)
-        if !arguments.wantsJSON { Terminal.note("“\(change.grant.name)” is \(Terminal.visible(change.grant.bookmark.path)) from now on") }
+        if !arguments.wantsJSON {
+            Terminal.note("“\(change.grant.name)” is \(String(decoding: change.grant.bookmark.path, as: UTF8.self)) from now on")
+        }
         return try Confirmation.print([change], "confirmed", "the confirmation", arguments: arguments, timeout: timeout)
     }
 }

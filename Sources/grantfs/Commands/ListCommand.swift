@@ -33,6 +33,10 @@ enum ListCommand {
             ])
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+        for grant in grants {
+            guard let reason = grant.reason else { continue }
+            Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
+        }
         return 0
     }
 

@@ -1,0 +1,39 @@
+import CLinux
+import FUSEKit
+import Glibc
+import LinuxFS
+import Synchronization
+import ViewTree
+
+extension ViewFS {
+    /// SEEK_DATA and SEEK_HOLE; the kernel does the others by itself.
+    static func lseek(_ view: ViewFS, _ request: consuming Request, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, for: .read) { request, file in
+            if view.policy.writeBack, !view.bringBack(NodeID(file.pointee.node)) {
+                request.reply(error: EAGAIN)
+                return
+            }
+            let result = clinux_lseek(file.pointee.descriptor, Int64(offset), whence)
+            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(offset: result) }
+        }
+    }
+
+    /// Under write-back, what was written and only the kernel has yet would be a hole of the backing file: the kernel asks for holes without
+    /// writing back first (fs/fuse/file.c, fuse_lseek). So it is made to, by an invalidation from a thread of its own, for which this
+    /// worker waits inside its scope, where a revoker finds it. Each such wait needs another worker for the writes, so only some may
+    /// at once: false, and nothing done, when there are too many.
+    private func bringBack(_ id: NodeID) -> Bool {
+        // Closing writes back. So does unmapping, and a mapping keeps its file open.
+        guard let node = tree.nodes.find(id.rawValue), node.pointee.writers.load(ordering: .relaxed) > 0 else { return true }
+        guard let notifier = session?.notifier else { return true }
+        defer { seekers.wrappingSubtract(1, ordering: .relaxed) }
+        guard seekers.wrappingAdd(1, ordering: .relaxed).oldValue < Self.workerLimit / 4 else { return false }
+        let done = Semaphore()
+        _ = BackgroundTask {
+            _ = notifier.forgetData(id)
+            done.post()
+        }
+        done.wait()
+        return true
+    }
+}

@@ -1,0 +1,59 @@
+import GrantModel
+import GrantStore
+import LinuxFS
+
+// Bookmarks of directories that were found somewhere else are renewed, all of a round in one transaction: each waits for the disk.
+extension MountedView {
+    struct Renewal: Sendable {
+        let grant: GrantID
+        /// As it was when the directory was found by it.
+        let old: Bookmark
+        let new: Bookmark
+    }
+
+    /// What a round over directories brings.
+    final class Harvest: Sendable {
+        private struct Contents {
+            var names: [GrantName] = []
+            var renewals: [Renewal] = []
+            var isOver = false
+        }
+
+        private let contents = Lock(Contents())
+
+        /// Adds what was found, for whoever ends the round. False when it has ended: then this is left to the caller.
+        func add(_ name: GrantName?, _ renewal: Renewal?) -> Bool {
+            contents.withLock { contents in
+                if contents.isOver { return false }
+                if let name { contents.names.append(name) }
+                if let renewal { contents.renewals.append(renewal) }
+                return true
+            }
+        }
+
+        /// The end of the round, and all that it has brought.
+        func end() -> (names: [GrantName], renewals: [Renewal]) {
+            contents.withLock { contents in
+                contents.isOver = true
+                return (contents.names, contents.renewals)
+            }
+        }
+    }
+
+    /// Records where directories are now, so that `list` and the next mount know.
+    func record(_ renewals: [Renewal]) {
+        if renewals.isEmpty { return }
+        let store = state.withLock { $0.store }
+        do throws(GrantError) {
+            try store.renewBookmarks(renewals.map { ($0.grant, $0.new) }, by: actor)
+        } catch {
+            // The next look tries again.
+            return Terminal.report(error)
+        }
+        state.withLock { state in
+            for renewal in renewals where state.grants[renewal.grant]?.grant.bookmark == renewal.old {
+                state.grants[renewal.grant]?.grant.bookmark = renewal.new
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+// CallTable [--sample N] DIRECTORY: prints the table (or each Nth case of it) for an empty directory, as root. Compare what it prints in
+// two places.
+#include "table.h"
+#include <grp.h>
+
+char detail[256];
+
+static const struct identity {
+    const char *name;
+    uid_t uid;
+    gid_t gid;
+    int groups;
+} identities[] = {{"root", 0, 0, 0}, {"user", USER, USER, 0}, {"member", 1234, 1234, 1}};
+
+// The effective user alone, so that it can go back: what access(2) goes by is the real one, so that changes as well.
+static void become(const struct identity *who) {
+    gid_t group = GROUP;
+    if (setgroups((size_t)who->groups, &group) || setresgid(who->gid, who->gid, 0) || setresuid(who->uid, who->uid, 0)) fail("setresuid");
+}
+static void return_to_root(void) {
+    if (setresuid(0, 0, 0) || setresgid(0, 0, 0)) fail("setresuid");
+}
+
+static void print_case(const struct identity *who, const struct call *call, const char *situation) {
+    detail[0] = 0;
+    const char *path = path_of(situation);
+    umask(022);
+    become(who);
+    int result = call->run(path);
+    return_to_root();
+    const char *name = result ? strerrorname_np(result) : "OK";
+    printf("%s: %s: %s: %s%s%s", who->name, call->name, situation, name, detail[0] ? ", " : "", detail);
+    if (result == 0 && call->changes) {
+        printf(", then %016llx", (unsigned long long)digest());
+        clear_tree();
+        make_tree();
+    }
+    printf("\n");
+}
+
+int main(int count, char **arguments) {
+    static const struct call *const families[] = {opening_calls, naming_calls, attribute_calls, looking_calls};
+    unsigned long sample = 1, number = 0;
+    if (count == 4 && strcmp(arguments[1], "--sample") == 0) sample = strtoul(arguments[2], NULL, 10);
+    if ((count != 2 && count != 4) || sample == 0 || geteuid() != 0) {
+        fprintf(stderr, "usage, as root: %s [--sample N] DIRECTORY\n", arguments[0]);
+        return 2;
+    }
+    // One deeper, so that `..` is ours as well.
+    if (chdir(arguments[count - 1]) || mkdir("tree", 0777) || chdir("tree")) fail(arguments[count - 1]);
+    make_tree();
+    for (size_t i = 0; i < sizeof identities / sizeof *identities; i++)
+        for (size_t family = 0; family < sizeof families / sizeof *families; family++)
+            for (const struct call *call = families[family]; call->name; call++)
+                for (const char *const *situation = situations; *situation; situation++)
+                    if (number++ % sample == 0) print_case(&identities[i], call, *situation);
+    clear_tree();
+    print_times();
+    return 0;
+}

@@ -1,0 +1,38 @@
+// Every call that takes a path, with every kind of path, as several users: what each gives, one line a case. What it must give is
+// not written here: the same table of a directory beside the mount is what it is compared with.
+#pragma once
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+// A user without privileges, and a group that only some of them have.
+enum { USER = 65534, GROUP = 4242 };
+
+struct call {
+    const char *name;
+    int (*run)(const char *path);  // 0, or the errno; may set `detail`
+    bool changes;                  // the tree is made anew after it has succeeded
+};
+
+extern const struct call opening_calls[], naming_calls[], attribute_calls[], looking_calls[];
+extern char detail[256];  // what a call gave besides its errno
+
+#define TRY(call) ((call) < 0 ? errno : 0)
+
+// tree.c: what the paths lead to
+extern const char *const situations[];
+const char *path_of(const char *situation);  // the special ones are made here
+void make_tree(void);
+void clear_tree(void);
+uint64_t digest(void);
+void fail(const char *what) __attribute__((noreturn));
+
+// times.c
+void print_times(void);

@@ -1,0 +1,84 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import GrantKit
+
+@Suite struct QuestionTests {
+    private let bookmark = Bookmark(
+        filesystem: FilesystemIdentity(uuid: [1], type: "ext4"), handle: nil, identity: FileIdentity(inode: 1), path: [0x2F, 0xFF],
+        owner: 0,
+        created: Instant(seconds: 0), tag: .random())
+
+    private var questions: [Question] {
+        [
+            .find(bookmark, heldAt: nil), .find(bookmark, heldAt: [0x2F, 0xFE]), .bookmark(directory: [0x61, 0xFF]), .canonical([0x2F]),
+            .tag(bookmark, bookmark.tag), .tag(bookmark, nil),
+        ]
+    }
+
+    private var answers: [Answer] {
+        let lost = FoundDirectory(finding: .missing, path: [0x2F, 0xFF], isInTrash: true, copy: nil)
+        let copied = FoundDirectory(finding: .replaced, path: nil, isInTrash: false, copy: [0x2F, 0xFF])
+        let named = NamedDirectory(bookmark: bookmark, device: DeviceNumber(major: 8, minor: .max), tag: bookmark.tag)
+        return [
+            .found(lost), .found(copied), .bookmarked(named), .canonical([0x2F, 0xFF]), .tagged(before: nil), .tagged(before: .random()),
+            .failed(GrantError(.invalidDirectory, "what", cause: "why", advice: nil)), .errno(Errno(EPERM)), .silent,
+        ]
+    }
+
+    @Test func readAsTheyWereWritten() {
+        for question in questions {
+            var writer = BinaryWriter()
+            question.write(to: &writer)
+            var reader = BinaryReader(writer.bytes[...])
+            let read = Question(from: &reader)
+            #expect(read.map { "\($0)" } == "\(question)" && reader.isAtEnd)
+        }
+        for answer in answers {
+            var writer = BinaryWriter()
+            answer.write(to: &writer)
+            var reader = BinaryReader(writer.bytes[...])
+            let read = Answer(from: &reader)
+            #expect(read.map { "\($0)" } == "\(answer)" && reader.isAtEnd)
+        }
+    }
+
+    @Test func areNothingWhenTheyWereCut() {
+        for question in questions {
+            var writer = BinaryWriter()
+            question.write(to: &writer)
+            for count in 0..<writer.bytes.count {
+                var reader = BinaryReader(writer.bytes[..<count])
+                #expect(Question(from: &reader) == nil)
+            }
+        }
+        for answer in answers {
+            var writer = BinaryWriter()
+            answer.write(to: &writer)
+            for count in 0..<writer.bytes.count {
+                var reader = BinaryReader(writer.bytes[..<count])
+                #expect(Answer(from: &reader) == nil)
+            }
+        }
+    }
+
+    /// A helper that says nothing, ends at once, or does not exist.
+    @Test func areAnsweredWhateverTheHelperDoes() throws {
+        let bench = try Bench()
+        let directory = Array(try bench.directory("a").utf8)
+        for arguments in [["sh", "-c", "exit 1"], ["sh", "-c", "printf '\\0\\0\\0\\1x' >&3"]] {
+            let answers = Lookout.helper(program: "sh", arguments: arguments).ask([.canonical(directory), .bookmark(directory: directory)])
+            #expect(answers.map { "\($0)" } == ["silent", "silent"])
+        }
+        let answers = Lookout.helper(program: bench.root + "/none", arguments: ["none"]).ask([.canonical(directory)])
+        #expect(answers.map { "\($0)" } == ["\(Answer.canonical(directory))"])
+    }
+
+    @Test func aPathIsMadePlainByItsWordsAlone() {
+        for (given, plain) in [("/", "/"), ("/a//b/./c/", "/a/b/c"), ("/a/../../b", "/b"), ("/a/b/..", "/a")] {
+            #expect(CanonicalPath.plain(Array(given.utf8)) == Array(plain.utf8))
+        }
+    }
+}

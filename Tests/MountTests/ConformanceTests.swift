@@ -1,0 +1,140 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A moment of each of what `make conformance` runs for long: exercisers of calls and of data, and suites that others wrote.
+    @Suite struct Conformance {
+        private let fixture: MountFixture
+        /// The same place through the mount and behind it.
+        private let through: String
+        private let behind: String
+
+        init() throws { try self.init(cache: "shared") }
+
+        private init(cache: String) throws {
+            fixture = try MountFixture()
+            behind = try fixture.source("work")
+            try fixture.grant(behind)
+            through = try fixture.mount(options: (Identity.isRoot ? "allow_other,suid,dev," : "") + "cache=\(cache)") + "/work"
+        }
+
+        @Test(
+            "what is written in any way is read back in every other, and is in the file behind the mount after each sync",
+            arguments: ["shared", "exclusive", "none"], [1, 2, 3])
+        func data(cache: String, seed: Int) throws {
+            let place = try Conformance(cache: cache)
+            // With write-back, syncfs(2) does not wait for what the kernel brings back: docs/conformance.md.
+            let without = cache == "exclusive" ? ["--without", "syncfs"] : []
+            try Command.run(
+                [Programs.fileExerciser, "--seed", "\(seed)", "--operations", "2500"] + without
+                    + ["--behind", place.behind + "/file", place.through + "/file"]
+            ).orThrow()
+        }
+
+        @Test("what only the kernel has yet is no hole")
+        func holes() throws {
+            let place = try Conformance(cache: "exclusive")
+            // Nothing is closed meanwhile: closing writes back.
+            let script = """
+                import os, sys
+                fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+                os.write(fd, b'x' * 9000)
+                print(os.lseek(fd, 0, os.SEEK_DATA), os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, 8999, os.SEEK_DATA))
+                os.pwrite(fd, b'y', 1 << 20)
+                print(os.lseek(fd, 500000, os.SEEK_DATA), os.lseek(fd, 500000, os.SEEK_HOLE))
+                """
+            let output = try Command.run(["python3", "-c", script, place.through + "/file"]).orThrow()
+            #expect(output.text == "0 9000 8999\n1048576 500000\n")
+        }
+
+        @Test("a file's links are counted once, whoever looks at its other name as one is removed", arguments: ["shared", "exclusive"])
+        func links(cache: String) throws {
+            let place = try Conformance(cache: cache)
+            let script = """
+                import os, subprocess, sys, time
+                os.chdir(sys.argv[1])
+                for name in ('one', 'two'): os.mkdir(name)
+                open('one/a', 'w').close()
+                look = "import os\\nwhile True: os.close(os.open('one/t', os.O_CREAT)); list(os.scandir('one')); os.unlink('one/t')"
+                looker = subprocess.Popen([sys.executable, '-c', look])
+                held = os.open('one/a', os.O_RDONLY)
+                wrong, end = 0, time.time() + 3
+                while time.time() < end:
+                    os.link('one/a', 'two/b')
+                    os.unlink('two/b')
+                    wrong += os.fstat(held).st_nlink != 1
+                looker.kill()
+                print(wrong)
+                """
+            #expect(try Command.run(["python3", "-c", script, place.through]).orThrow().text == "0\n")
+        }
+
+        @Test("names made, renamed, linked and removed by several processes at once are never lost", arguments: ["shared", "exclusive"])
+        func names(cache: String) throws {
+            let place = try Conformance(cache: cache)
+            try Command.run([Programs.namespaceStress, "--seconds", "3", place.through]).orThrow()
+            let listing = "find \"$1\" -printf '%P %y %m %U %G %n %s %l\\n' | LC_ALL=C sort"
+            pause(milliseconds: 1000)
+            #expect(try Command.shell(listing, place.through).text == Command.shell(listing, place.behind).text)
+        }
+
+        @Test(
+            "each call gives, with each kind of path and for each user, what it gives natively",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func calls() throws {
+            let table = { (directory: String) in
+                try Command.run([Programs.callTable, "--sample", "31", directory], within: 120).orThrow().lines
+            }
+            let native = try table(try fixture.directory("native"))
+            let there = try table(through)
+            #expect(native.count > 300 && native.count == there.count)
+            for (here, there) in zip(native, there) where here != there { Issue.record("natively “\(here)”, through the mount “\(there)”") }
+        }
+
+        @Test(
+            "stress-ng verifies what its stressors of filesystems do",
+            .enabled(if: Machine.offers("stress-ng"), Comment(rawValue: Machine.needs("stress-ng"))))
+        func stressors() throws {
+            let stressors = [
+                "dentry", "dir", "fallocate", "flock", "fpunch", "getdent", "link", "lockofd", "mknod", "rename", "symlink", "utime",
+                "xattr",
+            ]
+            try Command.run(
+                ["stress-ng", "--verify", "--timeout", "3", "--temp-path", through] + stressors.flatMap { ["--" + $0, "1"] }
+            ).orThrow()
+        }
+
+        @Test(
+            "fio reads back what it wrote", .enabled(if: Machine.offers("fio"), Comment(rawValue: Machine.needs("fio"))),
+            arguments: [["psync", "0"], ["psync", "1"], ["libaio", "1"], ["io_uring", "0"], ["mmap", "0"]])
+        func blocks(engine: [String]) throws {
+            try Command.run([
+                "fio", "--name=short", "--directory=\(through)", "--size=4m", "--rw=randwrite", "--bs=4k", "--iodepth=8", "--verify=crc32c",
+                "--verify_fatal=1", "--verify_state_save=0", "--ioengine=\(engine[0])", "--direct=\(engine[1])", "--minimal",
+            ]).orThrow()
+        }
+
+        @Test(
+            "PostgreSQL keeps every transaction over a crash of the server",
+            .enabled(
+                if: Identity.isRoot && (PostgreSQL.programs != nil || Machine.offers("postgres")),
+                "needs root, and PostgreSQL is not installed"))
+        func database() throws {
+            let server = try PostgreSQL(in: through, sockets: fixture.directory("outside/sockets"))
+            defer { server.stop() }
+            try server.run("initdb", "-k", "-D", server.data, "--auth=trust", "-U", "postgres")
+            try server.configure()
+            try server.start()
+            try server.run("pgbench", "-q", "-i", "-s", "1")
+            try server.crashUnderLoad()
+            try server.start()
+            let sums =
+                "select sum(abalance) = (select sum(delta) from pgbench_history), (select count(*) from pgbench_history) > 0 from pgbench_accounts"
+            #expect(try server.run("psql", "-Atc", sums) == "t|t")
+            try server.run("pg_amcheck", "-a", "--install-missing", "--heapallindexed")
+            try server.run("pg_ctl", "-w", "-m", "fast", "-D", server.data, "stop")
+            try server.run("pg_checksums", "-c", "-D", server.data)
+        }
+    }
+}
