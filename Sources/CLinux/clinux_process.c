@@ -1,6 +1,7 @@
 #include "clinux_process.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -140,4 +141,10 @@ int clinux_device_without_asking(const char *path, unsigned *major, unsigned *mi
     *major = x.stx_dev_major;
     *minor = x.stx_dev_minor;
     return 0;
+}
+
+void clinux_trim_memory(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }

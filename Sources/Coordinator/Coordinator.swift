@@ -96,8 +96,8 @@ public final class Coordinator: @unchecked Sendable {
     /// Counts a refusal, with who asked (uid and pid).
     public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
         let gate = gate(scope)
-        gate.pointee.denials.wrappingAdd(1, ordering: .relaxed)
         gate.pointee.lastDenied.store(UInt64(uid) << 32 | UInt64(UInt32(bitPattern: pid)), ordering: .relaxed)
+        gate.pointee.denials.wrappingAdd(1, ordering: .releasing)
     }
 
     // MARK: the way of a revocation

@@ -40,7 +40,7 @@ public struct Refusals: OptionSet, Sendable {
 /// The gate of one scope. Read by every operation, written by a revocation.
 public struct Gate: ~Copyable {
     let refusals = Atomic<UInt32>(0)
-    /// Operations refused since the gate was made, and who came last.
+    /// Operations refused and not yet reported, and who came last.
     public let denials = Atomic<UInt64>(0)
     public let lastDenied = Atomic<UInt64>(0)
     /// Bytes that cache write-back brought while the gate was closing.

@@ -1,4 +1,5 @@
 import Coordinator
+import Glibc
 import GrantModel
 import LinuxFS
 import Synchronization
@@ -25,6 +26,9 @@ public final class Scope: @unchecked Sendable {
     let letting = Atomic<Letting>(.notYet)
     /// Whether the grant is meant to be read-only now: a narrowing that is overtaken by a widening does nothing.
     let wantsReadOnly: Atomic<Bool>
+    /// What its filesystem last said of its space, and whether it is being asked just now.
+    let space = Lock<statvfs?>(nil)
+    let isAsking = Atomic<Bool>(false)
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())
 

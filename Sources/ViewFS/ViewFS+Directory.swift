@@ -12,7 +12,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, id, for: .read) { request, node, descriptor in
-            let opened = clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY)
+            let opened = view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
             if opened < 0 {
                 request.reply(error: -opened)
                 return
@@ -25,19 +25,25 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
+            node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may keep the listing, and use it as long as the directory has not changed.
             if !view.policy.distrustsData, isKnown {
                 info.pointee.cache_readdir = 1
                 info.pointee.keep_cache = view.policy.writeBack || view.hasUnchangedData(node, status) ? 1 : 0
             }
-            if !request.reply(file: info) { view.directories.letGo(handle) }
+            if !request.reply(file: info) { view.releaseDirectory(handle, of: id) }
         }
     }
 
-    static func releasedir(_ view: ViewFS, _ request: consuming Request, _ info: OpenFileInfo) {
+    static func releasedir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         request.reply(error: 0)
-        if info.fh != 0 { view.directories.letGo(info.fh) }
+        if info.fh != 0 { view.releaseDirectory(info.fh, of: id) }
+    }
+
+    private func releaseDirectory(_ handle: UInt64, of id: NodeID) {
+        if let node = tree.nodes.find(id.rawValue) { node.pointee.openers.wrappingSubtract(1, ordering: .relaxed) }
+        directories.letGo(handle)
     }
 
     static func fsyncdir(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
@@ -84,7 +90,7 @@ extension ViewFS {
         var parameters = EntryParameters()
         if listing.plus, !isDots(entry.name) {
             let descriptor = open(entry.name, in: directory, of: parent.node.pointee.owner)
-            if descriptor >= 0, enter(descriptor, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
+            if descriptor >= 0, enter(descriptor, entry.name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
         }
         if parameters.ino == 0 {
             parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))

@@ -18,25 +18,29 @@ extension ViewFS {
     /// filesystem unless the mount does. Returns a descriptor or a negative error number.
     @inline(__always)
     func open(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> Int32 {
-        let result = clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts)
+        let result = tree.makingRoom {
+            clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts)
+        }
         // Another filesystem mounted here is not part of the grant.
         return result == -EXDEV ? -EACCES : result
     }
 
-    /// Makes (or counts) the node behind a descriptor and describes it for the kernel. Takes the descriptor over.
+    /// Makes (or counts) the node behind a descriptor, found as `name` (nil: it has none), and describes it for the kernel. Takes the descriptor over.
     /// Returns 0 or a positive error number.
     @inline(__always)
-    func enter(_ descriptor: Int32, found parent: (id: NodeID, node: NodePointer), into parameters: inout EntryParameters) -> Int32 {
+    func enter(
+        _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer),
+        into parameters: inout EntryParameters
+    ) -> Int32 {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
             _ = clinux_close(descriptor)
             return -result
         }
-        guard let id = tree.intern(FileDescriptor(owning: descriptor), status, in: parent.node.pointee.owner),
-            let node = tree.nodes.find(id)
-        else { return ENOMEM }
-        node.pointee.parent.store(parent.id.rawValue, ordering: .relaxed)
+        let found = tree.intern(
+            FileDescriptor(owning: descriptor), status, in: parent.node.pointee.owner, found: parent.id.rawValue, as: name)
+        guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
         node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
         if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
@@ -99,7 +103,7 @@ extension ViewFS {
             _ = request.reply(entry: &parameters)
             return
         }
-        let error = enter(descriptor, found: parent, into: &parameters)
+        let error = enter(descriptor, name, found: parent, into: &parameters)
         if error != 0 {
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {

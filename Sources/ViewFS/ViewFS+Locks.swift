@@ -10,12 +10,10 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange, wait: Bool
     ) {
         if lock.l_type == Int16(F_UNLCK) {
-            // Unlocking always passes, in a revoked scope too.
-            if let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) {
-                _ = clinux_ofd_set_lock(description.descriptor, Int16(F_UNLCK), Int64(lock.l_start), Int64(lock.l_len))
-                view.locks.unlocked()
+            view.unlock(request, info.fh) {
+                guard let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) else { return }
+                view.locks.undo(.range(description, LockedRange(start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: true)))
             }
-            request.reply(error: 0)
             return
         }
         view.onFile(request, info.fh, for: .read) { request, file in
@@ -23,14 +21,15 @@ extension ViewFS {
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
-                let both = clinux_reopen(file.pointee.descriptor, O_RDWR | O_NONBLOCK)
-                return both >= 0 ? both : clinux_reopen(file.pointee.descriptor, flags | O_NONBLOCK)
+                let both = view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, O_RDWR | O_NONBLOCK) }
+                return both >= 0 ? both : view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags | O_NONBLOCK) }
             }
             switch found {
             case .failure(let error): request.reply(error: error.rawValue)
             case .success(let description):
-                let wish = LockTable.Wish.range(
-                    description, type: Int16(lock.l_type), start: Int64(lock.l_start), length: Int64(lock.l_len))
+                let range = LockedRange(
+                    start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: lock.l_type == Int16(F_WRLCK))
+                let wish = LockWish.range(description, range)
                 view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: wait)
             }
         }
@@ -67,25 +66,41 @@ extension ViewFS {
     /// flock(2): the lock belongs to the open file, and the daemon has one description for each.
     static func flock(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ operation: Int32) {
         if operation & LOCK_UN != 0 {
-            if let file = view.files.hold(info.fh) {
-                _ = clinux_flock(file.pointee.descriptor, LOCK_UN)
-                view.files.letGo(info.fh)
-                view.locks.unlocked()
-            }
-            request.reply(error: 0)
+            view.unlock(request, info.fh) { view.locks.undo(.whole(file: info.fh, operation: LOCK_UN)) }
             return
         }
         view.onFile(request, info.fh, for: .read) { request, file in
-            let wish = LockTable.Wish.whole(file: info.fh, operation: operation | LOCK_NB)
+            let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
     }
 
-    private func take(_ wish: LockTable.Wish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
-        let result = wish.attempt(in: files)
-        if result == 0, policy.sharesLocks, wish.locks {
+    /// Runs `body`, which ends a lock. Never refused: below a withdrawn grant locks have ended already, or end with it. Inside the scope, so that
+    /// a revoker finds and answers whoever is stuck.
+    private func unlock(_ request: consuming Request, _ handle: UInt64, _ body: () -> Void) {
+        guard let file = files.hold(handle) else {
+            request.reply(error: 0)
+            return
+        }
+        defer { files.letGo(handle) }
+        let worker = request.worker
+        worker.pointee.isClosing.store(true, ordering: .releasing)
+        defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
+        let slot = worker.pointee.slot
+        if coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter {
+            body()
+            request.reply(error: 0)
+            coordinator.leave(slot: slot)
+        } else {
+            request.reply(error: 0)
+        }
+    }
+
+    private func take(_ wish: LockWish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
+        let result = locks.attempt(wish)
+        if result == 0, policy.sharesLocks {
             guard let detached = request.detach() else { return }
-            locks.refresh(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+            locks.refresh(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
             return
         }
         guard result == -EAGAIN || result == -EACCES, wait else {
@@ -94,7 +109,7 @@ extension ViewFS {
         }
         // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
         guard let detached = request.detach() else { return }
-        locks.wait(LockTable.Waiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+        locks.wait(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
     }
 }
 

@@ -41,7 +41,13 @@ extension ViewFS {
         }
         view.onNode(request, parent, for: .write) { request, node, descriptor in
             if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
-            reply(request, clinux_unlinkat(descriptor, name, directory))
+            let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
+            let result = clinux_unlinkat(descriptor, name, directory)
+            if let held {
+                if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
+                view.tree.giveBack(held)
+            }
+            reply(request, result)
         }
     }
 
@@ -63,11 +69,34 @@ extension ViewFS {
                 return
             }
             let to = view.tree.pin(target)
-            let exchange: UInt32 = 2  // RENAME_EXCHANGE, see renameat2(2): both names stay
-            if to >= 0, flags & exchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
-            reply(request, to < 0 ? to : clinux_renameat2(from, name, to, newName, flags))
+            // Both names stay when they are exchanged.
+            if to >= 0, flags & renameExchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
+            let result = to < 0 ? to : view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
             view.tree.unpin(newParent.rawValue, target)
+            reply(request, result)
         }
+    }
+
+    private typealias Name = (parent: NodeID, directory: Int32, text: UnsafePointer<CChar>)
+
+    /// Renames, and keeps the tree in step with it.
+    private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ scope: ScopeNodes) -> Int32 {
+        let moving = tree.hold(from.text, in: from.directory, of: scope)
+        let other = tree.hold(to.text, in: to.directory, of: scope)
+        let result = clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
+        if let other {
+            if result == 0, flags & renameExchange != 0 {
+                tree.moved(other, from.text, to: from.parent.rawValue)
+            } else if result == 0 {
+                tree.removed(other, to.text, from: to.parent.rawValue)
+            }
+            tree.giveBack(other)
+        }
+        if let moving {
+            if result == 0 { tree.moved(moving, to.text, to: to.parent.rawValue) }
+            tree.giveBack(moving)
+        }
+        return result
     }
 
     static func link(
@@ -111,3 +140,6 @@ extension ViewFS {
         }
     }
 }
+
+/// RENAME_EXCHANGE of <linux/fs.h>.
+private let renameExchange: UInt32 = 1 << 1

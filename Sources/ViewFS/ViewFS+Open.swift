@@ -53,22 +53,23 @@ extension ViewFS {
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
             let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
             let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
-            let opened =
+            let opened = view.tree.makingRoom {
                 isNameless
-                ? clinux_open_nameless(directory, creation, mode)
-                : clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+                    ? clinux_open_nameless(directory, creation, mode)
+                    : clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+            }
             if opened < 0 {
                 request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : -opened)
                 return
             }
-            let path = clinux_reopen(opened, clinux_O_PATH)
+            let path = view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
             if path < 0 {
                 _ = clinux_close(opened)
                 request.reply(error: -path)
                 return
             }
             var parameters = EntryParameters()
-            let error = view.enter(path, found: (parent, node), into: &parameters)
+            let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
@@ -105,7 +106,7 @@ extension ViewFS {
     }
 
     private func reopen(_ descriptor: Int32, _ flags: Int32) -> Int32 {
-        let result = clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK)
+        let result = tree.makingRoom { clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK) }
         guard result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return result }
         return clinux_reopen(descriptor, (backingFlags(flags) & ~O_ACCMODE) | O_WRONLY | O_NONBLOCK)
     }

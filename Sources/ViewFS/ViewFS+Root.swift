@@ -54,36 +54,6 @@ extension ViewFS {
         request.reply(attributes: &attributes, timeout: 0)
     }
 
-    /// All filesystems under the active grants together, each counted once.
-    func replyRootFilesystem(_ request: consuming Request) {
-        var sum = statvfs()
-        sum.f_bsize = 4096
-        sum.f_frsize = 4096
-        sum.f_namemax = 255
-        var seen: Set<UInt64> = []
-        for (_, scope) in root.open {
-            guard let node = tree.nodes.find(scope.rootNode), seen.insert(node.pointee.key.device).inserted,
-                // Inside the scope, so that a revocation releases whoever is stuck in its filesystem.
-                coordinator.enter(scope.id, for: .read, slot: request.worker.pointee.slot) == .enter
-            else { continue }
-            let descriptor = tree.pin(node)
-            var one = statvfs()
-            if descriptor >= 0, clinux_fstatvfs(descriptor, &one) == 0, one.f_frsize > 0 {
-                let unit = UInt(one.f_frsize)
-                sum.f_blocks += one.f_blocks * unit / 4096
-                sum.f_bfree += one.f_bfree * unit / 4096
-                sum.f_bavail += one.f_bavail * unit / 4096
-                sum.f_files += one.f_files
-                sum.f_ffree += one.f_ffree
-                sum.f_favail += one.f_favail
-            }
-            tree.unpin(scope.rootNode, node)
-            coordinator.leave(slot: request.worker.pointee.slot)
-        }
-        if sum.f_blocks == 0 { sum.f_blocks = 1 }
-        request.reply(filesystem: &sum)
-    }
-
     /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
     func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)

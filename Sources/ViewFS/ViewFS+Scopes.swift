@@ -93,13 +93,20 @@ extension ViewFS {
     /// Whether a withdrawal of everything was carried through.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
-    /// Refused operations of a scope so far, and the uid and pid of the last.
-    public func denials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32) {
+    /// Gives memory that was needed for what the kernel has forgotten back to it. Not for the way of a request.
+    public func trim() {
+        let trimmed = [tree.trim(), files.trim(), directories.trim()]
+        // Names, handles and indices as well.
+        if trimmed.contains(true) { clinux_trim_memory() }
+    }
+
+    /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.
+    public func takeDenials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32)? {
         let gate = coordinator.gate(scope.id)
+        let count = gate.pointee.denials.exchange(0, ordering: .acquiring)
+        if count == 0 { return nil }
         let last = gate.pointee.lastDenied.load(ordering: .relaxed)
-        return (
-            gate.pointee.denials.load(ordering: .relaxed), UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last))
-        )
+        return (count, UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))
     }
 
     /// Makes the kernel ask anew for names of the root. Holding no lock.

@@ -90,7 +90,7 @@ extension ViewFS {
         table.readdirplus = { raw, node, size, offset, info in
             serve(raw) { ViewFS.readdir($0, $1, NodeID(UInt64(node)), size, UInt64(bitPattern: Int64(offset)), info!.pointee, plus: true) }
         }
-        table.releasedir = { raw, _, info in serve(raw) { ViewFS.releasedir($0, $1, info!.pointee) } }
+        table.releasedir = { raw, node, info in serve(raw) { ViewFS.releasedir($0, $1, NodeID(UInt64(node)), info!.pointee) } }
         table.fsyncdir = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsyncdir($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
     }
 

@@ -32,12 +32,12 @@ public final class ViewFS: @unchecked Sendable {
 
     /// Workers at the most. Each hung request holds one; beyond that, requests wait in the kernel.
     public static let workerLimit = 1000
-    /// The slot of the thread that waits for locks.
-    static let lockSlot = workerLimit
+    /// The slots of the threads that wait for locks: in so many grants at once somebody can wait for one.
+    static let lockSlots = workerLimit..<workerLimit + 128
 
     /// `descriptorLimit`: how many descriptors nodes may keep open together.
     public init(cache: CacheMode, descriptorLimit: Int) {
-        coordinator = Coordinator(slotCount: Self.workerLimit + 8)
+        coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         tree = NodeTree(descriptorLimit: descriptorLimit)
         root = RootDirectory()
         locks = LockTable()
@@ -55,7 +55,7 @@ public final class ViewFS: @unchecked Sendable {
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit)
         mounted.withLock { $0 = session }
-        locks.start(for: self)
+        locks.view = self
         hostWatch?.start(for: self)
         session.start()
     }

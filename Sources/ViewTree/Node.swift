@@ -33,7 +33,8 @@ public struct NodeKey: Hashable, Sendable {
 }
 
 /// One file as the kernel knows it through this mount: its identity, how often the kernel counts it, and a way to its inode,
-/// which is an O_PATH descriptor, or a file handle while the descriptor's number is lent to another node.
+/// which is an O_PATH descriptor, or, while the descriptor's number is lent to another node, a file handle or the place where it was
+/// last found.
 public struct Node: ~Copyable {
     public let key: NodeKey
     public let scope: UInt32
@@ -47,6 +48,11 @@ public struct Node: ~Copyable {
     let hold: Atomic<UInt64>
     /// A `clinux_handle` of its own, or 0. Written once.
     let handle: Atomic<UInt>
+    /// Where the daemon may not open by handle: the name it was last found under, ending with a NUL, in a block of its own; 0 when that
+    /// name was removed. Together with `parent` changed and read under the shard's lock.
+    let name: Atomic<UInt>
+    /// Its name was removed, so no handle would find it again: the descriptor is not lent.
+    let isKept: Atomic<Bool>
     /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
@@ -77,6 +83,8 @@ public struct Node: ~Copyable {
         lookups = Atomic(1)
         hold = Atomic(UInt64(UInt32(descriptor + 1)))
         handle = Atomic(0)
+        name = Atomic(0)
+        isKept = Atomic(false)
         openers = Atomic(0)
         writers = Atomic(0)
         parent = Atomic(0)
@@ -89,8 +97,8 @@ public struct Node: ~Copyable {
     }
 
     deinit {
-        let bits = handle.load(ordering: .relaxed)
-        if bits != 0 { free(UnsafeMutableRawPointer(bitPattern: bits)) }
+        free(UnsafeMutableRawPointer(bitPattern: handle.load(ordering: .relaxed)))
+        free(UnsafeMutableRawPointer(bitPattern: name.load(ordering: .relaxed)))
     }
 
     public var owner: ScopeNodes { ownerReference.takeUnretainedValue() }

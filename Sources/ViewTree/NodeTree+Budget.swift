@@ -1,4 +1,5 @@
 import CLinux
+import Glibc
 import LinuxFS
 import Synchronization
 
@@ -8,6 +9,7 @@ final class DescriptorBudget: Sendable {
     private let used = Atomic<Int>(0)
     let evicting = Atomic<Bool>(false)
     let hand = Atomic<UInt32>(0)
+    let wasExceeded = Atomic<Bool>(false)
 
     init(limit: Int) { self.limit = limit }
 
@@ -19,22 +21,80 @@ final class DescriptorBudget: Sendable {
 }
 
 extension NodeTree {
-    /// Closes descriptors of nodes that nobody uses just now until an eighth of the budget is free, going round like the hand of
-    /// a clock. One thread at a time; the others go on and find room again when it is through.
+    /// Whether nodes have had to lend their descriptors.
+    var isTight: Bool { budget.wasExceeded.load(ordering: .relaxed) }
+
+    /// Closes descriptors of nodes that nobody uses just now until an eighth of the budget is free, or half of it when numbers have run
+    /// out, going round like the hand of a clock. Directories only when there is not enough else, because they lead to what lies in
+    /// them. One thread at a time; the others go on and find room again when it is through.
     ///
     /// Locking: the shards', one at a time, each for a moment.
-    func evict() {
+    func evict(numbersRanOut: Bool = false) {
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         defer { budget.evicting.store(false, ordering: .releasing) }
-        let goal = budget.limit - budget.limit / 8
+        budget.wasExceeded.store(true, ordering: .relaxed)
+        let goal = numbersRanOut ? min(budget.inUse, budget.limit) / 2 : budget.limit - budget.limit / 8
         let limit = nodes.indexLimit
-        var steps = limit
-        while budget.inUse > goal, steps > 0 {
-            steps -= 1
-            let index = budget.hand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
-            guard let (id, key, scope) = identity(at: index), scope.opensByHandle, id != scope.root?.id else { continue }
-            withNode(id, in: scope.shard(of: key)) { letGo($0, keepingHandle: true) }
+        for takesDirectories in [false, true] {
+            var steps = takesDirectories ? limit : min(limit, UInt32(clamping: budget.limit * 8))
+            while budget.inUse > goal, steps > 0 {
+                steps -= 1
+                let index = budget.hand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
+                guard let (id, key, scope) = identity(at: index, takesDirectories), id != scope.root?.id else { continue }
+                withNode(id, in: scope.shard(of: key)) { lend($0) }
+            }
         }
+    }
+
+    /// Calls `open`, and again after descriptors were lent if there are no numbers left.
+    @inline(__always)
+    public func makingRoom(_ open: () -> Int32) -> Int32 {
+        let result = open()
+        return result == -EMFILE || result == -ENFILE ? openWithRoom(open) : result
+    }
+
+    /// A few times, because others take numbers as well, and one thread at a time gives some back.
+    private func openWithRoom(_ open: () -> Int32) -> Int32 {
+        for _ in 0..<8 {
+            evict(numbersRanOut: true)
+            let result = open()
+            if result != -EMFILE && result != -ENFILE { return result }
+            usleep(500)
+        }
+        return -EMFILE
+    }
+
+    /// Closes the descriptor of a node that can be opened again.
+    private func lend(_ node: UnsafeMutablePointer<Node>) {
+        let old = node.pointee.hold.load(ordering: .acquiring)
+        guard old & Node.descriptorMask != 0, old >> 32 == 0, canBeFoundAgain(node) else { return }
+        if node.pointee.owner.opensByHandle, node.pointee.handle.load(ordering: .acquiring) == 0 {
+            // Pin it while asking for the handle, so that the number stays ours.
+            guard node.pointee.hold.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
+            else { return }
+            var handle = clinux_handle()
+            let result = clinux_name_to_handle(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, &handle)
+            if result == 0 { node.pointee.store(handle) }
+            let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
+            if result != 0 || rest != old { return }
+        }
+        guard node.pointee.hold.compareExchange(expected: old, desired: Node.pin, ordering: .acquiringAndReleasing).exchanged else {
+            return
+        }
+        // Somebody may have opened or removed it, and have been gone again, between the two looks.
+        if canBeFoundAgain(node) {
+            close(old)
+        } else if install(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, in: node) >= 0 {
+            budget.remove()
+        }
+        node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing)
+    }
+
+    /// Not what is open, or was removed: its handle or name leads nowhere, or may at any time.
+    private func canBeFoundAgain(_ node: UnsafeMutablePointer<Node>) -> Bool {
+        if node.pointee.isKept.load(ordering: .acquiring) { return false }
+        if node.pointee.owner.opensByHandle { return true }
+        return node.pointee.name.load(ordering: .acquiring) != 0 && node.pointee.openers.load(ordering: .acquiring) == 0
     }
 
     /// Runs `body` on a node that cannot end meanwhile, if it is still there: it is counted once more around it.
@@ -57,10 +117,20 @@ extension NodeTree {
         }
     }
 
-    /// What is at an index of the table, if it is a live node. The scope's directory of nodes is asked afterwards, under its lock,
+    /// Counts one more lookup of a node, if it is one of the scope's and still there.
+    ///
+    /// Locking: the shard's.
+    func count(_ id: UInt64, in scope: ScopeNodes) -> UnsafeMutablePointer<Node>? {
+        guard let node = nodes.find(id) else { return nil }
+        return scope.shard(of: node.pointee.key).withLock { $0.count(id, in: nodes) }
+    }
+
+    /// What is at an index of the table, if it is a live node with a descriptor. The scope's directory of nodes is asked afterwards, under its lock,
     /// so a cell that changes hands meanwhile is only a miss.
-    private func identity(at index: UInt32) -> (id: UInt64, key: NodeKey, scope: ScopeNodes)? {
-        guard let (id, node) = nodes.element(at: index) else { return nil }
+    private func identity(at index: UInt32, _ takesDirectories: Bool) -> (id: UInt64, key: NodeKey, scope: ScopeNodes)? {
+        guard let (id, node) = nodes.element(at: index), node.pointee.hold.load(ordering: .relaxed) & Node.descriptorMask != 0,
+            takesDirectories || node.pointee.type != S_IFDIR
+        else { return nil }
         let (key, number) = (node.pointee.key, node.pointee.scope)
         guard let scope = scope(number), nodes.find(id) != nil else { return nil }
         return (id, key, scope)

@@ -16,6 +16,9 @@ public final class NodeTree: @unchecked Sendable {
 
     public var descriptorsInUse: Int { budget.inUse }
 
+    /// Gives back memory of what the kernel has forgotten. To be called now and then; returns whether there was some.
+    public func trim() -> Bool { nodes.trim() }
+
     // MARK: scopes
 
     /// Makes room for a scope's nodes.
@@ -32,22 +35,28 @@ public final class NodeTree: @unchecked Sendable {
 
     // MARK: nodes
 
-    /// The node for the file behind `descriptor` (O_PATH), counted once more. Takes the descriptor over: it becomes the node's,
-    /// or is closed when the node has one. nil when memory is out.
+    /// The node for the file behind `descriptor` (O_PATH), which was found in the directory `parent` (a node id) as `name`, counted once
+    /// more. Takes the descriptor over: it becomes the node's, or is closed when the node has one. nil when memory is out.
     ///
     /// Locking: the shard's.
-    public func intern(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, in scope: ScopeNodes) -> UInt64? {
+    public func intern(
+        _ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, in scope: ScopeNodes, found parent: UInt64,
+        as name: UnsafePointer<CChar>?
+    ) -> UInt64? {
         let key = NodeKey(status)
         let type = status.st.st_mode & S_IFMT
         let number = descriptor.release()
+        var place = Place(parent: parent, name: scope.opensByHandle ? nil : name)
         // Made before the lock is taken and thrown away if the node exists: inserting costs no system call.
         let (id, isNew) = scope.shard(of: key).withLock { index -> (UInt64?, Bool) in
             if let known = index.find(key, in: nodes), let node = nodes.find(known) {
                 node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+                place.exchange(with: node)
                 return (known, false)
             }
             guard let id = nodes.insert(Node(key: key, owner: scope, type: type, descriptor: number)) else { return (nil, false) }
             index.insert(id, key, in: nodes)
+            if let node = nodes.find(id) { place.exchange(with: node) }
             return (id, true)
         }
         if isNew {
@@ -60,7 +69,7 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Makes the node of the granted directory, counted once for the scope itself. As `intern`.
     public func internRoot(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
-        guard let id = intern(descriptor, status, in: scope) else { return nil }
+        guard let id = intern(descriptor, status, in: scope, found: 0, as: nil) else { return nil }
         scope.root = (id, NodeKey(status))
         return id
     }
@@ -115,68 +124,25 @@ public final class NodeTree: @unchecked Sendable {
         if rest >> 32 == Node.retiredBit >> 32 { finish(id, node) }
     }
 
-    /// Opens a node's file again, by its handle. The pin is held already.
-    private func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
-        // The pin before the look: `release` looks the other way round.
-        atomicMemoryFence(ordering: .sequentiallyConsistent)
-        guard !node.pointee.owner.isReleased.load(ordering: .relaxed) else { return -ESTALE }
-        guard let handle = node.pointee.storedHandle(), let base = node.pointee.owner.handleBase else {
-            return -ESTALE
-        }
-        var copy = handle
-        let opened = clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW)
-        if opened < 0 { return opened == -ENOENT ? -ESTALE : opened }
-        // Never trust a handle alone: the number could have been used again on a filesystem that does not count generations.
-        var status = FileStatus()
-        guard clinux_statx(opened, nil, &status) == 0, NodeKey(status) == node.pointee.key else {
-            _ = clinux_close(opened)
-            return -ESTALE
-        }
-        while true {
-            let old = node.pointee.hold.load(ordering: .acquiring)
-            if old & Node.descriptorMask != 0 {
-                // Another pin was quicker.
-                _ = clinux_close(opened)
-                return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
-            }
-            let new = old | UInt64(UInt32(opened + 1))
-            if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
-                if budget.add() { evict() }
-                return opened
-            }
-        }
-    }
-
     private func finish(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
-        let held = node.pointee.hold.load(ordering: .acquiring) & Node.descriptorMask
+        let held = node.pointee.hold.load(ordering: .acquiring)
         nodes.remove(id)
-        if held != 0 {
-            _ = clinux_close(Int32(truncatingIfNeeded: held) - 1)
-            budget.remove()
-        }
+        if held & Node.descriptorMask != 0 { close(held) }
     }
 
-    /// Closes the descriptor of a node nobody pins. With `handle`, only if the file can be opened again by one.
-    /// Returns whether a descriptor was closed.
-    @discardableResult
-    func letGo(_ node: UnsafeMutablePointer<Node>, keepingHandle: Bool) -> Bool {
+    /// Closes the descriptor of a node nobody pins.
+    private func letGo(_ node: UnsafeMutablePointer<Node>) {
         let old = node.pointee.hold.load(ordering: .acquiring)
-        let descriptor = old & Node.descriptorMask
-        guard descriptor != 0, old >> 32 == 0 else { return false }
-        if keepingHandle, node.pointee.handle.load(ordering: .acquiring) == 0 {
-            // Pin it while asking for the handle, so that the number stays ours.
-            guard node.pointee.hold.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
-            else { return false }
-            var handle = clinux_handle()
-            let result = clinux_name_to_handle(Int32(truncatingIfNeeded: descriptor) - 1, &handle)
-            if result == 0 { node.pointee.store(handle) }
-            let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
-            if result != 0 || rest != old { return false }
-        }
-        guard node.pointee.hold.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged else { return false }
-        _ = clinux_close(Int32(truncatingIfNeeded: descriptor) - 1)
+        guard old & Node.descriptorMask != 0, old >> 32 == 0,
+            node.pointee.hold.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged
+        else { return }
+        close(old)
+    }
+
+    /// Closes the descriptor that was in a node's `hold`.
+    func close(_ hold: UInt64) {
+        _ = clinux_close(Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1)
         budget.remove()
-        return true
     }
 
     /// Lets go of every descriptor of a shut scope in which nobody is inside, for good: its filesystem can be unmounted. False
@@ -189,7 +155,7 @@ public final class NodeTree: @unchecked Sendable {
             let ids = shard.withLock { $0.ids }
             for id in ids {
                 withNode(id, in: shard) { node in
-                    letGo(node, keepingHandle: false)
+                    letGo(node)
                     // A pin without a descriptor may be about to open one.
                     if node.pointee.hold.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
                 }

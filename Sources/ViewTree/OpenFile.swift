@@ -51,6 +51,8 @@ public final class OpenFiles: @unchecked Sendable {
     public init() {}
 
     public var count: Int { table.count }
+    /// As `NodeTree.trim`.
+    public func trim() -> Bool { table.trim() }
     public func add(_ file: consuming OpenFile) -> UInt64? { table.insert(file) }
 
     /// The file, counted once more until `letGo`.
@@ -90,6 +92,8 @@ public final class OpenDirectories: @unchecked Sendable {
     public init() {}
 
     public var count: Int { table.count }
+    /// As `NodeTree.trim`.
+    public func trim() -> Bool { table.trim() }
     public func add(_ directory: consuming OpenDirectory) -> UInt64? { table.insert(directory) }
 
     public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {

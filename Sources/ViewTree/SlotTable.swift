@@ -5,32 +5,31 @@ import Synchronization
 /// Elements in raw memory under ids that are never used twice: `generation << 32 | index`. Finding one takes no lock.
 ///
 /// Whoever finds an element must hold it by other means (a lookup count of the kernel, a pin), because `remove` ends it at once.
-/// Locking: `insert` and `remove` take the free list's lock for a moment.
+/// Locking: `insert`, `remove`, `visit` and `trim` take the free list's lock for a moment.
 public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
-    // Safe to share: chunks never move; a cell's generation is atomic and its element belongs to whoever made the id.
-    struct Cell: ~Copyable {
-        /// Odd while the cell is in use. Part of the id.
-        let generation = Atomic<UInt32>(0)
-        /// Room for one element, initialized while the generation is odd.
-        let element: UnsafeMutablePointer<Element>
-    }
-
+    // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the id.
     private struct FreeList {
         var indices: [UInt32] = []
         var used: UInt32
         var count = 0
+        /// For each chunk, how many elements are in it, and whether any was since it was last trimmed.
+        var live: [Int32] = []
+        var isTouched: [Bool] = []
     }
 
+    /// A chunk is the generations of so many cells, each odd while its cell is in use, and then their elements, on pages of their own.
     private static var cellsPerChunk: Int { 4096 }
     private static var chunkLimit: Int { 1 << 16 }
-    private let chunks: UnsafeMutablePointer<UnsafeMutablePointer<Cell>?>
+    private static var generationBytes: Int { cellsPerChunk * MemoryLayout<UInt32>.stride }
+    private static var elementBytes: Int { cellsPerChunk * MemoryLayout<Element>.stride }
+    private let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     private let free: Lock<FreeList>
 
     /// The first `reserved` indices are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others.
     public init(reserved: UInt32 = 16) {
         // calloc, because the kernel gives untouched zero pages: a table of this size costs what is used of it.
-        chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutablePointer<Cell>?>.stride)!
-            .assumingMemoryBound(to: UnsafeMutablePointer<Cell>?.self)
+        chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
+            .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
         free = Lock(FreeList(used: reserved))
     }
 
@@ -44,9 +43,9 @@ public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
         var element: Element? = element
         return free.withLock { list -> UInt64? in
             guard let index = takeIndex(&list) else { return nil }
-            let cell = cell(index)
-            cell.pointee.element.initialize(to: element.take()!)
-            let generation = cell.pointee.generation.wrappingAdd(1, ordering: .releasing).newValue
+            let chunk = chunks[Int(index) / Self.cellsPerChunk]!
+            Self.element(index, in: chunk).initialize(to: element.take()!)
+            let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .releasing).newValue
             return UInt64(generation) << 32 | UInt64(index)
         }
     }
@@ -54,20 +53,17 @@ public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
     /// The element of `id`, or nil when there is none (any more).
     @inline(__always)
     public func find(_ id: UInt64) -> UnsafeMutablePointer<Element>? {
-        let index = Int(UInt32(truncatingIfNeeded: id))
-        guard index < Self.cellsPerChunk * Self.chunkLimit, let chunk = chunks[index / Self.cellsPerChunk] else { return nil }
-        let cell = chunk + index % Self.cellsPerChunk
-        let generation = cell.pointee.generation.load(ordering: .acquiring)
-        guard generation & 1 == 1, UInt64(generation) == id >> 32 else { return nil }
-        return cell.pointee.element
+        let index = UInt32(truncatingIfNeeded: id)
+        guard let (found, element) = element(at: index), found == id else { return nil }
+        return element
     }
 
     /// The id and element at an index, if the cell is in use now.
+    @inline(__always)
     public func element(at index: UInt32) -> (id: UInt64, element: UnsafeMutablePointer<Element>)? {
-        guard let chunk = chunks[Int(index) / Self.cellsPerChunk] else { return nil }
-        let cell = chunk + Int(index) % Self.cellsPerChunk
-        let generation = cell.pointee.generation.load(ordering: .acquiring)
-        return generation & 1 == 1 ? (UInt64(generation) << 32 | UInt64(index), cell.pointee.element) : nil
+        guard Int(index) < Self.cellsPerChunk * Self.chunkLimit, let chunk = chunks[Int(index) / Self.cellsPerChunk] else { return nil }
+        let generation = Self.generation(index, in: chunk).pointee.load(ordering: .acquiring)
+        return generation & 1 == 1 ? (UInt64(generation) << 32 | UInt64(index), Self.element(index, in: chunk)) : nil
     }
 
     /// Runs `body` on the element at an index, if there is one: it cannot end meanwhile, and no other can take its place.
@@ -84,36 +80,61 @@ public final class SlotTable<Element: ~Copyable>: @unchecked Sendable {
         let index = UInt32(truncatingIfNeeded: id)
         // Taken out under the lock and ended after it: an end can close a descriptor.
         let element = free.withLock { list -> Element in
-            let cell = cell(index)
-            let generation = cell.pointee.generation.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
+            let place = Int(index) / Self.cellsPerChunk
+            let chunk = chunks[place]!
+            let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
             list.count -= 1
+            list.live[place] -= 1
             // An index whose generations are used up is retired: an id must not come twice.
             if generation < UInt32.max - 2 { list.indices.append(index) }
-            return cell.pointee.element.move()
+            return Self.element(index, in: chunk).move()
         }
         _ = consume element
     }
 
-    private func cell(_ index: UInt32) -> UnsafeMutablePointer<Cell> {
-        chunks[Int(index) / Self.cellsPerChunk]! + Int(index) % Self.cellsPerChunk
+    /// Gives the memory of chunks without elements back to the kernel; their generations stay, and whoever still looks there by an old id
+    /// reads zeros. Returns whether there were any. To be called now and then.
+    ///
+    /// Locking: the free list's, over one madvise(2) for each such chunk, which waits for nobody.
+    public func trim() -> Bool {
+        free.withLock { list in
+            var isAny = false
+            for place in list.live.indices where list.live[place] == 0 && list.isTouched[place] {
+                madvise(chunks[place]! + Self.generationBytes, Self.elementBytes, MADV_DONTNEED)
+                list.isTouched[place] = false
+                isAny = true
+            }
+            return isAny
+        }
+    }
+
+    @inline(__always)
+    private static func generation(_ index: UInt32, in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Atomic<UInt32>> {
+        chunk.assumingMemoryBound(to: Atomic<UInt32>.self) + Int(index) % cellsPerChunk
+    }
+
+    @inline(__always)
+    private static func element(_ index: UInt32, in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Element> {
+        (chunk + generationBytes).assumingMemoryBound(to: Element.self) + Int(index) % cellsPerChunk
     }
 
     private func takeIndex(_ list: inout FreeList) -> UInt32? {
-        if let index = list.indices.popLast() {
-            list.count += 1
-            return index
+        let index = list.indices.popLast() ?? list.used
+        let place = Int(index) / Self.cellsPerChunk
+        guard place < Self.chunkLimit else { return nil }
+        if chunks[place] == nil {
+            // Fresh pages are zero: no generation is odd.
+            let size = Self.generationBytes + Self.elementBytes
+            let made = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+            guard let made, made != MAP_FAILED else { return nil }
+            chunks[place] = made
+            list.live.append(contentsOf: repeatElement(0, count: place + 1 - list.live.count))
+            list.isTouched.append(contentsOf: repeatElement(false, count: place + 1 - list.isTouched.count))
         }
-        let index = list.used
-        guard Int(index) < Self.cellsPerChunk * Self.chunkLimit else { return nil }
-        let chunk = Int(index) / Self.cellsPerChunk
-        if chunks[chunk] == nil {
-            let cells = UnsafeMutablePointer<Cell>.allocate(capacity: Self.cellsPerChunk)
-            let elements = UnsafeMutablePointer<Element>.allocate(capacity: Self.cellsPerChunk)
-            for place in 0..<Self.cellsPerChunk { (cells + place).initialize(to: Cell(element: elements + place)) }
-            chunks[chunk] = cells
-        }
-        list.used += 1
+        if index == list.used { list.used += 1 }
         list.count += 1
+        list.live[place] += 1
+        list.isTouched[place] = true
         return index
     }
 }

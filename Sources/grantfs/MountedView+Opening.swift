@@ -99,7 +99,6 @@ extension MountedView {
                 return (false, discard(scope, &state))
             }
             live.scope = scope
-            live.loggedDenials = 0
             state.grants[grant.id] = live
             state.closings[grant.id] = nil
             files.root.set(grant.name, .open(scope))

@@ -24,6 +24,7 @@ extension MountedView {
             expireInStore()
             logDenials()
             reapClosed()
+            files.trim()
         }
     }
 
@@ -62,23 +63,18 @@ extension MountedView {
         try? store.markExpired(expired, now: Instant(nanoseconds: Clock.realtime), by: actor)
     }
 
-    /// One line of the log for the refusals of a second, with who was refused last.
+    /// One line of the log for the refusals of a second, with who was refused last: of withdrawn grants, and of changes below read-only ones.
     private func logDenials() {
         state.withLock { state in
-            for scope in state.closed { log(files.denials(of: scope), of: scope, &state) }
+            for scope in state.closed + state.grants.values.compactMap(\.scope) {
+                guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
+                log(refused.count, refused.uid, refused.pid, live.grant, state.store)
+            }
             for (grant, refused) in files.root.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
                 log(refused.count, refused.uid, refused.pid, live.grant, state.store)
             }
         }
-    }
-
-    private func log(_ denials: (count: UInt64, uid: UInt32, pid: Int32), of scope: Scope, _ state: inout State) {
-        guard var live = state.grants[scope.grant], denials.count > live.loggedDenials else { return }
-        let count = denials.count - live.loggedDenials
-        live.loggedDenials = denials.count
-        state.grants[scope.grant] = live
-        log(count, denials.uid, denials.pid, live.grant, state.store)
     }
 
     private func log(_ count: UInt64, _ uid: UInt32, _ pid: Int32, _ grant: Grant, _ store: GrantStore) {

@@ -45,8 +45,6 @@ final class MountedView: @unchecked Sendable {
         var grant: Grant
         var scope: Scope?
         var finding: BookmarkFinding = .missing
-        /// Refusals that were written to the log.
-        var loggedDenials: UInt64 = 0
         /// The state with an expiry that has passed.
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.

@@ -95,6 +95,7 @@ int main(int count, char **arguments) {
         return set_up(rest[1], left > 2 ? (uid_t)atol(rest[2]) : geteuid(), left > 3 ? (gid_t)atol(rest[3]) : getegid());
     if (!strcmp(rest[0], "load")) return run_load(rest[1]);
     if (!strcmp(rest[0], "lock") && left == 4) return run_lock(left - 1, rest + 1);
+    if (!strcmp(rest[0], "ranges") && left == 3) return run_ranges(rest[1], rest[2]);
     if (!strcmp(rest[0], "call")) return run_call(left - 1, rest + 1);
     if (!strcmp(rest[0], "dirty")) return run_dirty(rest[1]);
     if (!strcmp(rest[0], "peek")) return run_peek(rest[1]);

@@ -75,6 +75,7 @@ void start_text_child(struct probe *p);
 // other roles
 int run_load(const char *dir);
 int run_lock(int count, char **arguments);
+int run_ranges(const char *file, const char *kind);
 int run_dirty(const char *file);
 int run_swap(const char *left, const char *right);
 int run_peek(const char *file);

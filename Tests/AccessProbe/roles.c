@@ -34,6 +34,24 @@ int run_lock(int count, char **arguments) {
     return 0;
 }
 
+// ranges FILE fcntl|ofd: for each line `try|wait|free START` does that with ten bytes from there, and says the result; `waiting` first
+// when it may wait.
+int run_ranges(const char *file, const char *kind) {
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    if (fd < 0) fail(file);
+    bool ofd = !strcmp(kind, "ofd");
+    say("ready");
+    char what[8];
+    long start;
+    while (scanf("%7s %ld", what, &start) == 2) {
+        struct flock lock = {.l_type = *what == 'f' ? F_UNLCK : F_WRLCK, .l_whence = SEEK_SET, .l_start = start, .l_len = 10};
+        bool wait = *what == 'w';
+        if (wait) say("waiting");
+        say(result_name(RESULT(fcntl(fd, ofd ? (wait ? F_OFD_SETLKW : F_OFD_SETLK) : (wait ? F_SETLKW : F_SETLK), &lock))));
+    }
+    return 0;
+}
+
 // dirty FILE: stores 'Z' into every page of a shared mapping and never syncs it. After a line it tries to store 'Y' as
 // well, and says what the synchronisation gives.
 int run_dirty(const char *file) {

@@ -28,7 +28,7 @@ public enum Programs {
     }()
     nonisolated(unsafe) private static var sharedToRemove: String?
 
-    static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
+    public static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
     static func probe(for identity: Identity) -> String { path(probe, for: identity) }
 
     static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"

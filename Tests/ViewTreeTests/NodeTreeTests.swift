@@ -3,52 +3,24 @@ import LinuxFS
 import Testing
 import ViewTree
 
-/// A directory with files, and a tree that knows it as one scope.
-private final class Place {
-    let path: String
-    let tree: NodeTree
-    let scope: ScopeNodes
-
-    init(descriptorLimit: Int = 1_000) throws {
-        var template = Array("/tmp/grantfs-tree.XXXXXX".utf8CString)
-        path = String(cString: try #require(mkdtemp(&template)))
-        tree = NodeTree(descriptorLimit: descriptorLimit)
-        // open_by_handle_at(2) needs CAP_DAC_READ_SEARCH.
-        let base = getuid() == 0 ? try FileDescriptor.open(path.utf8, O_RDONLY | O_DIRECTORY) : nil
-        scope = tree.addScope(1, handleBase: base, crossesMounts: false)
-    }
-
-    deinit { try? FileManager.default.removeItem(atPath: path) }
-
-    func make(_ name: String) throws { try Data(name.utf8).write(to: URL(fileURLWithPath: path + "/" + name)) }
-
-    /// Looks a file up as an operation does.
-    func lookup(_ name: String) throws -> UInt64 {
-        let descriptor = try FileDescriptor.open((path + "/" + name).utf8, OpenFlags.path | O_NOFOLLOW)
-        let status = try descriptor.status()
-        let id = tree.intern(descriptor, status, in: scope)
-        return try #require(id)
-    }
-}
-
 @Suite struct ANode {
     @Test("is one for one file, counted, and gone with the last count")
     func counting() throws {
-        let place = try Place()
+        let place = try KnownPlace()
         try place.make("a")
         let id = try place.lookup("a")
         #expect(try place.lookup("a") == id)
-        #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1)
+        #expect(place.scope.count == 2 && place.tree.descriptorsInUse == 2)
         place.tree.forget(id, 1)
         #expect(place.tree.nodes.find(id) != nil)
         place.tree.forget(id, 1)
         #expect(place.tree.nodes.find(id) == nil)
-        #expect(place.scope.count == 0 && place.tree.descriptorsInUse == 0)
+        #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1)
     }
 
     @Test("gets an id that no other node ever had, hard links sharing one")
     func ids() throws {
-        let place = try Place()
+        let place = try KnownPlace()
         try place.make("a")
         try FileManager.default.linkItem(atPath: place.path + "/a", toPath: place.path + "/b")
         let first = try place.lookup("a")
@@ -64,7 +36,7 @@ private final class Place {
 
     @Test("an inode that is used again is another node")
     func reuse() throws {
-        let place = try Place()
+        let place = try KnownPlace()
         var ids: Set<UInt64> = []
         for _ in 0..<50 {
             try place.make("a")
@@ -76,7 +48,7 @@ private final class Place {
 
     @Test("whoever pins it keeps its descriptor, also when the kernel forgets it meanwhile")
     func pinning() throws {
-        let place = try Place()
+        let place = try KnownPlace()
         try place.make("a")
         let id = try place.lookup("a")
         let node = try #require(place.tree.nodes.find(id))
@@ -84,16 +56,31 @@ private final class Place {
         #expect(descriptor >= 0)
         place.tree.forget(id, 1)
         #expect(fcntl(descriptor, F_GETFD) >= 0)
-        #expect(!place.tree.release(place.scope) || place.scope.count == 0)
+        #expect(place.tree.release(place.scope))
         #expect(fcntl(descriptor, F_GETFD) >= 0)
         place.tree.unpin(id, node)
         #expect(place.tree.nodes.find(id) == nil)
         #expect(place.tree.descriptorsInUse == 0)
     }
 
+    @Test("of a released scope keeps no descriptor once nobody pins it, and never opens one again")
+    func releasing() throws {
+        let place = try KnownPlace()
+        try place.make("a")
+        let id = try place.lookup("a")
+        let node = try #require(place.tree.nodes.find(id))
+        _ = place.tree.pin(node)
+        #expect(!place.tree.release(place.scope))
+        place.tree.unpin(id, node)
+        #expect(place.tree.release(place.scope))
+        #expect(place.tree.descriptorsInUse == 0)
+        #expect(place.tree.pin(node) == -ESTALE)
+        place.tree.unpin(id, node)
+    }
+
     @Test("lends its descriptor to others beyond the budget and finds its file again by handle", .enabled(if: getuid() == 0, "needs root"))
     func budget() throws {
-        let place = try Place(descriptorLimit: 64)
+        let place = try KnownPlace(descriptorLimit: 64)
         var ids: [UInt64] = []
         for number in 0..<500 {
             try place.make("f\(number)")
@@ -125,7 +112,7 @@ private final class Place {
 
     @Test("many threads that look up and forget the same files leave nothing behind")
     func threads() throws {
-        let place = try Place()
+        let place = try KnownPlace()
         for number in 0..<20 { try place.make("f\(number)") }
         DispatchQueue.concurrentPerform(iterations: 8) { thread in
             for turn in 0..<2_000 {
@@ -137,11 +124,44 @@ private final class Place {
                 place.tree.forget(id, 1)
             }
         }
-        #expect(place.scope.count == 0 && place.tree.descriptorsInUse == 0 && place.tree.nodes.count == 0)
+        #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1 && place.tree.nodes.count == 1)
     }
 }
 
-extension Place: @unchecked Sendable {}
+@Suite struct ATableOfSlots {
+    private struct Large: ~Copyable {
+        let number: Int
+        private let room: (Int, Int, Int, Int, Int, Int, Int) = (0, 0, 0, 0, 0, 0, 0)
+        init(_ number: Int) { self.number = number }
+    }
+
+    /// Pages of this process that are in memory.
+    private var residentBytes: Int {
+        let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
+        return (Int(text.split(separator: " ").dropFirst().first ?? "") ?? 0) * Int(getpagesize())
+    }
+
+    @Test("gives memory back that nothing lies in, finds what is left, and never gives an id twice")
+    func trimming() throws {
+        let table = SlotTable<Large>()
+        let before = residentBytes
+        var ids = (0..<400_000).compactMap { table.insert(Large($0)) }
+        #expect(ids.count == 400_000)
+        let full = residentBytes
+        #expect(full - before > 20 << 20)
+        let kept = ids.remove(at: 200_000)
+        for id in ids { table.remove(id) }
+        #expect(table.trim())
+        #expect(full - residentBytes > 20 << 20)
+        #expect(!table.trim())
+        #expect(table.find(kept)?.pointee.number == 200_000)
+        #expect(ids.allSatisfy { table.find($0) == nil })
+        let old = Set(ids)
+        let fresh = (0..<100_000).compactMap { table.insert(Large($0)) }
+        #expect(fresh.count == 100_000 && fresh.allSatisfy { !old.contains($0) })
+        #expect(zip(0..., fresh).allSatisfy { table.find($1)?.pointee.number == $0 })
+    }
+}
 
 @Suite struct InodeNumbers {
     @Test("are the filesystem's own for the first, and apart for every other")

@@ -35,3 +35,6 @@ int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, 
 // The device number of what `path` leads to, links followed, from the kernel's memory alone: no filesystem is asked, so a
 // filesystem that hangs cannot delay it (statx(2) with an empty mask and AT_STATX_DONT_SYNC).
 int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor);
+
+// Gives free memory of malloc(3) back to the kernel, see malloc_trim(3). Nothing where the C library has no such call.
+void clinux_trim_memory(void);

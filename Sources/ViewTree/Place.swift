@@ -1,0 +1,55 @@
+import Glibc
+import Synchronization
+
+/// Where a node was found: its directory's node, and its name there if that is what will find it again.
+struct Place: ~Copyable {
+    let parent: UInt64
+    /// Owned; freed with the value.
+    private var name: UnsafeMutablePointer<CChar>?
+
+    init(parent: UInt64, name: UnsafePointer<CChar>?) {
+        self.parent = parent
+        self.name = name.map { strdup($0) }
+    }
+
+    deinit { free(name) }
+
+    /// Makes this the place of a node, and takes over the name that it had.
+    ///
+    /// Locking: under the shard's.
+    mutating func exchange(with node: UnsafeMutablePointer<Node>) {
+        node.pointee.parent.store(parent, ordering: .relaxed)
+        node.pointee.isKept.store(false, ordering: .relaxed)
+        guard let new = name else { return }
+        let old = UnsafeMutablePointer<CChar>(bitPattern: node.pointee.name.load(ordering: .relaxed))
+        if let old, strcmp(old, new) == 0 { return }
+        node.pointee.name.store(UInt(bitPattern: new), ordering: .relaxed)
+        name = old
+    }
+}
+
+extension Node {
+    /// Copies the name into 256 bytes, if the node was last found in `parent` and its name there is known.
+    ///
+    /// Locking: under the shard's.
+    func copyName(in parent: UInt64, to buffer: UnsafeMutablePointer<CChar>) -> Bool {
+        guard self.parent.load(ordering: .relaxed) == parent,
+            let name = UnsafePointer<CChar>(bitPattern: name.load(ordering: .relaxed))
+        else { return false }
+        let length = strlen(name)
+        guard length < 256 else { return false }
+        memcpy(buffer, name, length + 1)
+        return true
+    }
+
+    /// Forgets the place if it is this one. Returns the name, which the caller frees.
+    ///
+    /// Locking: under the shard's.
+    func forgetPlace(_ parent: UInt64, _ name: UnsafePointer<CChar>) -> UnsafeMutablePointer<CChar>? {
+        guard self.parent.load(ordering: .relaxed) == parent,
+            let known = UnsafeMutablePointer<CChar>(bitPattern: self.name.load(ordering: .relaxed)), strcmp(known, name) == 0
+        else { return nil }
+        self.name.store(0, ordering: .relaxed)
+        return known
+    }
+}

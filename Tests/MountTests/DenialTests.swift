@@ -1,0 +1,58 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite struct TheLogOfRefusals {
+        private struct Entry: Decodable {
+            let event: String
+            let name: String?
+            let detail: String
+            let pid: Int32
+        }
+
+        /// How many refused operations the log has of a grant, and who came last.
+        private func refused(_ name: String, _ fixture: MountFixture) throws -> (count: Int, lines: Int, last: Int32?) {
+            let entries: [Entry] = try fixture.grantfs("log", "--json").orThrow().decoded()
+            let denied = entries.filter { $0.event == "denied" && $0.name == name }
+            let counts = denied.map { Int($0.detail.split(separator: " ").first ?? "") ?? 0 }
+            return (counts.reduce(0, +), denied.count, denied.last?.pid)
+        }
+
+        @Test("has what was tried with a read-only grant and with a withdrawn one alike, counted once, a line a second")
+        func refusals() throws {
+            let fixture = try MountFixture()
+            for name in ["ro", "held"] {
+                let source = try fixture.source(name)
+                for number in 1...40 { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/\(number)")) }
+            }
+            try fixture.grant(fixture.base + "/source/ro", name: nil, view: nil, "--read-only")
+            try fixture.grant(fixture.base + "/source/held")
+            let mountpoint = try fixture.mount()
+            let writer = try Child([
+                "bash", "-c", "cd \"$1\"; for i in $(seq 40); do rm -f $i 2> /dev/null; done", "bash", mountpoint + "/ro",
+            ])
+            #expect(writer.wait() != nil)
+            try fixture.wait(until: "all are in the log", within: 5) { try refused("ro", fixture).count == 40 }
+            #expect(try refused("ro", fixture).lines < 20)
+
+            let holder = try Child([
+                "bash", "-c", "cd \"$1\"; echo ready; read x; for i in $(seq 40); do rm -f $i 2> /dev/null; done", "bash",
+                mountpoint + "/held",
+            ])
+            try holder.expect("ready")
+            try fixture.revoke("held")
+            holder.send("go on")
+            #expect(holder.wait() != nil)
+            try fixture.wait(until: "some are in the log", within: 5) { try refused("held", fixture).count > 0 }
+            pause(milliseconds: 1200)
+            let before = try refused("held", fixture)
+            #expect(before.count >= 1 && before.last != nil)
+            // Made active again, it tells nothing twice.
+            try fixture.restore("held")
+            pause(milliseconds: 2200)
+            #expect(try refused("held", fixture).count == before.count)
+            #expect(try refused("ro", fixture).count == 40)
+        }
+    }
+}
