@@ -93,6 +93,27 @@ extension MountTests {
         }
 
         @Test(
+            "chown of neither owner nor group clears set-id bits and sets the time of change",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["shared", "exclusive", "none"])
+        func chownOfNeither(cache: String) throws {
+            let place = try Conformance(cache: cache)
+            let script = """
+                import os, sys, time
+                for mode in 0o6755, 0o644:
+                    open(sys.argv[1], 'w').close()
+                    os.chmod(sys.argv[1], mode)
+                    before = os.stat(sys.argv[1]).st_ctime_ns
+                    time.sleep(0.02)
+                    os.chown(sys.argv[1], -1, -1)
+                    print(oct(os.stat(sys.argv[1]).st_mode), os.stat(sys.argv[1]).st_ctime_ns != before)
+                """
+            for directory in [try place.fixture.directory("native"), place.through] {
+                let said = try Command.run(["python3", "-c", script, directory + "/file"]).orThrow().lines
+                #expect(said == ["0o100755 True", "0o100644 True"], "\(directory)")
+            }
+        }
+
+        @Test(
             "stress-ng verifies what its stressors of filesystems do",
             .enabled(if: Machine.offers("stress-ng"), Comment(rawValue: Machine.needs("stress-ng"))))
         func stressors() throws {
