@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/openat2.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -67,10 +68,22 @@ int clinux_replace(int fd, int by) {
     return RETRY(dup3(by, fd, O_CLOEXEC));
 }
 
+// The directory of this process's descriptors, opened once: from there a magic link is one name, and from the root it is six, two of
+// them symbolic links. All threads share one table of descriptors. -1 where there is no /proc.
+static int own_descriptors(void) {
+    static atomic_int known = 0;
+    int fd = atomic_load_explicit(&known, memory_order_acquire);
+    if (fd != 0) return fd - 1;
+    int opened = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (opened == -1 || atomic_compare_exchange_strong(&known, &fd, opened + 1)) return opened;
+    close(opened);
+    return fd - 1;
+}
+
 int clinux_reopen(int fd, int flags) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(open(path, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
+    char name[16];
+    snprintf(name, sizeof name, "%d", fd);
+    return RETRY(openat(own_descriptors(), name, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
 }
 
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {

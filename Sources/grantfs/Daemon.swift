@@ -59,6 +59,8 @@ enum Daemon {
             // The mount answers when the kernel has the root's attributes from us.
             let root = try FileDescriptor.open(mountpoint.utf8, OpenFlags.path | O_DIRECTORY)
             guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
+            // As much as one request carries.
+            ReadAhead.set(kilobytes: 1024, at: mountpoint)
         } catch {
             throw GrantError(
                 .mountFailed, "the view “\(view)” cannot be mounted at \(mountpoint)", cause: error.description,

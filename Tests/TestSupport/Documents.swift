@@ -53,6 +53,7 @@ public struct StatusDocument: Decodable, Sendable {
         public let grants: [Scope]
         public let inodes: Int
         public let descriptors: Int
+        public let requests: [String: Int]
         public let holders: [Holder]
     }
     public let mounts: [Mount]

@@ -10,13 +10,13 @@ import subprocess
 def describe(base):
     information = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":", 1)[1].strip() for line in information if line.startswith("model name")), platform.machine())
-    found = subprocess.run(["stat", "--file-system", "--format=%T", base], capture_output=True, text=True, check=True)
+    found = subprocess.run(["df", "--output=fstype", base], capture_output=True, text=True, check=True)
     return {
         "date": datetime.date.today().isoformat(),
         "kernel": platform.release(),
         "processor": model,
         "cores": os.cpu_count(),
-        "filesystem": found.stdout.strip(),
+        "filesystem": found.stdout.split()[-1],
         # More than about the half of the cores busy with something else makes every figure worth less.
         "load": os.getloadavg()[0],
     }
