@@ -44,8 +44,14 @@ extension ViewFS {
         // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
         let kills = request.killsSetID && changes.contains(.size)
         view.onNode(request, id, for: .write, killing: kills) { request, node, descriptor in
-            if changes.changesOwner { view.settleSetID(of: descriptor, for: request.caller) }
-            let result = view.apply(changes, attributes, to: descriptor, file: handle)
+            if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
+                view.settleSetID(of: descriptor, for: request.caller)
+            }
+            if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
+            let result =
+                changes.namesNothing
+                ? view.touchOwner(of: descriptor, for: request.caller)
+                : view.apply(changes, attributes, to: descriptor, file: handle)
             if result < 0 {
                 request.reply(error: -result)
             } else {
@@ -69,6 +75,25 @@ extension ViewFS {
         Identity.keepSetID(isMembers || clinux_other_has_capability(caller.pid, fsetid))
     }
 
+    /// Remembers that the mount has set-gid bits which are not about execution.
+    @inline(__always)
+    func noteMode(_ mode: mode_t) {
+        if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
+    }
+
+    /// A request that names no change is one of two: chown(2) that leaves owner and group as they are, which clears set-id bits for the owner
+    /// and is EPERM for others where there are such bits; or what the kernel sends before somebody's write to a file with such bits,
+    /// which may be anybody's (fs/inode.c, __remove_privs), and which the request after it clears. So it is done with no more rights to other
+    /// people's files than the caller's, and what that forbids is left undone: nobody clears bits by asking alone.
+    private func touchOwner(of descriptor: Int32, for caller: Caller) -> Int32 {
+        let fowner: Int32 = 3
+        let mayChangeOthers = clinux_other_has_capability(caller.pid, fowner)
+        if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, false) }
+        defer { if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, true) } }
+        let result = clinux_chown_descriptor(descriptor, .max, .max)
+        return result == -EPERM ? 0 : result
+    }
+
     /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like
     /// utimensat(2) of the modification time alone. Refused in a revoked scope it would make close(2) fail, and syncfs(2) for holders of
     /// other grants; so there it changes nothing and is not refused.
@@ -83,7 +108,7 @@ extension ViewFS {
             let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
         }
-        if changes.changesOwner {
+        if !changes.isDisjoint(with: [.user, .group]) {
             let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
             let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
             let result = clinux_chown_descriptor(descriptor, user, group)
@@ -160,11 +185,11 @@ struct AttributeChanges: OptionSet {
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
-    static let everything: AttributeChanges = [
-        .mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow,
-    ]
-    /// chown(2). One that leaves both as they are comes as a request for nothing (with write-back: for a ctime alone), and changes the ctime.
-    var changesOwner: Bool { isDisjoint(with: .everything) || !isDisjoint(with: [.user, .group]) }
+    /// See `touchOwner`. Under write-back the kernel adds the ctime, which is then its own.
+    var namesNothing: Bool {
+        isDisjoint(with: [.mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow])
+    }
+    var changesOwner: Bool { namesNothing || !isDisjoint(with: [.user, .group]) }
     /// What fs/fuse/dir.c, fuse_flush_times, asks for.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

@@ -26,6 +26,7 @@ extension ViewFS {
                 request.reply(error: result < 0 ? -result : ESTALE)
                 return
             }
+            view.noteMode(status.st.st_mode)
             let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
             guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
                 request.reply(error: ENFILE)
@@ -69,6 +70,7 @@ extension ViewFS {
             }
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
+            view.noteMode(parameters.attr.st_mode)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
             else {

@@ -24,6 +24,9 @@ extension ViewFS {
         view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write) { request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
             let appends = !isEcho && !view.policy.writeBack && info.flags & O_APPEND != 0
+            if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
+                view.settleSetID(of: file.pointee.descriptor, for: request.caller)
+            }
             var done = 0
             var result = 0
             while done < size {

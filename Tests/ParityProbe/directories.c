@@ -51,6 +51,8 @@ static void call_list(char **a) {
         say_result(-1);
         return;
     }
+    // At some filesystems' ends of directories other calls give other errors.
+    lseek(fd, 0, SEEK_SET);
     qsort(entries, (size_t)count, sizeof entries[0], compare);
     say("%ld", count);
     for (long i = 0; i < count; i++) {

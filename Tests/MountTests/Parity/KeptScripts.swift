@@ -65,6 +65,37 @@ struct KeptScript: Sendable {
                 1 stat d1/l0 0
                 """),
         KeptScript(
+            reason: "that bit stays as well when such a member writes or truncates, and goes when another does",
+            text: """
+                0 mkdir d1 0777
+                0 chown d1 0 2002 0
+                0 chmod d1 02777
+                2 open 3 d1/f0 1089 02745
+                2 pwritev2 3 226 4096 165 4
+                2 ftruncate 3 100
+                2 stat d1/f0 0
+                2 chmod d1/f0 02766
+                1 open 0 d1/f0 1 0
+                1 write 0 10 1
+                1 stat d1/f0 0
+                0 chown d1/f0 1002 1002 0
+                2 chmod d1/f0 02766
+                1 write 0 10 1
+                1 stat d1/f0 0
+                """),
+        KeptScript(
+            reason: "nobody clears set-id bits of other people's files by chown(2) to the same owner",
+            text: """
+                0 open 0 f4 66 02755
+                0 fchmod 0 06755
+                2 chown f4 -1 -1 0
+                1 stat f4 0
+                1 open 0 f1 66 0666
+                1 fchmod 0 06755
+                1 chown f1 -1 -1 0
+                1 stat f1 0
+                """),
+        KeptScript(
             reason: "files without a name: written, opened again, linked by those who may, with the umask and the default ACL",
             text: """
                 0 mkdir d3 0777

@@ -146,7 +146,7 @@ extension ParityRandom {
     private mutating func processCall() -> String {
         switch below(8) {
         case 0: return "umask \(pick(["022", "002", "077", "027", "0"]))"
-        case 1: return "fsize \(pick([-1, -1, -1, 8192, 40000]))"
+        case 1: return "fsize \(pick([-1, -1, -1, 8192, 40960]))"
         case 2: return "program \(path("f"))"
         case 3: return "exec \(path("f"))"
         case 4: return "child \(slot()) \(below(5000))"
