@@ -13,10 +13,19 @@
 #define AT_HANDLE_FID 0x200
 #endif
 
+// A process that ends closes its descriptors from the lowest on, and the kernel takes tens of milliseconds to close these. Whoever uses the
+// mount would wait that long to hear that the daemon is gone.
+static int last_to_close(int group) {
+    int moved = fcntl(group, F_DUPFD_CLOEXEC, 512);
+    if (moved == -1) return group;
+    close(group);
+    return moved;
+}
+
 int clinux_fanotify_open(bool data) {
     unsigned report = FAN_REPORT_FID | (data ? FAN_REPORT_DIR_FID : FAN_REPORT_DFID_NAME);
     long group = syscall(SYS_fanotify_init, FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | report, O_RDONLY);
-    return group < 0 ? -errno : (int)group;
+    return group < 0 ? -errno : last_to_close((int)group);
 }
 
 static void descriptor_path(char out[32], int fd) { snprintf(out, 32, "/proc/self/fd/%d", fd); }
@@ -115,7 +124,7 @@ size_t clinux_fanotify_next(const void *buffer, size_t length, struct clinux_cha
 
 int clinux_inotify_open(void) {
     int instance = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    return instance == -1 ? -errno : instance;
+    return instance == -1 ? -errno : last_to_close(instance);
 }
 
 int clinux_inotify_watch(int group, int fd) {

@@ -78,7 +78,8 @@ public struct Mountpoint: Sendable {
         _ entry: MountEntry, _ view: ViewName, _ store: GrantStore, _ cleaned: (String) -> Void
     ) throws(GrantError) {
         let records = try store.mounts().filter { $0.mountpoint == path }
-        if records.contains(where: { $0.process.isRunning }) {
+        // A daemon that was killed takes a moment to end, and its mount is dead before.
+        if records.contains(where: { $0.process.isRunning }), !isDead() {
             throw problem("a view of this store is mounted there already", advice: "grantfs unmount takes it away")
         }
         // A daemon that was killed before it was recorded leaves the view's name as the only trace.
@@ -89,13 +90,14 @@ public struct Mountpoint: Sendable {
         cleaned("cleaned away the dead mount at \(shown)")
     }
 
-    /// Whether the kernel answers ENOTCONN. It is asked from a thread of its own, because a daemon that hangs never answers.
+    /// Whether the kernel answers ENOTCONN. The directory is opened, because its attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
     private func isDead() -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)
         let work: @Sendable () -> Void = {
-            var status = stat()
-            let result = withCString(path) { lstat($0, &status) } == 0 ? 0 : errno
+            let opened = withCString(path) { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) }
+            let result = opened < 0 ? errno : 0
+            if opened >= 0 { close(opened) }
             answer.withLock { $0 = result }
         }
         guard let thread = try? WorkerThread.start("probe", work) else { return false }

@@ -69,8 +69,9 @@ extension ViewFS {
             let error = directory.pointee.stream.withLock { stream -> Int32 in
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
+                let isBare = Self.isBare(&stream, offset, node)
                 return stream.forEach(in: directory.pointee.descriptor) {
-                    view.add($0, of: (id, node), directory.pointee.descriptor, to: &listing)
+                    view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, to: &listing)
                 }
             }
             // Entries before an error are passed on; the error comes again at the next call.
@@ -82,13 +83,27 @@ extension ViewFS {
         }
     }
 
+    /// Whether this part of a listing goes out without attributes: see `ListingHabit`.
+    private static func isBare(_ stream: inout DirectoryStream, _ offset: UInt64, _ node: NodePointer) -> Bool {
+        if offset == 0 {
+            stream.isBare = nil
+            node.pointee.isListedBare.store(false, ordering: .relaxed)
+            return false
+        }
+        let isBare = stream.isBare ?? node.pointee.owner.habit.goesOutBare()
+        stream.isBare = isBare
+        if isBare { node.pointee.isListedBare.store(true, ordering: .relaxed) }
+        return isBare
+    }
+
     /// Adds one entry; false when there is no room for it.
     private func add(
-        _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, to listing: inout Listing
+        _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
+        to listing: inout Listing
     ) -> Bool {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
-        if listing.plus, !isDots(entry.name) {
+        if listing.plus, !bare, !isDots(entry.name) {
             let descriptor = open(entry.name, in: directory, of: parent.node.pointee.owner)
             if descriptor >= 0, enter(descriptor, entry.name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
         }

@@ -118,6 +118,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .read) { request, node, descriptor in
+            if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.owner.habit.noteLookup() }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }
     }

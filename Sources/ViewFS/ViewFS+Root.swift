@@ -8,6 +8,9 @@ import ViewTree
 
 // The root of the mount: a directory that exists nowhere else, with one entry for each active grant.
 extension ViewFS {
+    /// Seconds for which the kernel may keep the root's attributes.
+    private static let rootTimeout = 0.1
+
     func lookupGrant(_ request: consuming Request, _ text: UnsafePointer<CChar>) {
         let bytes = Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
         guard let name = try? GrantName(entry: bytes), let place = root.place(name) else {
@@ -51,7 +54,9 @@ extension ViewFS {
         let changed = root.changed
         let time = timespec(tv_sec: Int(changed / 1_000_000_000), tv_nsec: Int(changed % 1_000_000_000))
         (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
-        request.reply(attributes: &attributes, timeout: 0)
+        // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
+        // dies it is this look that says so, so it must not wait for long.
+        request.reply(attributes: &attributes, timeout: min(policy.timeout, Self.rootTimeout))
     }
 
     /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.

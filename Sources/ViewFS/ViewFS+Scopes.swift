@@ -19,7 +19,7 @@ extension ViewFS {
         // Before the descriptor is given away.
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
-        let nodes = tree.addScope(id.rawValue, handleBase: Self.handleBase(descriptor), crossesMounts: crossesMounts)
+        let nodes = tree.addScope(id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts)
         hostWatch?.begin(nodes, directory: descriptor)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
@@ -28,17 +28,21 @@ extension ViewFS {
             mount: hasNumber ? number : nil, readOnly: readOnly)
     }
 
-    /// A descriptor that open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
-    private static func handleBase(_ directory: borrowing FileDescriptor) -> FileDescriptor? {
-        let opened = clinux_reopen(directory.number, O_RDONLY | O_DIRECTORY)
-        guard opened >= 0 else { return nil }
-        let base = FileDescriptor(owning: opened)
-        var handle = clinux_handle()
-        guard clinux_name_to_handle(directory.number, &handle) == 0 else { return nil }
-        let again = clinux_open_by_handle(opened, &handle, clinux_O_PATH)
-        guard again >= 0 else { return nil }
-        _ = clinux_close(again)
-        return base
+    /// What open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
+    private func handleBase(_ directory: borrowing FileDescriptor, _ status: FileStatus) -> HandleBase? {
+        let number = directory.number
+        let make: () -> HandleBase? = {
+            let opened = clinux_reopen(number, O_RDONLY | O_DIRECTORY)
+            guard opened >= 0 else { return nil }
+            let base = FileDescriptor(owning: opened)
+            var handle = clinux_handle()
+            guard clinux_name_to_handle(number, &handle) == 0 else { return nil }
+            let again = clinux_open_by_handle(opened, &handle, clinux_O_PATH)
+            guard again >= 0 else { return nil }
+            _ = clinux_close(again)
+            return HandleBase(base)
+        }
+        return status.has_mount_id ? handleBases.base(of: status.mount_id, make) : make()
     }
 
     /// Whether the granted directory still exists: removed directories have no name any more.

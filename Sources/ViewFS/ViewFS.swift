@@ -22,6 +22,7 @@ public final class ViewFS: @unchecked Sendable {
     let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
+    let handleBases = HandleBases()
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)

@@ -12,6 +12,9 @@ public struct DirectoryStream {
     /// The position of the entry at `next`.
     private var position: UInt64 = 0
 
+    /// Whether the later parts of this listing go out without attributes; nil before the second.
+    public var isBare: Bool?
+
     private static let size = 32 << 10
 
     /// One entry: `name` ends with a NUL and is valid until the next call.

@@ -66,6 +66,8 @@ public struct Node: ~Copyable {
     public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
+    /// Of a directory: entries went out without attributes when it was listed last.
+    public let isListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
@@ -92,6 +94,7 @@ public struct Node: ~Copyable {
         unlinked = Atomic(0)
         wasToldStale = Atomic(false)
         isShared = Atomic(false)
+        isListedBare = Atomic(false)
         isWatched = Atomic(false)
         dataVersion = Atomic(0)
     }

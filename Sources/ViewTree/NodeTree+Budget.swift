@@ -5,13 +5,22 @@ import Synchronization
 
 /// Counts the descriptors that nodes hold.
 final class DescriptorBudget: Sendable {
-    let limit: Int
+    private let base: Int
+    /// Scopes, each of which keeps the descriptor of its root: they come on top, or a view of many grants would have none left for files.
+    private let scopes = Atomic<Int>(0)
     private let used = Atomic<Int>(0)
     let evicting = Atomic<Bool>(false)
     let hand = Atomic<UInt32>(0)
     let wasExceeded = Atomic<Bool>(false)
 
-    init(limit: Int) { self.limit = limit }
+    init(limit: Int) { base = limit }
+
+    var limit: Int { base + kept }
+    /// Descriptors that nobody is to lend.
+    var kept: Int { scopes.load(ordering: .relaxed) }
+
+    /// So many scopes have come or gone.
+    func grant(_ count: Int) { scopes.wrappingAdd(count, ordering: .relaxed) }
 
     var inUse: Int { used.load(ordering: .relaxed) }
 
@@ -33,7 +42,9 @@ extension NodeTree {
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         defer { budget.evicting.store(false, ordering: .releasing) }
         budget.wasExceeded.store(true, ordering: .relaxed)
-        let goal = numbersRanOut ? min(budget.inUse, budget.limit) / 2 : budget.limit - budget.limit / 8
+        let kept = budget.kept
+        let (lent, room) = (min(budget.inUse, budget.limit) - kept, budget.limit - kept)
+        let goal = kept + (numbersRanOut ? lent / 2 : room - room / 8)
         let limit = nodes.indexLimit
         for takesDirectories in [false, true] {
             var steps = takesDirectories ? limit : min(limit, UInt32(clamping: budget.limit * 8))

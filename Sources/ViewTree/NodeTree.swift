@@ -21,17 +21,20 @@ public final class NodeTree: @unchecked Sendable {
 
     // MARK: scopes
 
-    /// Makes room for a scope's nodes.
-    public func addScope(_ scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) -> ScopeNodes {
+    /// Makes room for a scope's nodes. `handleBase`: nil where the daemon may not open by handle.
+    public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool) -> ScopeNodes {
         let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts)
         scopes.withLock { $0[scope] = made }
+        budget.grant(1)
         return made
     }
 
     public func scope(_ scope: UInt32) -> ScopeNodes? { scopes.withLock { $0[scope] } }
 
     /// Forgets a scope in which nobody is inside and of which the kernel knows no node.
-    public func removeScope(_ scope: UInt32) { scopes.withLock { $0[scope] = nil } }
+    public func removeScope(_ scope: UInt32) {
+        if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.grant(-1) }
+    }
 
     // MARK: nodes
 

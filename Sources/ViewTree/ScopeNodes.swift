@@ -1,4 +1,3 @@
-import CLinux
 import LinuxFS
 import Synchronization
 
@@ -10,8 +9,9 @@ public final class ScopeNodes: @unchecked Sendable {
     static let shardCount = 8
     public let scope: UInt32
     let shards: [Lock<NodeIndex>]
-    /// An open directory on the granted filesystem, for open_by_handle_at, or -1. Closed when the scope is released.
+    /// The number behind `baseReference`, or -1 once the scope is released.
     private let base: Atomic<Int32>
+    private let baseReference: Lock<HandleBase?>
     /// Whether the daemon may open by handle there.
     public let opensByHandle: Bool
     /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
@@ -27,18 +27,20 @@ public final class ScopeNodes: @unchecked Sendable {
     /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
     public let isOverlapped = Atomic<Bool>(false)
 
+    /// Whether listings go out with attributes.
+    public let habit = ListingHabit()
+
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
 
-    init(scope: UInt32, handleBase: consuming FileDescriptor?, crossesMounts: Bool) {
+    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool) {
         self.scope = scope
         self.crossesMounts = crossesMounts
-        if let handleBase = consume handleBase { base = Atomic(handleBase.release()) } else { base = Atomic(-1) }
-        opensByHandle = base.load(ordering: .relaxed) >= 0
+        base = Atomic(handleBase?.number ?? -1)
+        baseReference = Lock(handleBase)
+        opensByHandle = handleBase != nil
         shards = (0..<Self.shardCount).map { _ in Lock(NodeIndex()) }
     }
-
-    deinit { closeBase() }
 
     /// For who has a node of the scope pinned and has found that it is not released: until the pin is gone it stays open.
     var handleBase: Int32? {
@@ -48,8 +50,13 @@ public final class ScopeNodes: @unchecked Sendable {
 
     /// Once the scope is released and nobody has a node of it pinned.
     func closeBase() {
-        let base = base.exchange(-1, ordering: .acquiringAndReleasing)
-        if base >= 0 { _ = clinux_close(base) }
+        base.store(-1, ordering: .releasing)
+        // Ended outside of the lock, because ending it may close it.
+        let reference = baseReference.withLock { reference in
+            defer { reference = nil }
+            return reference
+        }
+        _ = consume reference
     }
 
     func shard(of key: NodeKey) -> Lock<NodeIndex> { shards[Int(truncatingIfNeeded: key.hash & 7)] }

@@ -67,7 +67,7 @@ extension MountTests {
                 script: "subprocess.run(['tar', '-xf', '../../outside/d.tar', '-C', tempfile.mkdtemp(dir='.')], check=True)",
                 expected: [
                     "shared":
-                        "CREATE 10 FLUSH 10 GETATTR 12 GETXATTR 20 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"
+                        "CREATE 10 FLUSH 10 GETATTR 11 GETXATTR 20 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"
                 ]),
             Workload(
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",

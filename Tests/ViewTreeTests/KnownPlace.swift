@@ -17,7 +17,7 @@ final class KnownPlace: @unchecked Sendable {
         path = String(cString: try #require(mkdtemp(&template)))
         tree = NodeTree(descriptorLimit: descriptorLimit)
         // open_by_handle_at(2) needs CAP_DAC_READ_SEARCH.
-        let base = byHandle && getuid() == 0 ? try FileDescriptor.open(path.utf8, O_RDONLY | O_DIRECTORY) : nil
+        let base = byHandle && getuid() == 0 ? HandleBase(try FileDescriptor.open(path.utf8, O_RDONLY | O_DIRECTORY)) : nil
         scope = tree.addScope(1, handleBase: base, crossesMounts: false)
         let directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY)
         let status = try directory.status()
