@@ -11,6 +11,9 @@ final class ChangeTeller {
     private let process = getpid()
     private var scopes: [ScopeNodes] = []
     private var busy = BusyDirectories()
+    /// The most nodes there were since the last sweep, and how many directories it left.
+    private var (mostLive, placesLeft) = (0, fewPlaces)
+    private static let fewPlaces = 1024
 
     init(view: ViewFS, watch: ChangeWatch, places: WatchedDirectories) {
         self.view = view
@@ -40,7 +43,7 @@ final class ChangeTeller {
         guard let name = change.name else {
             for place in found { _ = notifier.forgetAttributes(NodeID(place.node)) }
             // The link count of a file changed, which is told without a directory.
-            if change.file.length > 0, !change.has_directory { _ = forget(change, data: false, notifier) }
+            if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
             return
         }
         // Changes in other directories are for others.
@@ -54,7 +57,7 @@ final class ChangeTeller {
         }
         if kinds.isDisjoint(with: [.data, .attributes]) { return }
         if change.file.length > 0 {
-            _ = forget(change, data: kinds.contains(.data), notifier)
+            forget(change, data: kinds.contains(.data), notifier)
             return
         }
         for place in found {
@@ -67,7 +70,7 @@ final class ChangeTeller {
     // MARK: each write, told by handle alone
 
     private func tellData(_ change: Change, _ notifier: Notifier) {
-        _ = forget(change, data: true, notifier)
+        forget(change, data: true, notifier)
         // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
         guard change.has_directory, busy.isBusy(change, now: Clock.monotonic), let scope = scope(of: change) else { return }
         _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
@@ -83,7 +86,7 @@ final class ChangeTeller {
             guard let first = files.first, let scope = scope(of: first) else { continue }
             // In this order: a write is either told anew or was there before the kernel forgets.
             _ = view.tree.withFile(first.directory_handle, in: scope) { watch.add(directory: $0) }
-            for file in files { _ = forget(file, data: true, notifier) }
+            for file in files { forget(file, data: true, notifier) }
         }
     }
 
@@ -93,29 +96,24 @@ final class ChangeTeller {
 
     // MARK: forgetting
 
-    /// Forgets a file that is named by its handle, in every scope that leads to it. Returns whether the kernel knew it.
-    private func forget(_ change: Change, data: Bool, _ notifier: Notifier) -> Bool {
-        var (key, isKnown) = (NodeKey?.none, false)
+    /// Forgets a file that is named by its handle, in every scope that leads to it.
+    private func forget(_ change: Change, data: Bool, _ notifier: Notifier) {
+        var key: NodeKey?
         for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
-            if key == nil {
-                key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil
-            }
-            guard let key else { return false }
-            if forget(key, in: scope, data: data, notifier) { isKnown = true }
+            if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
+            guard let key else { return }
+            forget(key, in: scope, data: data, notifier)
         }
-        return isKnown
     }
 
     /// Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
-    @discardableResult
-    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier) -> Bool {
-        guard let node = view.tree.find(key, in: scope) else { return false }
+    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier) {
+        guard let node = view.tree.find(key, in: scope) else { return }
         if data, view.tree.isOpen(node, key, in: scope) {
             _ = notifier.forgetData(NodeID(node))
         } else {
             _ = notifier.forgetAttributes(NodeID(node))
         }
-        return true
     }
 
     /// Changes were lost, so anything may have changed. Names hold for less than a second anyway.
@@ -126,8 +124,17 @@ final class ChangeTeller {
         }
     }
 
-    /// Lets go of the directories that the kernel has forgotten.
-    func sweep() {
+    /// Lets go of the directories that the kernel has forgotten, once it has forgotten half of what it knew, or twice as many are
+    /// watched as after the last time. Their watches count for others then.
+    func sweepIfWorthwhile() {
+        let live = view.tree.nodes.count
+        mostLive = max(mostLive, live)
+        guard places.count > Self.fewPlaces, places.count > 2 * placesLeft || live < mostLive / 2 else { return }
+        sweep()
+        (mostLive, placesLeft) = (live, max(Self.fewPlaces, places.count))
+    }
+
+    private func sweep() {
         let ended = places.sweep { view.tree.nodes.find($0.node) != nil }
         for key in ended { watch.remove(directory: key, isGone: false) }
     }

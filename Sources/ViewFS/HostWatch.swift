@@ -61,17 +61,13 @@ final class HostWatch: Sendable {
         _ = try? WorkerThread.start("grantfs-watch") {
             let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.bufferSize, alignment: 8)
             let teller = ChangeTeller(view: view, watch: watch, places: places)
-            var atSweep = 1024
             while view.session?.hasEnded != true {
                 watch.wait(milliseconds: teller.millisecondsUntilDue)
                 usleep(Self.gatheringMicroseconds)
                 teller.begin()
                 watch.takeAll(into: buffer) { teller.tell($0) }
                 teller.tellDue()
-                if watch.means != .data, places.count > 2 * atSweep {
-                    teller.sweep()
-                    atSweep = max(1024, places.count)
-                }
+                if watch.means != .data { teller.sweepIfWorthwhile() }
             }
             buffer.deallocate()
         }.detach()

@@ -15,7 +15,7 @@ public final class HandleBase: Sendable {
 /// The handle bases in use, by the id of the mount (statx(2), STATX_MNT_ID), which is not given to another mount while a descriptor
 /// is open on it.
 ///
-/// Locking: one lock of rank 1, for whoever makes a scope.
+/// Locking: one lock of rank 2. A base is made without it, because the filesystem may hang then, and other grants must not wait.
 public final class HandleBases: Sendable {
     private struct Entry {
         weak var base: HandleBase?
@@ -25,12 +25,13 @@ public final class HandleBases: Sendable {
 
     public init() {}
 
-    /// The base for a mount; made by `make`, which may say nil, where there is none.
+    /// The base for a mount; made by `make`, which says nil where there is none. Whoever makes one at the same time shares the first.
     public func base(of mount: UInt64, _ make: () -> HandleBase?) -> HandleBase? {
-        table.withLock { table in
-            if let base = table[mount]?.base { return base }
+        if let known = table.withLock({ $0[mount]?.base }) { return known }
+        guard let made = make() else { return nil }
+        return table.withLock { table in
+            if let known = table[mount]?.base { return known }
             table = table.filter { $0.value.base != nil }
-            guard let made = make() else { return nil }
             table[mount] = Entry(base: made)
             return made
         }

@@ -13,22 +13,17 @@ extension NodeTree {
     /// Calls `body` with an O_PATH descriptor of the file that a handle stands for on a scope's filesystem; nil when the file is gone or may not
     /// be opened by handle.
     public func withFile<Result>(_ handle: RawHandle, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
-        guard let root = scope.root else { return nil }
         var result: Result?
         // The scope's descriptors stay while one of its nodes is pinned.
-        withNode(root.id, in: scope.shard(of: root.key)) { node in
-            let isHeld = pin(node) >= 0
+        withRoot(of: scope) { root in
             // The pin before the look, as in `reopen`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
-            if isHeld, !scope.isReleased.load(ordering: .relaxed), let base = scope.handleBase {
-                var copy = handle
-                let opened = clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW)
-                if opened >= 0 {
-                    result = body(opened)
-                    _ = clinux_close(opened)
-                }
-            }
-            unpin(root.id, node)
+            guard root >= 0, !scope.isReleased.load(ordering: .relaxed), let base = scope.handleBase else { return }
+            var copy = handle
+            let opened = clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW)
+            guard opened >= 0 else { return }
+            result = body(opened)
+            _ = clinux_close(opened)
         }
         return result
     }
