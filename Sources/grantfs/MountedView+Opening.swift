@@ -69,8 +69,30 @@ extension MountedView {
         }
     }
 
-    func leave(_ look: Look) { state.withLock { state in if state.looks[look] != nil { state.looks[look] = .leftBehind } } }
-    func endLook(_ look: Look) { state.withLock { $0.looks[look] = nil } }
+    func leave(_ look: Look) {
+        state.withLock { state in
+            guard state.looks[look] != nil else { return }
+            state.looks[look] = .leftBehind
+            hideIfAbsent(look, state)
+        }
+    }
+
+    func endLook(_ look: Look) {
+        state.withLock { state in
+            state.looks[look] = nil
+            hideIfAbsent(look, state)
+        }
+    }
+
+    /// A grant that is active again and whose directory is not there is unknown, as other missing ones are, and refused no longer.
+    ///
+    /// Locking: call it with `state` held.
+    private func hideIfAbsent(_ look: Look, _ state: State) {
+        guard !state.isRefusing, let live = state.grants[look.grant], live.recorded == .active, live.scope == nil,
+            live.grant.activation == look.activation, case .refused = files.root.place(live.grant.name)
+        else { return }
+        files.root.set(live.grant.name, nil)
+    }
 
     /// Whether it is shown now, and what is to be recorded.
     private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> (Bool, Renewal?) {

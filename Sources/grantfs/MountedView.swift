@@ -123,18 +123,16 @@ final class MountedView: @unchecked Sendable {
             let recorded = state.shutUnrecorded[grant.id] == nil ? grant.state(at: now) : .revoked
             var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
             if live.grant.name != grant.name, let scope = live.scope { files.root.set(grant.name, .open(scope)) }
+            // A name that was refused stays refused until its directory is open again, or found to be gone: never unknown in between.
             if let scope = live.scope, recorded != .active || scope.activation != grant.activation {
                 live.scope = nil
-                files.root.set(grant.name, nil)
+                files.root.set(grant.name, .refused(grant.id))
                 names.insert(grant.name)
                 tasks.append(close(scope, .all, of: grant.id, &state))
             }
             if recorded != .active {
                 if case .refused = files.root.place(grant.name) {} else { names.insert(grant.name) }
                 files.root.set(grant.name, .refused(grant.id))
-            } else if live.scope == nil, case .refused = files.root.place(grant.name) {
-                files.root.set(grant.name, nil)
-                names.insert(grant.name)
             }
             if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))

@@ -20,8 +20,8 @@ struct worker {
     int fd;
     unsigned char *map;
     int number;
-    uint64_t succeeded, failed_while_revoked, failed_while_granted, leaked, longest;
-    int last_error, granted_error;
+    uint64_t succeeded, failed_while_revoked, failed_while_granted, leaked, odd, longest;
+    int last_error, granted_error, odd_error;
     pthread_t thread;
 };
 
@@ -142,6 +142,7 @@ static void *work(void *argument) {
             w->number++;  // the rename before this one was refused half-way through our own count
         } else {
             w->last_error = result;
+            if (result != EACCES && result != BUS) w->odd++, w->odd_error = result;
             if (before == after && before % 2) w->failed_while_revoked++;
             else if (before == after) w->failed_while_granted++, w->granted_error = result;
         }
@@ -193,9 +194,10 @@ int run_load(const char *dir) {
     for (size_t i = 0; i < count; i++) {
         struct worker *w = &workers[i];
         printf("{\"worker\":\"%s\",\"succeeded\":%ju,\"leaked\":%ju,\"refused\":%ju,\"failed\":%ju,\"failedWith\":\"%s\","
-               "\"lastError\":\"%s\",\"longestMilliseconds\":%.3f}\n",
+               "\"odd\":%ju,\"oddError\":\"%s\",\"lastError\":\"%s\",\"longestMilliseconds\":%.3f}\n",
                w->name, (uintmax_t)w->succeeded, (uintmax_t)w->leaked, (uintmax_t)w->failed_while_revoked,
-               (uintmax_t)w->failed_while_granted, result_name(w->granted_error), result_name(w->last_error), (double)w->longest / 1e6);
+               (uintmax_t)w->failed_while_granted, result_name(w->granted_error), (uintmax_t)w->odd, result_name(w->odd_error),
+               result_name(w->last_error), (double)w->longest / 1e6);
     }
     puts("done");
     fflush(stdout);

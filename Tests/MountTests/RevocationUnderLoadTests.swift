@@ -26,6 +26,7 @@ extension MountTests {
             for worker in try load.stop() {
                 #expect(worker.leaked == 0, "\(worker.worker) went on after a confirmed revocation")
                 #expect(worker.refused > 0, "\(worker.worker)")
+                #expect(worker.odd == 0, "\(worker.worker) had \(worker.oddError)")
                 #expect(["EACCES", "SIGBUS"].contains(worker.lastError), "\(worker.worker) ended with \(worker.lastError)")
                 #expect(worker.succeeded > 0, "\(worker.worker)")
             }

@@ -82,6 +82,9 @@ public struct WorkerResult: Decodable, Sendable {
     public let refused: Int
     public let failed: Int
     public let failedWith: String
+    /// Refusals that were neither EACCES nor SIGBUS.
+    public let odd: Int
+    public let oddError: String
     public let lastError: String
     public let longestMilliseconds: Double
 }
