@@ -42,11 +42,13 @@ let package = Package(
         library("ViewTree", ["GrantModel", "CLinux", "LinuxFS"]),
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
-        library("GrantKit", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control", "GrantKit",
+                "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
+                "GrantAdministration",
             ],
             swiftSettings: strict),
 
@@ -81,7 +83,7 @@ let package = Package(
         .executableTarget(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
-        tests("GrantKitTests", ["GrantKit", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("CommandLineTests", ["grantfs", "GrantKit", "GrantModel"]),
+        tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
+        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel"]),
     ]
 )

@@ -1,7 +1,7 @@
 import Control
 import FUSEKit
 import Glibc
-import GrantKit
+import GrantAdministration
 import GrantModel
 import GrantStore
 import LinuxFS

@@ -1,4 +1,4 @@
-import GrantKit
+import GrantAdministration
 import GrantModel
 
 /// What is said of the mounts' answers.

@@ -1,4 +1,4 @@
-import GrantKit
+import GrantAdministration
 import GrantModel
 
 /// `grantfs list`

@@ -1,5 +1,5 @@
 import Control
-import GrantKit
+import GrantAdministration
 import GrantModel
 
 /// `grantfs status`

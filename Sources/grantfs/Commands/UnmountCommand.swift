@@ -1,5 +1,5 @@
 import Glibc
-import GrantKit
+import GrantAdministration
 import GrantModel
 import GrantStore
 

@@ -1,4 +1,4 @@
-import GrantKit
+import GrantAdministration
 import GrantModel
 
 /// The documents of `--json`: keys are added, none is renamed.

@@ -4,7 +4,7 @@ import GrantStore
 import LinuxFS
 import Testing
 
-@testable import GrantKit
+@testable import GrantAdministration
 
 @Suite struct AdministratorTests {
     @Test func aGrantIsListedWithWhereItIs() throws {

@@ -4,7 +4,7 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
-@testable import GrantKit
+@testable import GrantAdministration
 
 /// A store and directories of its own, removed at the end.
 final class Bench {

@@ -5,7 +5,7 @@ import GrantStore
 import LinuxFS
 import Testing
 
-@testable import GrantKit
+@testable import GrantAdministration
 
 @Suite struct AnnouncerTests {
     @Test func everyMountOfTheViewIsAsked() throws {

@@ -3,7 +3,7 @@ import GrantModel
 import LinuxFS
 import Testing
 
-@testable import GrantKit
+@testable import GrantAdministration
 
 @Suite struct QuestionTests {
     private let bookmark = Bookmark(
