@@ -85,6 +85,6 @@ let package = Package(
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
-        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel"]),
+        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

@@ -49,7 +49,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         switch code {
         case .usage: 2
         case .unconfirmed: 3
-        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .permission, .storeUnavailable, .storeDamaged, .storeNewer,
+        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .permission, .storeUnavailable, .storeDamaged,
+            .storeNewer,
             .storeFull, .mountFailed, .unsupported, .system:
             1
         }
