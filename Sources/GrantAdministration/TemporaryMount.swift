@@ -42,7 +42,8 @@ public final class TemporaryMount: Sendable {
             }
             return made
         } catch {
-            throw GrantError(.storeUnavailable, "nothing can be mounted in the store's directory \(store.runDirectory)", cause: error.description)
+            throw GrantError(
+                .storeUnavailable, "nothing can be mounted in the store's directory \(store.runDirectory)", cause: error.description)
         }
     }
 
@@ -105,7 +106,9 @@ extension GrantAdministrator {
             guard !record.mountpoint.starts(with: temporary),
                 table.entry(mountpoint: record.mountpoint)?.type == GrantAdministrator.filesystemType
             else { return false }
-            if case .success(.done) = Daemons.ask(record, .ping, in: store.runDirectory, deadline: Clock.deadline(seconds: 2)) { return true }
+            if case .success(.done) = Daemons.ask(record, .ping, in: store.runDirectory, deadline: Clock.deadline(seconds: 2)) {
+                return true
+            }
             return false
         }
     }

@@ -15,7 +15,8 @@ extension MountTests {
         }
 
         /// Runs a script in the sandbox, with these options.
-        private func run(_ script: String, _ options: String..., as identity: Identity? = nil, within seconds: Double = 30) throws -> Output {
+        private func run(_ script: String, _ options: String..., as identity: Identity? = nil, within seconds: Double = 30) throws -> Output
+        {
             try fixture.grantfs(["run"] + options + ["--", "sh", "-c", script], as: identity, within: seconds)
         }
 
@@ -79,7 +80,8 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: other + "/new"))
         }
 
-        private static let reader = "exec 5<docs/file; echo ready; while read -r line; do read -r x <&5 2>/dev/null; cat docs/file; echo done; done"
+        private static let reader =
+            "exec 5<docs/file; echo ready; while read -r line; do read -r x <&5 2>/dev/null; cat docs/file; echo done; done"
 
         @Test("loses the view live, with EACCES, and lives on", arguments: [false, true])
         func revoked(throwAway: Bool) throws {
@@ -178,7 +180,8 @@ extension MountTests {
             #expect(try run("true", "--grant", source, "--grant", source).status == 1, "the same name twice")
             try expectNothingLeft("after errors")
             let missing = try Command.run(
-                [Programs.grantfs, "run", "--grant", source, "--", "true"], environment: fixture.environment.merging(["PATH": "/nowhere"]) { $1 })
+                [Programs.grantfs, "run", "--grant", source, "--", "true"],
+                environment: fixture.environment.merging(["PATH": "/nowhere"]) { $1 })
             #expect(missing.status == 1 && missing.errors.contains("install the package bubblewrap"), "\(missing)")
         }
     }

@@ -12,7 +12,8 @@ enum CommandLineProgram {
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
             RunCommand.declaration,
-            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration,
+            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
+            CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [
             CommonOptions.store,

@@ -8,11 +8,12 @@ import LinuxFS
 enum RunCommand {
     static let declaration = CommandDeclaration(
         "run", "Runs a program in a sandbox that shows it a view, and nothing else of anybody's files.",
-        operands: [OperandDeclaration("-- COMMAND", isRepeatable: true)],
+        operands: [OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "DIR[:ro]", help: "a view for this program alone, of this directory; read-only with :ro", isRepeatable: true),
+                "grant", value: "DIR[:ro]", help: "a view for this program alone, of this directory; read-only with :ro", isRepeatable: true
+            ),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view; /grants when left out"),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
@@ -76,7 +77,9 @@ enum RunCommand {
 
     /// By a daemon of its own, which cleans up when this process dies.
     private static func mount(_ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
-        let words = ["grantfs", "mount", "--store", store.directory, "--temporary", temporary.file, "--", view.description, temporary.mountpoint]
+        let words = [
+            "grantfs", "mount", "--store", store.directory, "--temporary", temporary.file, "--", view.description, temporary.mountpoint,
+        ]
         let status: Int32
         do {
             status = try BackgroundStart.run(words: words.map { Array($0.utf8) })
@@ -84,7 +87,9 @@ enum RunCommand {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }
         if status != 0 {
-            throw GrantError(.mountFailed, "the view “\(view)” cannot be shown to the program", advice: "see the lines above; grantfs doctor looks at the machine")
+            throw GrantError(
+                .mountFailed, "the view “\(view)” cannot be shown to the program",
+                advice: "see the lines above; grantfs doctor looks at the machine")
         }
     }
 

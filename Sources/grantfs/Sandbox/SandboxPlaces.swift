@@ -17,7 +17,8 @@ enum SandboxPlaces {
         let parts = place.split(separator: UInt8(ascii: "/"))
         guard place.first == UInt8(ascii: "/"), !parts.isEmpty, place == normal(parts) else {
             throw GrantError(
-                .usage, "the view cannot be at “\(shown)”", cause: "that is no plain absolute path", advice: "--at \(String(decoding: standard, as: UTF8.self))")
+                .usage, "the view cannot be at “\(shown)”", cause: "that is no plain absolute path",
+                advice: "--at \(String(decoding: standard, as: UTF8.self))")
         }
         let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
         if isTaken || shared.contains(where: { lies(Array($0.utf8), at: place) }) {

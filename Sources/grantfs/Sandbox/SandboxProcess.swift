@@ -10,7 +10,8 @@ enum SandboxProcess {
     static func requireProgram() throws(GrantError) {
         if ProgramSearch.path(of: program) != nil { return }
         throw GrantError(
-            .unsupported, "no program can be run in a sandbox", cause: "there is no bwrap in PATH", advice: "install the package bubblewrap")
+            .unsupported, "no program can be run in a sandbox", cause: "there is no bwrap in PATH", advice: "install the package bubblewrap"
+        )
     }
 
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
@@ -36,7 +37,9 @@ enum SandboxProcess {
                 var info = siginfo_t()
                 let number = sigwaitinfo(&signals, &info)
                 // Before the program has its session there is nobody but bwrap.
-                if number > 0, number != SIGCHLD, leader.map({ kill(-$0, number) != 0 }) ?? true, number != SIGWINCH { kill(child, SIGKILL) }
+                if number > 0, number != SIGCHLD, leader.map({ kill(-$0, number) != 0 }) ?? true, number != SIGWINCH {
+                    kill(child, SIGKILL)
+                }
             }
             return try ChildProcess.wait(child)
         } catch {
