@@ -19,7 +19,7 @@ enum RunCommand {
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
         notes: [
-            "The program has the system (/usr, /etc) to read, /tmp and a home directory of its own that are gone afterwards, its own processes, and no "
+            "The program has the system's /usr and /etc to read, a /tmp and a home directory of its own that are gone afterwards, its own processes, and no "
                 + "capability. The exit status is the program's; 1 and 2 may also come from grantfs.",
             "With --grant the view and its grants exist as long as the program does; list shows them, and revoke takes them away meanwhile.",
             "Needs bubblewrap.",
