@@ -35,9 +35,14 @@ struct OperandDeclaration: Sendable {
     let isRepeatable: Bool
     /// What may stand there, where that is a fixed list.
     let choices: [String]
+    /// It has options of its own, so `--` stands before it.
+    let isCommand: Bool
 
-    init(_ name: String, choices: [String] = [], isOptional: Bool = false, isRepeatable: Bool = false) {
+    init(
+        _ name: String, choices: [String] = [], isOptional: Bool = false, isRepeatable: Bool = false, isCommand: Bool = false
+    ) {
         self.name = name
+        self.isCommand = isCommand
         self.choices = choices
         self.isOptional = isOptional
         self.isRepeatable = isRepeatable
@@ -45,7 +50,7 @@ struct OperandDeclaration: Sendable {
 
     /// As the help shows it: `DIR`, `[DIR]`, `SELECTOR…`.
     var usage: String {
-        let name = isRepeatable ? name + "…" : name
+        let name = (isCommand ? "-- " : "") + name + (isRepeatable ? "…" : "")
         return isOptional ? "[\(name)]" : name
     }
 }

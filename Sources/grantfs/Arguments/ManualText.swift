@@ -4,8 +4,9 @@ enum ManualText {
         program.commands.filter { !$0.isHidden }.map { command -> String in
             let options = command.options.filter { !$0.isHidden }.map { ".Op " + words(of: $0) + ($0.isRepeatable ? " ..." : "") }
             let operands = command.operands.map { operand -> String in
-                let name = escaped(operand.name.lowercased()) + (operand.isRepeatable ? " ..." : "")
-                return operand.isOptional ? ".Op Ar \(name)" : ".Ar \(name)"
+                let name =
+                    (operand.isCommand ? "Cm -- Ar " : "Ar ") + escaped(operand.name.lowercased()) + (operand.isRepeatable ? " ..." : "")
+                return operand.isOptional ? ".Op \(name)" : ".\(name)"
             }
             return ([".Nm", ".Cm \(command.name)"] + options + operands).joined(separator: "\n") + "\n"
         }.joined()

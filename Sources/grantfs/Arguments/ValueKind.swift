@@ -18,7 +18,7 @@ enum ValueKind: Hashable {
             switch metavariable {
             case "SELECTOR": .grant
             case "V", "VIEW": .view
-            case "DIR", "MOUNTPOINT", "START": .directory
+            case "DIR", "DIR[:ro]", "MOUNTPOINT", "START": .directory
             case "PATH": .file
             case "OPTS": .mountOptions
             case "COMMAND", "CMD": .command
