@@ -87,6 +87,6 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel"]),
+        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

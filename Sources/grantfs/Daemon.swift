@@ -12,10 +12,13 @@ enum Daemon {
     /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
+    /// `temporary`: the file of a mount that is cleaned away when the command ends that made it.
+    ///
     /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
-        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, ready: (GrantError?) -> Void
+        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, temporary: String? = nil,
+        ready: (GrantError?) -> Void
     ) -> Int32 {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
@@ -43,8 +46,12 @@ enum Daemon {
             try startWatching(mounted)
             try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
             ready(nil)
+            let left = Lock<TemporaryMount?>(nil)
+            if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
             if files.session?.hasEnded == false { unmount(mountpoint) }
+            // Best effort: what is left then, the next command takes away.
+            try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
             return 0
         } catch {
@@ -74,6 +81,19 @@ enum Daemon {
         do throws(Errno) {
             try WorkerThread.start("grantfs-store") { mounted.watchStore() }.detach()
             try WorkerThread.start("grantfs-dirs") { mounted.watchDirectories() }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
+        }
+    }
+
+    /// Ends this daemon when the command has ended that its mount is for, and leaves in `left` what is to be cleaned up then.
+    private static func watch(_ file: String, _ store: GrantStore, _ left: Lock<TemporaryMount?>) throws(GrantError) {
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-command") {
+                guard let mount = TemporaryMount.awaitEnd(of: file, in: store) else { return }
+                left.withLock { $0 = mount }
+                kill(getpid(), SIGTERM)
+            }.detach()
         } catch {
             throw GrantError(.system, "no thread could be started", cause: error.description)
         }

@@ -8,13 +8,14 @@ enum CoordinateCommand {
     static let declaration = CommandDeclaration(
         "coordinate", "Holds a claim on files and directories while a command runs, as flock(1) holds a lock.",
         operands: [
-            OperandDeclaration("read|write"), OperandDeclaration("PATH", isRepeatable: true),
-            OperandDeclaration("-- COMMAND", isOptional: true),
+            OperandDeclaration("ACCESS", choices: ["read", "write"]), OperandDeclaration("PATH", isRepeatable: true),
+            OperandDeclaration("COMMAND", isOptional: true, isRepeatable: true, isCommand: true),
         ],
         options: [
             CommonOptions.view,
             OptionDeclaration(
-                "for", value: "WHAT", help: "write: deleting, moving, merging, replacing, metadata; read: metadata, uploading"),
+                "for", value: "WHAT", help: "what is about to happen; read: metadata or uploading, write: all but uploading",
+                choices: ["metadata", "uploading", "deleting", "moving", "merging", "replacing"]),
             OptionDeclaration("to", value: "PATH", help: "with --for moving: the new place"),
             OptionDeclaration(
                 "timeout", value: "S", help: "seconds to wait for the claim; 0 takes what is free; without end when left out"),
@@ -23,8 +24,9 @@ enum CoordinateCommand {
                 help: "seconds that operations through a mandatory grant wait for this claim, then EAGAIN; no limit when left out"),
             OptionDeclaration("without-saving", help: "read: presenters are not asked to save first"),
             OptionDeclaration("follow", help: "a link as the last name is followed"),
-            OptionDeclaration("snapshot", value: "DIR", help: "read: copy what is claimed to DIR, end the claim, and then run the command"),
-            OptionDeclaration("when-lost", value: "WHAT", help: "end (SIGTERM to the command) or go-on; end when left out"),
+            OptionDeclaration(
+                "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on; end when left out",
+                choices: ["end", "go-on"]),
             OptionDeclaration("json", help: "progress on stderr as JSON, an object on each line"),
         ],
         notes: [

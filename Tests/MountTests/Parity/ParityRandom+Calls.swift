@@ -30,7 +30,7 @@ extension ParityRandom {
     private mutating func dataCall() -> String {
         switch below(33) {
         case 0..<5: return "write \(slot()) \(size()) \(below(200))"
-        case 5..<9: return "pwrite \(slot()) \(size()) \(farOffset()) \(below(200))"
+        case 5..<9: return "pwrite \(slot()) \(size()) \(farWrite()) \(below(200))"
         case 9..<12: return "read \(slot()) \(size())"
         case 12..<16: return "pread \(slot()) \(size()) \(offset())"
         case 16: return "readv \(slot()) \(size())"

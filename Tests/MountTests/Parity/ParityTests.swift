@@ -56,7 +56,9 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { "\(source), cache=\(cache), \(seeds.count) seeds of \(count) calls" }
 
-    var traits: ParityTraits { ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange) }
+    var traits: ParityTraits {
+        ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange, hasFarWrites: cache != "exclusive")
+    }
 
     static let chosen: [ParityPlan] = {
         let environment = ProcessInfo.processInfo.environment
