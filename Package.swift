@@ -64,6 +64,9 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
+            swiftSettings: strict),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
