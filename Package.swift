@@ -21,6 +21,11 @@ func exerciser(_ name: String) -> Target {
         name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])])
 }
 
+/// A program as users of the library write them.
+func example(_ name: String) -> Target {
+    .executableTarget(name: name, dependencies: ["GrantKit"], path: "docs/Examples/\(name)", swiftSettings: strict)
+}
+
 let package = Package(
     name: "grantfs",
     products: [
@@ -43,7 +48,7 @@ let package = Package(
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
-        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
@@ -52,6 +57,8 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        example("DirectoryList"),
+        example("NoteEditor"),
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
@@ -87,7 +94,7 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )
