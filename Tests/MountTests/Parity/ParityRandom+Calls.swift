@@ -46,7 +46,7 @@ extension ParityRandom {
         case 28..<30: return "copy \(slot()) \(chance(40) ? -1 : offset()) \(slot()) \(chance(40) ? -1 : offset()) \(size())"
         case 30: return "sendfile \(slot()) \(slot()) \(chance(40) ? -1 : offset()) \(size())"
         case 31: return chance(40) ? "fsync \(slot())" : "fdatasync \(slot())"
-        default: return "fadvise \(slot()) \(below(7))"
+        default: return "fadvise \(slot()) \(pick([0, 1, 2, 3, 5]))"
         }
     }
 
@@ -104,8 +104,8 @@ extension ParityRandom {
         case 10..<14: return "getx \(target) \(name) \(pick([65536, 65536, 0, 1]))"
         case 14: return "lgetx \(target) \(name) 65536"
         case 15: return "fgetx \(slot()) \(name) \(pick([65536, 0, 3]))"
-        case 16..<19: return "remx \(target) \(name)"
-        case 19: return "fremx \(slot()) \(name)"
+        case 16..<19: return "remx \(target) \(isACL && traits.hasWriteBack ? "user.a" : name)"
+        case 19: return "fremx \(slot()) \(isACL && traits.hasWriteBack ? "user.a" : name)"
         case 20..<22: return "listx \(target)"
         case 22: return "llistx \(target)"
         default: return "flistx \(slot())"
@@ -150,7 +150,7 @@ extension ParityRandom {
         case 2: return "program \(path("f"))"
         case 3: return "exec \(path("f"))"
         case 4: return "child \(slot()) \(below(5000))"
-        case 5: return "setflags \(slot()) \(pick([0, 0x40, 0x80, 0xC0]))"
+        case 5 where !traits.hasWriteBack: return "setflags \(slot()) \(pick([0, 0x40, 0x80, 0xC0]))"
         case 6: return "getcwd"
         default: return traits.hasHost ? "hostcap \(name("f"))" : "getcwd"
         }

@@ -57,7 +57,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
     var testDescription: String { "\(source), cache=\(cache), \(seeds.count) seeds of \(count) calls" }
 
     var traits: ParityTraits {
-        ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange, hasFarWrites: cache != "exclusive")
+        ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange, hasWriteBack: cache == "exclusive")
     }
 
     static let chosen: [ParityPlan] = {
