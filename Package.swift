@@ -64,6 +64,9 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
+            swiftSettings: strict),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
@@ -84,6 +87,7 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
+        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )
