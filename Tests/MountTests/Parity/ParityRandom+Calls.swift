@@ -40,7 +40,8 @@ extension ParityRandom {
         case 22..<24: return "ftruncate \(slot()) \(farOffset())"
         case 24: return "truncate \(path("f")) \(farOffset() | 1)"
         case 25..<28:
-            let mode = pick(traits.hasZeroRange ? [0, 0, 1, 3, 3, 16, 17, 2] : [0, 0, 1, 3, 3, 2])
+            let punch = traits.hasPunch ? 3 : 1
+            let mode = pick(traits.hasZeroRange ? [0, 0, 1, punch, punch, 16, 17, 2] : [0, 0, 1, punch, punch, 2])
             let (start, length) = (chance(60) ? below(16) * 4096 : offset(), chance(60) ? (1 + below(4)) * 4096 : size())
             return "fallocate \(slot()) \(mode) \(start) \(length)"
         case 28..<30: return "copy \(slot()) \(chance(40) ? -1 : offset()) \(slot()) \(chance(40) ? -1 : offset()) \(size())"
@@ -56,8 +57,9 @@ extension ParityRandom {
         case 6..<12: return "unlink \(path("f"))"
         case 12..<14: return "unlink \(path("l"))"
         case 14..<16: return "rmdir \(path("d"))"
-        case 16..<23: return "rename \(path("f")) \(path("f")) \(pick([0, 0, 0, 1, 2, 2, 4, 3, 8]))"
-        case 23..<25: return "rename \(path("d")) \(path("d")) \(pick([0, 0, 1, 2]))"
+        case 16..<23:
+            return "rename \(path("f")) \(path("f")) \(pick(traits.hasExchange ? [0, 0, 0, 1, 2, 2, 4, 3, 8] : [0, 0, 1, 4, 3, 8]))"
+        case 23..<25: return "rename \(path("d")) \(path("d")) \(pick(traits.hasExchange ? [0, 0, 1, 2] : [0, 0, 1]))"
         case 25..<30: return "link \(path("f")) \(path("f")) \(pick([0, 0, 0x400]))"
         case 30: return "link f\(slot()):@ \(path("f")) 4096"
         case 31: return "linkproc \(slot()) \(path("f"))"

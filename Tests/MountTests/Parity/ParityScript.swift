@@ -40,6 +40,10 @@ struct ParityTraits: Sendable {
     var hasHost = true
     /// FALLOC_FL_ZERO_RANGE. Where it fails, a mount has changed the times before it found out (fs/fuse/file.c, fuse_file_fallocate).
     var hasZeroRange = true
+    /// FALLOC_FL_PUNCH_HOLE. btrfs changes nothing where there is nothing to punch; a mount has changed times and set-id bits by then.
+    var hasPunch = true
+    /// RENAME_EXCHANGE. xfs leaves the ctime of files as it is; with write-back the kernel changes it by itself (fs/fuse/dir.c, fuse_rename_common).
+    var hasExchange = true
     /// With write-back the kernel has times and sizes of its own (docs/conformance.md): no writes behind what the filesystem takes, no flags, no
     /// removing of ACLs.
     var hasWriteBack = false
