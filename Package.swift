@@ -87,7 +87,7 @@ let package = Package(
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
         tests("CoordinatorTests", ["Coordinator"]),
-        tests("ViewTreeTests", ["ViewTree", "LinuxFS"]),
+        tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(
