@@ -37,8 +37,7 @@ final class CoordinatedClaim: Sendable {
                 for (index, path) in zip(inside, claim.paths) { paths[index] = try accesses[index].inItsOwnTerms(path, environment) }
             }
             self.paths = paths
-            let alone = accesses.indices.filter { !inside.contains($0) }.map { accesses[$0] }
-            parts = Lock((local, claim, PresenterRegistry.process.makeWay(for: alone, purpose: wait.purpose)))
+            parts = Lock((local, claim, PresenterRegistry.process.makeWay(for: accesses, purpose: wait.purpose)))
         } catch {
             LocalClaims.process.end(local)
             throw error

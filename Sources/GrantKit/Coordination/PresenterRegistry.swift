@@ -47,7 +47,7 @@ final class PresenterRegistry: Sendable {
         all.filter { !$0.isHeardByDaemons && $0.purpose != purpose && $0.presents(item) }
     }
 
-    /// Asks presenters of this process to make way for accesses that no daemon coordinates, and waits for their answers. Gives those who did.
+    /// Asks those presenters of this process whom no daemon asks to make way, and waits for their answers. Gives those who were asked.
     func makeWay(for accesses: [CoordinatedAccess], purpose: String?) -> [SteppedAside] {
         var result: [SteppedAside] = []
         let answered = Semaphore()
@@ -74,7 +74,7 @@ final class PresenterRegistry: Sendable {
     }
 }
 
-/// A presenter that made way for an access that no daemon coordinates.
+/// A presenter that was asked to make way, by this process itself.
 struct SteppedAside: Sendable {
     let presenter: RegisteredPresenter
     let access: CoordinatedAccess
