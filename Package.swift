@@ -30,6 +30,8 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        // Without pkg-config: it gives definitions that the package manager warns of and that change nothing here.
+        .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .target(
             name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
@@ -44,11 +46,13 @@ let package = Package(
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
+        library("Consoles", ["TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
                 "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
-                "GrantAdministration",
+                "GrantAdministration", "TerminalUI", "Consoles",
             ],
             swiftSettings: strict),
 
