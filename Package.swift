@@ -11,8 +11,9 @@ func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
-func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+/// `data`: what lies among the tests and is no source.
+func tests(_ name: String, _ dependencies: [Target.Dependency], data: [String] = []) -> Target {
+    .testTarget(name: name, dependencies: dependencies, exclude: data, swiftSettings: strict)
 }
 
 /// A program in C that works on files in every way and knows nothing of grantfs.
@@ -88,6 +89,8 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
+        tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
+        tests("ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "TestSupport"], data: ["Screens"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

@@ -84,7 +84,8 @@ extension GrantAdministrator {
         let now = GrantAdministrator.now
         let grants = choices.map { choice in
             Grant(
-                id: .random(), view: choice.view, name: choice.name, bookmark: choice.proposal.bookmark, access: choice.access, created: now)
+                id: .random(), view: choice.view, name: choice.name, bookmark: choice.proposal.bookmark, access: choice.access, created: now
+            )
         }
         try store.insert(grants, by: actor)
         return try announce(grants, timeout)
