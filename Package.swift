@@ -69,6 +69,9 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
+            swiftSettings: strict),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
@@ -82,7 +85,7 @@ let package = Package(
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
         tests("CoordinatorTests", ["Coordinator"]),
-        tests("ViewTreeTests", ["ViewTree", "LinuxFS"]),
+        tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(
@@ -91,6 +94,7 @@ let package = Package(
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
         tests("ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "TestSupport"], data: ["Screens"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

@@ -25,12 +25,14 @@ enum Daemon {
         Identity.prepareProcess()
         let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64))
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
+        let claims = ClaimService(files: files) { mounted.isRevoked($0) }
+        mounted.claims = claims
         let id = GrantID.random()
         let socket = "\(id).sock"
         do throws(GrantError) {
             let server = try ControlServer(
                 directory: store.runDirectory, name: socket,
-                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) })
+                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) }, sessions: claims)
             defer { server.stop() }
             let own = ProcessIdentity.own
             try store.register(

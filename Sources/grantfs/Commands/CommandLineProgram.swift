@@ -12,7 +12,7 @@ enum CommandLineProgram {
             RestoreCommand.declaration,
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
-            RunCommand.declaration,
+            RunCommand.declaration, CoordinateCommand.declaration,
             StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
