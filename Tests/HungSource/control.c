@@ -1,9 +1,8 @@
 #include "hung.h"
+#include <CLinux.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static const char *control;
@@ -39,10 +38,10 @@ static void act_as_caller(void) {
     struct fuse_context *context = fuse_get_context();
     gid_t groups[64];
     int count = context->uid == 0 ? 0 : fuse_getgroups(64, groups);
-    syscall(SYS_setfsuid, 0);
-    syscall(SYS_setgroups, count < 0 ? 0 : count, groups);
-    syscall(SYS_setfsgid, context->uid == 0 ? NOBODY : context->gid);
-    syscall(SYS_setfsuid, context->uid == 0 ? NOBODY : context->uid);
+    clinux_thread_setfsuid(0);
+    clinux_thread_setgroups(groups, count < 0 ? 0 : (size_t)count);
+    clinux_thread_setfsgid(context->uid == 0 ? NOBODY : context->gid);
+    clinux_thread_setfsuid(context->uid == 0 ? NOBODY : context->uid);
 }
 
 int pass(const char *operation) {
