@@ -46,7 +46,7 @@ extension GrantAdministrator {
                 return MountReport(record: records[index], status: status, silence: nil, holders: held)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: records[index], status: nil, silence: reason, holders: held)
-            case .success(.done), .success(.applied), .success(.located):
+            case .success(.done), .success(.applied), .success(.located), .success(.metrics):
                 return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
             }
         }

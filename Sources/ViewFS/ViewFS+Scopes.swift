@@ -94,6 +94,9 @@ extension ViewFS {
     /// Descriptors that nodes, open files and open directories hold.
     public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
 
+    /// Requests for a lock that wait for somebody else's.
+    public var waitingLockCount: Int { locks.waitingCount }
+
     /// Whether a withdrawal of everything was carried through.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 

@@ -68,10 +68,12 @@ extension MountedView {
         state.withLock { state in
             for scope in state.closed + state.grants.values.compactMap(\.scope) {
                 guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
+                state.counts.note(denials: refused.count, of: live.grant)
                 log(refused.count, refused.uid, refused.pid, live.grant, state.store)
             }
             for (grant, refused) in files.root.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
+                state.counts.note(denials: refused.count, of: live.grant)
                 log(refused.count, refused.uid, refused.pid, live.grant, state.store)
             }
         }

@@ -32,6 +32,7 @@ final class MountedView: @unchecked Sendable {
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
         var closings: [GrantID: Closing] = [:]
+        var counts = MountCounts()
         /// Shut without a record, as long as the store has the grant active in this activation.
         var shutUnrecorded: [GrantID: Int64] = [:]
         /// Looks at directories that have not ended.
@@ -164,10 +165,10 @@ final class MountedView: @unchecked Sendable {
         let closing = Closing()
         state.closings[grant] = closing
         if withdrawal == .all { state.closed.append(scope) }
-        let files = files
-        return {
-            _ = BackgroundTask {
+        return { [self] in
+            _ = BackgroundTask { [self] in
                 let outcome = files.finish(scope, withdrawal, patience: 2_000)
+                self.state.withLock { $0.counts.note(outcome, withdrawal) }
                 closing.outcome.withLock { $0 = outcome }
             }
         }
