@@ -84,6 +84,7 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )
