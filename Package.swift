@@ -64,6 +64,9 @@ let package = Package(
             name: "HungSource", dependencies: ["CFuse3"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .executableTarget(
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
+            swiftSettings: strict),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
@@ -77,7 +80,7 @@ let package = Package(
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
         tests("CoordinatorTests", ["Coordinator"]),
-        tests("ViewTreeTests", ["ViewTree", "LinuxFS"]),
+        tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(

@@ -22,6 +22,7 @@ extension ControlRequest: WireMessage {
         case .locate(let grants):
             writer.write(UInt8(7))
             writer.write(list: grants) { $0.write($1) }
+        case .session: writer.write(UInt8(8))
         }
     }
 
@@ -41,6 +42,7 @@ extension ControlRequest: WireMessage {
             return .shut(grants: grants, timeoutMilliseconds: timeout)
         case 16: return .metrics
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
+        case 8: return .session
         default: throw .unknownKind
         }
     }

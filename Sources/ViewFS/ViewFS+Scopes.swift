@@ -17,6 +17,7 @@ extension ViewFS {
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         // Before the descriptor is given away.
+        audit?.note(id.rawValue, of: grant)
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let nodes = tree.addScope(id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts)

@@ -75,7 +75,7 @@ extension MountTests {
         func scraping() throws {
             let socket = fixture.base + "/metrics.sock"
             let server = try Child([Programs.grantfs, "metrics", "--listen", "unix:" + socket], environment: fixture.environment)
-            try fixture.wait(until: "it listens") { access(socket, F_OK) == 0 }
+            try fixture.wait(until: "it listens") { (try? exchange("GET / HTTP/1.0\r\n\r\n", at: socket)) != nil }
             var status = stat()
             #expect(stat(socket, &status) == 0 && status.st_mode & 0o777 == 0o600)
             for request in ["GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {

@@ -65,12 +65,14 @@ struct CommandDeclaration: Sendable {
     let notes: [String]
     /// Left out of the help: for the program's own use.
     let isHidden: Bool
+    /// What stands behind `--` is another program's command line: `ParsedArguments.trailing`.
+    let takesCommand: Bool
     /// Does it; the result is the exit status.
     let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
     init(
         _ name: String, _ summary: String, operands: [OperandDeclaration] = [], options: [OptionDeclaration] = [], notes: [String] = [],
-        isHidden: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+        isHidden: Bool = false, takesCommand: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
     ) {
         self.name = name
         self.summary = summary
@@ -78,6 +80,7 @@ struct CommandDeclaration: Sendable {
         self.options = options
         self.notes = notes
         self.isHidden = isHidden
+        self.takesCommand = takesCommand
         self.run = run
     }
 

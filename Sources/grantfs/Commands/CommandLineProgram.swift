@@ -11,7 +11,7 @@ enum CommandLineProgram {
             GrantCommand.declaration, ListCommand.declaration, RevokeCommand.declaration, RestoreCommand.declaration,
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
-            RunCommand.declaration, DoctorCommand.declaration, MetricsCommand.declaration,
+            RunCommand.declaration, CoordinateCommand.declaration, DoctorCommand.declaration, MetricsCommand.declaration,
             StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
