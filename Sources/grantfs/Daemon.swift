@@ -44,6 +44,11 @@ enum Daemon {
                     bootID: own?.bootID ?? "", socket: socket, since: mounted.since))
             // Best effort: a record of a process that is gone is pruned by whoever meets it.
             defer { try? store.unregister(id) }
+            if options.allowOther, !Identity.isSafeForOthers {
+                throw GrantError(
+                    .permission, "the view “\(view)” cannot be mounted for other users",
+                    cause: "what they do would be done as root", advice: "this process needs CAP_SETUID, CAP_SETGID and CAP_SETPCAP")
+            }
             if let audit, let limit = options.audit {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }

@@ -65,6 +65,18 @@ extension MountTests {
             #expect(manager.next(within: 300) == nil)
         }
 
+        @Test(
+            "as root, mounts for others only if it can act as they",
+            .enabled(if: Identity.isRoot && Machine.offers("setpriv"), "needs root"),
+            arguments: ["setpcap", "setuid", "setgid"])
+        func identity(capability: String) throws {
+            let words = ["setpriv", "--bounding-set=-\(capability)", Programs.grantfs, "mount", "default", fixture.base + "/mount"]
+            let output = try Command.run(words + ["-o", "allow_other"], environment: fixture.environment)
+            #expect(output.status == 1 && output.errors.contains("CAP_SETPCAP"), "\(output)")
+            #expect(fixture.mountpoints.isEmpty)
+            try Command.run(words, environment: fixture.environment).orThrow()
+        }
+
         @Test("writes to the journal, one entry with its fields for each thing that happens", .enabled(if: Identity.isRoot, "needs root"))
         func journal() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
