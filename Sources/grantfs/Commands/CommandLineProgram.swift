@@ -13,7 +13,7 @@ enum CommandLineProgram {
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
             RunCommand.declaration, CoordinateCommand.declaration,
-            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
+            StatusCommand.declaration, TopCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [
