@@ -22,6 +22,11 @@ func exerciser(_ name: String) -> Target {
         name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])])
 }
 
+/// A program as users of the library write them.
+func example(_ name: String) -> Target {
+    .executableTarget(name: name, dependencies: ["GrantKit"], path: "docs/Examples/\(name)", swiftSettings: strict)
+}
+
 let package = Package(
     name: "grantfs",
     products: [
@@ -46,7 +51,7 @@ let package = Package(
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
-        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
         library("Consoles", ["TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
         .executableTarget(
@@ -57,6 +62,8 @@ let package = Package(
             ],
             swiftSettings: strict),
 
+        example("DirectoryList"),
+        example("NoteEditor"),
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
@@ -93,8 +100,9 @@ let package = Package(
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
-        tests("ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
-        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
+        tests(
+            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

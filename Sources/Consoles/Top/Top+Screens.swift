@@ -54,10 +54,8 @@ extension Top {
         Line.split(plainTitle, Line("by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
     }
 
-    private var nameWidth: Int {
-        let longest = snapshot?.sections.flatMap { $0.grants.map { DisplayWidth.of(VisibleText.of($0.name.bytes)) } }.max() ?? 0
-        return min(max(longest, 8), isNarrow ? 12 : max(16, size.columns - 64))
-    }
+    /// Long names give way to the rest.
+    private var nameWidth: Int { min(max(longestName, 8), isNarrow ? 12 : max(16, min(40, size.columns - 64))) }
 
     private var header: Line {
         let start = "    " + DisplayWidth.fitted("GRANT", to: nameWidth) + "  " + DisplayWidth.fitted("STATE", to: 11) + "  "

@@ -54,6 +54,8 @@ public struct Top: Sendable {
     /// Why what is to be seen is old.
     var failure: String?
     private var selected: Place?
+    /// Columns that the longest name would take.
+    private(set) var longestName = 0
 
     public init(delay: Double) { self.delay = delay }
 
@@ -68,6 +70,7 @@ public struct Top: Sendable {
             if let old = snapshot { rates = TopRates.between(old, new) }
             snapshot = new
             failure = nil
+            longestName = new.sections.flatMap { $0.grants.map { DisplayWidth.of(VisibleText.of($0.name.bytes)) } }.max() ?? 0
             sort()
         case .failed(let reason): failure = reason
         case .done(let text): message = text
