@@ -73,7 +73,7 @@ let package = Package(
             path: "Tests/ParityProbe",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .executableTarget(
-            name: "HungSource", dependencies: ["CFuse3"],
+            name: "HungSource", dependencies: ["CFuse3", "CLinux"],
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .executableTarget(

@@ -102,6 +102,9 @@ public final class Session: @unchecked Sendable {
         return true
     }
 
+    /// Whether files opened past the kernel's cache can be mapped shared. Known before the first request of a program comes.
+    public var mapsDirectly: Bool { context.pointee.mapsDirectly }
+
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
     /// Waits until the mount is gone: the kernel has ended the connection. For one thread.
@@ -115,7 +118,10 @@ struct SessionContext {
     let options: SessionOptions
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
-    var offered: UInt32 = 0
+    var offered: UInt64 = 0
+
+    /// Whether files opened past the cache can be mapped shared.
+    var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.

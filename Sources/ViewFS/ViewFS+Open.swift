@@ -135,8 +135,12 @@ extension ViewFS {
     }
 
     /// Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    /// fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached.
-    private func appendsDirectly(_ flags: Int32) -> Bool { !policy.writeBack && flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND }
+    /// fuse_fill_write_pages), and somebody else's line could come between. So what appends goes past the cache; what can read as well only
+    /// where it can be mapped all the same.
+    private func appendsDirectly(_ flags: Int32) -> Bool {
+        guard !policy.writeBack, flags & O_APPEND != 0 else { return false }
+        return flags & O_ACCMODE == O_WRONLY || (flags & O_ACCMODE == O_RDWR && session?.mapsDirectly == true)
+    }
 
     /// Undoes `keep`.
     func release(_ handle: UInt64, of id: UInt64) {
