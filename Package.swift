@@ -100,7 +100,8 @@ let package = Package(
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
-        tests("ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "TestSupport"], data: ["Screens"]),
+        tests(
+            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
