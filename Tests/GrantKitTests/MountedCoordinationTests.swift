@@ -86,11 +86,12 @@ struct AFileCoordinatorAndAMount {
     func daemonEnds() throws {
         let (bench, source, _, crew) = try mounted()
         try bench.program {
-            let other = try holding(bench, "write", source.path)
+            let other = try holding(bench, "read", source.path)
             try crew.write(source.appendingPathComponent("note"), as: "w")
-            try bench.fixture.wait(until: "it waits") { try held(source) == 1 }
-            // It is on its way to the daemon, or there.
-            pause(milliseconds: 100)
+            // A writer that waits holds up readers.
+            try bench.fixture.wait(until: "it waits in the daemon") {
+                try bench.fixture.grantfs("coordinate", "read", source.path, "--timeout", "0", "--", "true").status != 0
+            }
             try bench.fixture.killDaemon(at: bench.fixture.base + "/mount")
             crew.finish()
             #expect(crew.events.all == ["w failed \(CocoaError.fileWriteUnknown.rawValue)"])
