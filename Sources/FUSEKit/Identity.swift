@@ -10,6 +10,9 @@ public enum Identity {
     // Safe to share: written once, by `prepareProcess`, before there are threads.
     nonisolated(unsafe) static var canChange = false
 
+    /// Whether what the daemon does for others has their rights: it takes on their identity, or it has no more rights than any user.
+    public static var isSafeForOthers: Bool { canChange || geteuid() != 0 }
+
     /// To be called once, before the first thread is made.
     public static func prepareProcess() {
         let (setgid, setuid): (Int32, Int32) = (6, 7)

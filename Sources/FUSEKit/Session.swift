@@ -72,12 +72,13 @@ public final class Session: @unchecked Sendable {
         // One mapping for all buffers; the kernel gives pages as they are touched.
         let buffers = mmap(
             nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
-        // calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
-        let counts = calloc(workerLimit * RequestCounts.kinds, MemoryLayout<Atomic<UInt64>>.stride)!
-            .bindMemory(to: Atomic<UInt64>.self, capacity: workerLimit * RequestCounts.kinds)
+        let counts = zeroed(workerLimit * RequestCounts.width)
+        let timings = zeroed(workerLimit * RequestCounts.kinds * RequestTimings.width)
         for slot in 0..<workerLimit {
             (workers + slot).initialize(
-                to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds))
+                to: Worker(
+                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
+                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
@@ -111,6 +112,11 @@ public final class Session: @unchecked Sendable {
     public func waitUntilEnded() {
         while !hasEnded { endings.wait() }
     }
+}
+
+/// Counters at zero, kept for ever. By calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
+private func zeroed(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
+    calloc(count, MemoryLayout<Atomic<UInt64>>.stride)!.bindMemory(to: Atomic<UInt64>.self, capacity: count)
 }
 
 /// What the library hands to every operation: our settings, and the file system.
