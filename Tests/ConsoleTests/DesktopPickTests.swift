@@ -13,7 +13,8 @@ struct DesktopPickTests {
         init() throws {
             fixture = try MountFixture()
             let socket = "unix:path=\(fixture.base)/bus"
-            bus = try Child(["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address", "--address=\(socket)"], separateErrors: true)
+            bus = try Child(
+                ["dbus-daemon", "--session", "--nofork", "--nopidfile", "--print-address", "--address=\(socket)"], separateErrors: true)
             guard bus.line() != nil else { throw TestFailure("no session bus") }
             fixture.switches = ["DBUS_SESSION_BUS_ADDRESS": socket, "XDG_STATE_HOME": fixture.base + "/state"]
         }
