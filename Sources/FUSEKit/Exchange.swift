@@ -7,6 +7,9 @@ import Glibc
 /// `security.capability` before each write, and says in each change whether set-id bits are to be cleared instead of clearing them.
 enum Exchange {
     static let handleKillPrivilegesV2: UInt32 = 1 << 28
+    /// Which the library of version 3.14 has a name for, and never says: without it the kernel looks up one name at a time in each directory,
+    /// and one that waits holds up all others.
+    static let parallelDirectoryOperations: UInt32 = 1 << 18
 
     /// To be called after the session was mounted and before it receives.
     static func install(in session: OpaquePointer) -> Int32 {
@@ -22,11 +25,12 @@ enum Exchange {
         return fuse_session_custom_io(session, &functions, fuse_session_fd(session))
     }
 
-    /// Sets the flag in struct fuse_init_out, where both sides want it.
+    /// Sets the flags in struct fuse_init_out, where both sides want them.
     private static func complete(_ answer: inout iovec, _ context: borrowing SessionContext) {
         let flags = 12
-        guard context.options.killsSetID, context.offered & handleKillPrivilegesV2 != 0, answer.iov_len >= flags + 4 else { return }
+        let wanted = parallelDirectoryOperations | (context.options.killsSetID ? handleKillPrivilegesV2 : 0)
+        guard context.offered & wanted != 0, answer.iov_len >= flags + 4 else { return }
         let value = answer.iov_base.loadUnaligned(fromByteOffset: flags, as: UInt32.self)
-        answer.iov_base.storeBytes(of: value | handleKillPrivilegesV2, toByteOffset: flags, as: UInt32.self)
+        answer.iov_base.storeBytes(of: value | context.offered & wanted, toByteOffset: flags, as: UInt32.self)
     }
 }

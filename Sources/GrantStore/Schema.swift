@@ -48,7 +48,10 @@ struct Schema: Sendable {
             name BLOB,
             detail TEXT NOT NULL
         ) STRICT;
+        """,
         """
+        ALTER TABLE grants ADD COLUMN coordination TEXT NOT NULL DEFAULT 'advisory' CHECK (coordination IN ('advisory', 'mandatory'));
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.
