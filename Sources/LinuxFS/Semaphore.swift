@@ -20,6 +20,16 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
+    /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one.
+    public func wait(until deadline: Int64) -> Bool {
+        let time = Clock.realtime + max(0, deadline - Clock.monotonic)
+        var until = timespec(tv_sec: Int(time / 1_000_000_000), tv_nsec: Int(time % 1_000_000_000))
+        while sem_timedwait(semaphore, &until) != 0 {
+            if errno != EINTR { return false }
+        }
+        return true
+    }
+
     /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
     public func waitForAny(within milliseconds: Int) {
         var until = timespec()

@@ -47,24 +47,32 @@ public enum Machine {
 }
 
 /// What tests change on the machine, for as long as any test process runs: several may at the same time, and the last one
-/// puts everything back. They hold a shared lock on a file that remembers what was there before.
+/// puts everything back. They hold a shared lock on a file that remembers what was there before; who changes anything has his turn by a lock on
+/// the directory that it lies in, so that nobody waits for others to end.
 private enum SharedSetup {
     nonisolated(unsafe) private static var descriptor: Int32 = -1
     private static let path = "/tmp/grantfs-tests.lock"
 
+    private static func takingTurns(_ body: () -> Void) {
+        let turn = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        flock(turn, LOCK_EX)
+        body()
+        close(turn)
+    }
+
     /// Runs `change` alone. It gets what was noted before, and gives what to note.
     static func change(_ change: (_ noted: String) -> String) {
-        if descriptor < 0 {
-            descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-            atexit { SharedSetup.putBack() }
+        takingTurns {
+            if descriptor < 0 {
+                descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+                guard descriptor >= 0 else { return }
+                flock(descriptor, LOCK_SH)
+                atexit { SharedSetup.putBack() }
+            }
+            let bytes = Array(change(contents).utf8)
+            ftruncate(descriptor, 0)
+            pwrite(descriptor, bytes, bytes.count, 0)
         }
-        guard descriptor >= 0 else { return }
-        flock(descriptor, LOCK_EX)
-        let noted = change(contents)
-        ftruncate(descriptor, 0)
-        let bytes = Array(noted.utf8)
-        pwrite(descriptor, bytes, bytes.count, 0)
-        flock(descriptor, LOCK_SH)
     }
 
     private static var contents: String {
@@ -74,15 +82,16 @@ private enum SharedSetup {
     }
 
     private static func putBack() {
-        guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
-        for line in contents.split(separator: "\n") {
-            if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
-                chmod("/dev/fuse", mode)
+        takingTurns {
+            guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
+            for line in contents.split(separator: "\n") {
+                if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
+                    chmod("/dev/fuse", mode)
+                }
+                if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
             }
-            if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
+            unlink(path)
         }
-        ftruncate(descriptor, 0)
-        unlink(path)
     }
 }
 

@@ -57,7 +57,10 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
     var testDescription: String { "\(source), cache=\(cache), \(seeds.count) seeds of \(count) calls" }
 
     var traits: ParityTraits {
-        ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange, hasFarWrites: cache != "exclusive")
+        let hasWriteBack = cache == "exclusive"
+        return ParityTraits(
+            hasHost: !hasWriteBack, hasZeroRange: source.hasZeroRange, hasPunch: source != .btrfs,
+            hasExchange: source != .xfs || !hasWriteBack, hasWriteBack: hasWriteBack)
     }
 
     static let chosen: [ParityPlan] = {
