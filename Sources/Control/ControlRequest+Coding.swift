@@ -8,6 +8,7 @@ extension ControlRequest: WireMessage {
             writer.write(timeout)
             writer.write(list: grants) { $0.write($1) }
         case .status: writer.write(UInt8(2))
+        case .metrics: writer.write(UInt8(16))
         case .ping: writer.write(UInt8(3))
         case .unmount: writer.write(UInt8(4))
         case .release(let grants, let timeout):
@@ -39,6 +40,7 @@ extension ControlRequest: WireMessage {
         case 6:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .shut(grants: grants, timeoutMilliseconds: timeout)
+        case 16: return .metrics
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         case 8: return .session
         default: throw .unknownKind

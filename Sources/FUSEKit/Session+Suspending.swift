@@ -118,7 +118,7 @@ extension Session {
             buffer.mem = message.memory
             buffer.size = message.size
             let view = Message(buffer, Int32(message.size))
-            worker.pointee.note(view)
+            _ = worker.pointee.note(view)
             worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
             Message.passOn(buffer, view.opcode)
             fuse_session_process_buf(pointer, &buffer)

@@ -1,6 +1,7 @@
 import CFuse3
 import CLinux
 import Glibc
+import LinuxFS
 import Synchronization
 
 extension Session {
@@ -42,15 +43,17 @@ extension Session {
             let left = idle.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue
             if left <= 0 { startWorker() }
             let message = Message(buffer, received)
-            worker.pointee.note(message)
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
             if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
                 idle.wrappingAdd(1, ordering: .acquiringAndReleasing)
                 continue
             }
+            let timed = worker.pointee.note(message)
+            let began = timed >= 0 ? Clock.monotonic : 0
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
             Message.passOn(buffer, message.opcode)
             fuse_session_process_buf(pointer, &buffer)
+            if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
             if idle.load(ordering: .relaxed) >= Self.idleKept {
                 finish(worker, &buffer)

@@ -73,12 +73,13 @@ public final class Session: @unchecked Sendable {
         // One mapping for all buffers; the kernel gives pages as they are touched.
         let buffers = mmap(
             nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
-        // calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
-        let counts = calloc(workerLimit * RequestCounts.kinds, MemoryLayout<Atomic<UInt64>>.stride)!
-            .bindMemory(to: Atomic<UInt64>.self, capacity: workerLimit * RequestCounts.kinds)
+        let counts = zeroed(workerLimit * RequestCounts.width)
+        let timings = zeroed(workerLimit * RequestCounts.kinds * RequestTimings.width)
         for slot in 0..<workerLimit {
             (workers + slot).initialize(
-                to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds))
+                to: Worker(
+                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
+                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
@@ -103,6 +104,9 @@ public final class Session: @unchecked Sendable {
         return true
     }
 
+    /// Whether files opened past the kernel's cache can be mapped shared. Known before the first request of a program comes.
+    public var mapsDirectly: Bool { context.pointee.mapsDirectly }
+
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
     /// Waits until the mount is gone: the kernel has ended the connection. For one thread.
@@ -111,12 +115,20 @@ public final class Session: @unchecked Sendable {
     }
 }
 
+/// Counters at zero, kept for ever. By calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
+private func zeroed(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
+    calloc(count, MemoryLayout<Atomic<UInt64>>.stride)!.bindMemory(to: Atomic<UInt64>.self, capacity: count)
+}
+
 /// What the library hands to every operation: our settings, and the file system.
 struct SessionContext {
     let options: SessionOptions
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
-    var offered: UInt32 = 0
+    var offered: UInt64 = 0
+
+    /// Whether files opened past the cache can be mapped shared.
+    var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.

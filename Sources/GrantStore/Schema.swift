@@ -50,6 +50,11 @@ struct Schema: Sendable {
         ) STRICT;
         """,
         """
+        ALTER TABLE log ADD COLUMN path BLOB;
+        ALTER TABLE log ADD COLUMN error INTEGER;
+        CREATE INDEX log_openings ON log (number) WHERE event = 'opened';
+        """,
+        """
         ALTER TABLE grants ADD COLUMN coordination TEXT NOT NULL DEFAULT 'advisory' CHECK (coordination IN ('advisory', 'mandatory'));
         """,
     ])

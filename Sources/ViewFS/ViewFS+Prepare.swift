@@ -28,7 +28,7 @@ extension ViewFS {
                 return stepAside(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
         }
-        let identity = Identity.assume(request.caller)
+        let identity = Identity.assume(request.caller, groups: node.pointee.asksCallers)
         if entry.isChange { Identity.keepSetID(!killing) }
         if identity != 0 {
             request.reply(error: identity)
@@ -85,7 +85,8 @@ extension ViewFS {
         if let hold {
             stepAside(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
         } else if verdict == .enter || verdict == .claimed {
-            let identity = Identity.assume(request.caller)
+            let node = tree.nodes.find(directory.pointee.node)
+            let identity = Identity.assume(request.caller, groups: node?.pointee.asksCallers ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
         } else {
@@ -103,7 +104,9 @@ extension ViewFS {
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {
         coordinator.noteDenial(ScopeID(rawValue: scope), uid: request.caller.uid, pid: request.caller.pid)
-        request.reply(error: verdict == .readOnly ? EROFS : EACCES)
+        let error = verdict == .readOnly ? EROFS : EACCES
+        if let audit, request.isOpening { _ = audit.record(request.caller, scope: scope, descriptor: nil, error: error) }
+        request.reply(error: error)
     }
 }
 

@@ -24,6 +24,8 @@ public final class ViewFS: @unchecked Sendable {
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
     let handleBases = HandleBases()
+    /// Where openings are written down, if they are.
+    public let audit: OpenAudit?
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
@@ -38,7 +40,8 @@ public final class ViewFS: @unchecked Sendable {
     static let lockSlots = workerLimit..<workerLimit + 128
 
     /// `descriptorLimit`: how many descriptors nodes may keep open together.
-    public init(cache: CacheMode, descriptorLimit: Int) {
+    public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil) {
+        self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         tree = NodeTree(descriptorLimit: descriptorLimit)
         root = RootDirectory()
@@ -50,10 +53,14 @@ public final class ViewFS: @unchecked Sendable {
 
     /// Mounts the view and starts serving it.
     ///
-    /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11).
-    public func mount(at mountpoint: String, source: String, words: [String], leavesSetID: Bool = false) throws(Errno) {
+    /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11). `mapsDirectly`: what is opened
+    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later).
+    public func mount(
+        at mountpoint: String, source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true
+    ) throws(Errno) {
         let options = SessionOptions(
-            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID)
+            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,
+            mapsDirectly: mapsDirectly)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit)

@@ -11,3 +11,4 @@
 #include "clinux_volume.h"
 #include "clinux_mount.h"
 #include "clinux_watch.h"
+#include "clinux_log.h"
