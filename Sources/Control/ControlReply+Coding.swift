@@ -1,7 +1,7 @@
 import GrantModel
 
 extension ControlReply: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .applied(let outcomes):
             writer.write(UInt8(1))
@@ -26,7 +26,7 @@ extension ControlReply: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
         switch try reader.number(UInt8.self) {
         case 1: return .applied(try reader.list { (reader) throws(CodingFlaw) in try GrantOutcome.read(from: &reader) })
         case 2: return .status(try MountStatus.read(from: &reader))

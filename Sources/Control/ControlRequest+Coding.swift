@@ -1,7 +1,7 @@
 import GrantModel
 
 extension ControlRequest: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .apply(let grants, let timeout):
             writer.write(UInt8(1))
@@ -26,7 +26,7 @@ extension ControlRequest: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
         switch try reader.number(UInt8.self) {
         case 1:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)

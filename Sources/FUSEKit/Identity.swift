@@ -67,6 +67,7 @@ public enum Identity {
     }
 
     private static let fsetid: Int32 = 4
+    private static let systemAdministration: Int32 = 21
 
     private static func change(to caller: Caller, groups: Bool) -> Int32 {
         let group = clinux_thread_setfsgid(caller.gid)
@@ -88,6 +89,8 @@ public enum Identity {
     /// for somebody else just then.
     static func resetOnThisThread() {
         _ = clinux_thread_umask(0)
+        // What mounting and watching take is not for who serves requests.
+        _ = clinux_capability_drop(systemAdministration)
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
         if canChange { _ = clinux_thread_setgroups(nil, 0) }

@@ -70,6 +70,9 @@ public struct PipePair: ~Copyable, Sendable {
         writing = FileDescriptor(owning: ends[1])
     }
 
+    /// Keeps the writing end alone, so that whoever reads sees when it is closed.
+    public consuming func closeReading() -> FileDescriptor { writing }
+
     /// Keeps the reading end alone, so that the end of what the others write can be seen.
     public consuming func closeWriting() -> FileDescriptor { reading }
 }

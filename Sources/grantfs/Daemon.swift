@@ -23,6 +23,7 @@ enum Daemon {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
         Identity.prepareProcess()
+        Confinement.giveUpCapabilities()
         SystemLog.open(isForeground: !isBackground)
         if isBackground { ServiceManager.leave() }
         let audit = options.audit.map { _ in OpenAudit() }
@@ -55,6 +56,9 @@ enum Daemon {
             mounted.reconcile()
             try mount(files, view, mountpoint, options)
             try startWatching(mounted)
+            // It starts a program for that, which nobody here may from now on.
+            let unmounter = geteuid() == 0 ? nil : try? Unmounter(mountpoint: mountpoint)
+            Confinement.filterCalls()
             try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
             ready(nil)
             mounted.say(.info, .mounted, "mounted view “\(view)” at \(mountpoint)")
@@ -63,7 +67,7 @@ enum Daemon {
             if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
             ServiceManager.stopping()
-            if files.session?.hasEnded == false { unmount(mountpoint) }
+            if files.session?.hasEnded == false { unmount(mountpoint, unmounter) }
             // Best effort: what is left then, the next command takes away.
             try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
@@ -129,7 +133,7 @@ enum Daemon {
     }
 
     /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
-    private static func unmount(_ mountpoint: String) {
+    private static func unmount(_ mountpoint: String, _ unmounter: Unmounter?) {
         let flushing = BackgroundTask {
             guard let root = try? FileDescriptor.open(mountpoint.utf8, O_RDONLY | O_DIRECTORY) else { return }
             root.flushFilesystem()
@@ -137,7 +141,7 @@ enum Daemon {
         let deadline = Clock.monotonic + 5_000_000_000
         while !flushing.isDone, Clock.monotonic < deadline { usleep(1_000) }
         do throws(GrantError) {
-            try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true)
+            if let unmounter { try unmounter.unmount() } else { try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true) }
         } catch {
             SystemLog.write(.error, Terminal.visible(error.description))
         }

@@ -13,7 +13,7 @@ enum CommandLineProgram {
             ConfirmCommand.declaration, RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration,
             UnmountCommand.declaration, RunCommand.declaration, CoordinateCommand.declaration, DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
-            LookCommand.declaration, CompletionCommand.declaration,
+            LookCommand.declaration, UnmounterCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [
