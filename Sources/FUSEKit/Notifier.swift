@@ -24,10 +24,7 @@ public struct Notifier: @unchecked Sendable {
 
     /// Drops a name with all that the kernel knows below it, but for what is in use. What is mounted below it is detached.
     public func forgetTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
-        name.withUnsafeBytes {
-            fuse_lowlevel_notify_inval_entry(
-                session, parent.rawValue, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
-        }
+        withCString(name) { fuse_lowlevel_notify_inval_entry(session, parent.rawValue, $0, name.count) }
     }
 
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
