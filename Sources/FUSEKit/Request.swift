@@ -1,6 +1,7 @@
 import CFuse3
 import CLinux
 import Glibc
+import LinuxFS
 
 /// A node as the kernel names it: fuse_ino_t.
 public struct NodeID: Hashable, Sendable {
@@ -39,7 +40,7 @@ public struct Request: ~Copyable {
 
     deinit {
         guard worker.pointee.claim(sequence) else { return }
-        SessionLog.error("a request was dropped without an answer")
+        SystemLog.write(.error, "a request was dropped without an answer")
         fuse_reply_err(raw, EIO)
     }
 
@@ -119,6 +120,9 @@ public struct Request: ~Copyable {
             return 0
         }
     }
+
+    /// Lets go of it without an answer: whoever calls this sees to that.
+    consuming func abandon() { discard self }
 
     /// Takes the request off its worker, to be answered later by somebody else. nil when the revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
