@@ -155,6 +155,31 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
+    @Test("binds whoever comes through the mount of a mandatory grant, and sends its accessor past those who wait, by the host")
+    func mandatory() throws {
+        let (bench, source, inMount, _) = try mounted()
+        try bench.fixture.grantfs("set", "docs", "--coordination", "mandatory").orThrow()
+        try bench.program {
+            // Nobody whom this process has started, as far as the daemon can see: those pass. It waits in the kernel, and holds the directory there.
+            let stranger = try Child(["setsid", "-f", "sh", "-c", "read x; echo x > \"$0/new\"; echo made", inMount.path])
+            var error: NSError?
+            NSFileCoordinator().coordinate(writingItemAt: inMount, error: &error) { url in
+                #expect(url == source)
+                stranger.send("go")
+                #expect(stranger.line(within: 0.5) == nil)
+                do {
+                    try Command.run(["touch", url.path + "/own"], within: 10).orThrow()
+                } catch {
+                    Issue.record(error)
+                }
+                #expect(!FileManager.default.fileExists(atPath: source.path + "/new"))
+            }
+            #expect(error == nil)
+            #expect(stranger.line() == "made")
+            #expect(FileManager.default.fileExists(atPath: source.path + "/new"))
+        }
+    }
+
     @Test("gives the place in the mount to who named one there, also when a link or a rename leads elsewhere")
     func terms() throws {
         let (bench, source, inMount, _) = try mounted()
