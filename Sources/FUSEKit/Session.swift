@@ -21,15 +21,11 @@ public final class Session: @unchecked Sendable {
     let pointer: OpaquePointer
     let workers: UnsafeMutablePointer<Worker>
     let workerLimit: Int
-    let idle = Atomic<Int>(0)
-    let running = Atomic<Int>(0)
+    let readers = Readers()
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     let context: UnsafeMutablePointer<SessionContext>
-
-    /// Idle workers that stay: more of them cost context switches, and a new one is made in microseconds.
-    static let idleKept = 4
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
     /// `operations.init` is filled in here.
@@ -45,7 +41,9 @@ public final class Session: @unchecked Sendable {
         self.context = context
         var table = operations
         table.`init` = { context, connection in
-            configure(connection!, as: context!.assumingMemoryBound(to: SessionContext.self).pointee.options)
+            let context = context!.assumingMemoryBound(to: SessionContext.self)
+            context.pointee.kernelProtocol = connection!.pointee.proto_minor
+            configure(connection!, as: context.pointee.options)
         }
         let source = options.source.map { $0 == "," || $0 == "\\" ? "\\\($0)" : "\($0)" }.joined()
         let words = (["subtype=grantfs", "fsname=\(source)"] + options.mountWords).joined(separator: ",")
@@ -77,14 +75,22 @@ public final class Session: @unchecked Sendable {
             .bindMemory(to: Atomic<UInt64>.self, capacity: workerLimit * RequestCounts.kinds)
         for slot in 0..<workerLimit {
             (workers + slot).initialize(
-                to: Worker(slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds))
+                to: Worker(
+                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds, context: context))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
 
-    /// Starts the first workers. Returns at once; `waitUntilEnded` waits.
-    public func start() {
-        for _ in 0..<2 { startWorker() }
+    /// Starts the first worker, and who watches whether it is enough. Returns at once; `waitUntilEnded` waits. Without that thread the mount
+    /// is taken away again: EAGAIN.
+    public func start() throws(Errno) {
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-readers") { self.watchReaders() }.detach()
+        } catch {
+            fuse_session_unmount(pointer)
+            throw error
+        }
+        startWorker()
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
@@ -116,6 +122,8 @@ struct SessionContext {
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
     var offered: UInt32 = 0
+    /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
+    var kernelProtocol: UInt32 = 0
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.

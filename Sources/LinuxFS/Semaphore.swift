@@ -20,14 +20,18 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
+    /// Waits for a post, or until the time is over; false then.
+    public func wait(within milliseconds: Int) -> Bool {
+        var until = Self.deadline(milliseconds)
+        while sem_timedwait(semaphore, &until) != 0 {
+            if errno != EINTR { return false }
+        }
+        return true
+    }
+
     /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
     public func waitForAny(within milliseconds: Int) {
-        var until = timespec()
-        clock_gettime(CLOCK_REALTIME, &until)
-        until.tv_nsec += milliseconds * 1_000_000
-        until.tv_sec += until.tv_nsec / 1_000_000_000
-        until.tv_nsec %= 1_000_000_000
-        while sem_timedwait(semaphore, &until) != 0, errno == EINTR {}
+        _ = wait(within: milliseconds)
         drain()
     }
 
@@ -35,6 +39,15 @@ public final class Semaphore: @unchecked Sendable {
     public func waitForAny() {
         wait()
         drain()
+    }
+
+    private static func deadline(_ milliseconds: Int) -> timespec {
+        var until = timespec()
+        clock_gettime(CLOCK_REALTIME, &until)
+        until.tv_nsec += milliseconds * 1_000_000
+        until.tv_sec += until.tv_nsec / 1_000_000_000
+        until.tv_nsec %= 1_000_000_000
+        return until
     }
 
     private func drain() { while sem_trywait(semaphore) == 0 {} }

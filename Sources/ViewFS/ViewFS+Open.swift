@@ -28,7 +28,7 @@ extension ViewFS {
             }
             view.noteMode(status.st.st_mode)
             let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
-            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep) else {
+            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep, request.worker) else {
                 request.reply(error: ENFILE)
                 return
             }
@@ -72,7 +72,7 @@ extension ViewFS {
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request.worker)
             else {
                 if error != 0 { _ = clinux_close(opened) } else { view.tree.forget(parameters.ino, 1) }
                 request.reply(error: error != 0 ? error : ENFILE)
@@ -114,7 +114,7 @@ extension ViewFS {
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
-        keepCache: Bool
+        keepCache: Bool, _ worker: UnsafeMutablePointer<Worker>
     ) -> UInt64? {
         let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
         let canWrite = file.canWrite
@@ -123,13 +123,20 @@ extension ViewFS {
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = appendsDirectly(flags) ? 1 : 0
+        info.pointee.direct_io = writesDirectly(flags, worker) ? 1 : 0
         return handle
     }
 
-    /// Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    /// fuse_fill_write_pages), and somebody else's line could come between. What can only append need not be cached.
-    private func appendsDirectly(_ flags: Int32) -> Bool { !policy.writeBack && flags & (O_ACCMODE | O_APPEND) == O_WRONLY | O_APPEND }
+    /// Whether what is written goes past the kernel's cache, for descriptors that can only write; always without write-back, where each write
+    /// is a request anyway.
+    /// - Appends have to: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+    ///   fuse_fill_write_pages), and somebody else's line could come between.
+    /// - Others save a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel sees to it
+    ///   that others do not read old pages.
+    private func writesDirectly(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
+        guard !policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return false }
+        return flags & O_APPEND != 0 || worker.pointee.dropsCacheAtDirectWrites
+    }
 
     /// Undoes `keep`.
     func release(_ handle: UInt64, of id: UInt64) {
