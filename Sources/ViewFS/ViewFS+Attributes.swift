@@ -22,8 +22,7 @@ extension ViewFS {
             return
         }
         var attributes = attributes(status)
-        let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
-        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributeTimeout(of: node, attributes.st_mode))
+        request.reply(attributes: &attributes, timeout: node.pointee.isOverlapped ? 0 : attributeTimeout(of: node, attributes.st_mode))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.

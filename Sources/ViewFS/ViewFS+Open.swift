@@ -47,7 +47,6 @@ extension ViewFS {
         }
         let flags = info.pointee.flags
         view.onNode(request, parent, for: .write) { request, node, directory in
-            let scope = node.pointee.owner
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
@@ -56,7 +55,7 @@ extension ViewFS {
             let opened = view.tree.makingRoom {
                 isNameless
                     ? clinux_open_nameless(directory, creation, mode)
-                    : clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+                    : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
             }
             if opened < 0 {
                 request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : -opened)
@@ -118,7 +117,7 @@ extension ViewFS {
     ) -> UInt64? {
         let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
         let canWrite = file.canWrite
-        guard let handle = files.add(file) else { return nil }
+        guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle

@@ -47,7 +47,8 @@ public enum Machine {
 }
 
 /// What tests change on the machine, for as long as any test process runs: several may at the same time, and the last one
-/// puts everything back. They hold a shared lock on a file that remembers what was there before.
+/// puts everything back. They hold a shared lock on a file that remembers what was there before; who changes something holds another file's
+/// meanwhile, so that nobody waits for others' tests to end.
 private enum SharedSetup {
     nonisolated(unsafe) private static var descriptor: Int32 = -1
     private static let path = "/tmp/grantfs-tests.lock"
@@ -59,12 +60,21 @@ private enum SharedSetup {
             atexit { SharedSetup.putBack() }
         }
         guard descriptor >= 0 else { return }
-        flock(descriptor, LOCK_EX)
-        let noted = change(contents)
-        ftruncate(descriptor, 0)
-        let bytes = Array(noted.utf8)
-        pwrite(descriptor, bytes, bytes.count, 0)
-        flock(descriptor, LOCK_SH)
+        alone {
+            flock(descriptor, LOCK_SH)
+            let noted = change(contents)
+            ftruncate(descriptor, 0)
+            let bytes = Array(noted.utf8)
+            pwrite(descriptor, bytes, bytes.count, 0)
+        }
+    }
+
+    private static func alone(_ body: () -> Void) {
+        let changing = open(path + ".change", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard changing >= 0 else { return }
+        flock(changing, LOCK_EX)
+        body()
+        close(changing)
     }
 
     private static var contents: String {
@@ -73,7 +83,9 @@ private enum SharedSetup {
         return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
     }
 
-    private static func putBack() {
+    private static func putBack() { alone(putBackUnlessUsed) }
+
+    private static func putBackUnlessUsed() {
         guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
         for line in contents.split(separator: "\n") {
             if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
