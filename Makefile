@@ -5,6 +5,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 BINDIR  ?= $(PREFIX)/bin
 MANDIR  ?= $(PREFIX)/share/man
+# Where each shell looks for what completes the words of a command.
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # mount(8) looks for its helpers here and nowhere else, whatever PREFIX is. By the link it finds them for the type that
 # /proc/mounts shows, fuse.grantfs, which is what it goes by for a remount.
 HELPERDIR ?= /sbin
@@ -15,7 +19,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install uninstall lint clean
+.PHONY: help build release test conformance bench run install uninstall manual lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -63,7 +67,7 @@ run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documen
 	@$(MAKE) --no-print-directory release
 	@.ci/try $(program)
 
-install: $(program) ## install the program, the mount helper and the man pages (PREFIX, DESTDIR)
+install: $(program) ## install the program, the mount helper, the man pages and completions (PREFIX, DESTDIR)
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
 	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
@@ -72,10 +76,19 @@ install: $(program) ## install the program, the mount helper and the man pages (
 	$(INSTALL) -m 644 docs/man/grantfs.1 '$(DESTDIR)$(MANDIR)/man1/grantfs.1'
 	$(INSTALL) -m 644 docs/man/grantfs.5 '$(DESTDIR)$(MANDIR)/man5/grantfs.5'
 	$(INSTALL) -m 644 docs/man/mount.grantfs.8 '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
+	$(INSTALL) -d '$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
+	$(program) completion bash >'$(DESTDIR)$(BASHDIR)/grantfs'
+	$(program) completion zsh >'$(DESTDIR)$(ZSHDIR)/_grantfs'
+	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
 	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
+	rm -f '$(DESTDIR)$(BASHDIR)/grantfs' '$(DESTDIR)$(ZSHDIR)/_grantfs' '$(DESTDIR)$(FISHDIR)/grantfs.fish'
+
+manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options
+	$(SWIFT) build --product grantfs
+	.ci/manual .build/debug/grantfs
 
 lint: ## format, imports, banned calls, man pages, scripts
 	@.ci/packages build lint

@@ -170,6 +170,19 @@ int clinux_generation(int fd, uint32_t *out) {
     return 0;
 }
 
+size_t clinux_flags_size(unsigned command, bool *changes) {
+    *changes = command == FS_IOC_SETFLAGS || command == FS_IOC_FSSETXATTR;
+    switch (command) {
+    // The kernel reads and writes an int, as for FS_IOC_GETVERSION.
+    case FS_IOC_GETFLAGS:
+    case FS_IOC_SETFLAGS: return sizeof(int);
+    case FS_IOC_FSGETXATTR:
+    case FS_IOC_FSSETXATTR: return sizeof(struct fsxattr);
+    default: return 0;
+    }
+}
+int clinux_flags(int fd, unsigned command, void *value) { return RETRY(ioctl(fd, command, value)); }
+
 ssize_t clinux_getdents(int fd, void *buffer, size_t size) { return RETRY(syscall(SYS_getdents64, fd, buffer, size)); }
 int64_t clinux_lseek(int fd, int64_t offset, int whence) { return RETRY(lseek(fd, offset, whence)); }
 
@@ -179,6 +192,10 @@ ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, boo
     if (!append) return RETRY(pwrite(fd, buffer, size, offset));
     struct iovec part = {(void *)buffer, size};
     return RETRY(pwritev2(fd, &part, 1, offset, RWF_APPEND));
+}
+ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t offset) {
+    struct iovec part = {(void *)buffer, size};
+    return RETRY(pwritev2(fd, &part, 1, offset, 0x20 /* RWF_NOAPPEND, Linux 6.9 */));
 }
 
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags) {

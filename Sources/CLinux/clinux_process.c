@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +16,9 @@
 #include <unistd.h>
 
 extern char **environ;
+
+// As many descriptors as a child is given at most.
+enum { SPAWN_DESCRIPTORS = 4 };
 
 static int address_of(struct sockaddr_un *address, int directory, const char *name) {
     memset(address, 0, sizeof *address);
@@ -89,9 +93,26 @@ int clinux_wait(int fd, bool writing, int other, int milliseconds) {
     return entries[1].revents != 0 ? 2 : 1;
 }
 
+int clinux_memory_file(const void *data, size_t size) {
+    int fd = memfd_create("grantfs", MFD_CLOEXEC);
+    if (fd == -1) return -errno;
+    for (size_t done = 0; done < size;) {
+        ssize_t result = pwrite(fd, (const char *)data + done, size - done, (off_t)done);
+        if (result == -1) {
+            int error = errno;
+            close(fd);
+            return -error;
+        }
+        done += (size_t)result;
+    }
+    return fd;
+}
+
 int clinux_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == -1 ? -errno : 0; }
 
-pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int descriptor) {
+pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
+                   const int descriptors[], int count) {
+    bool detached = manner & clinux_SPAWN_DETACHED;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
     sigset_t none, all;
@@ -99,19 +120,30 @@ pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int
     sigfillset(&all);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : 0));
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : 0) |
+                                              (manner & clinux_SPAWN_GROUP ? POSIX_SPAWN_SETPGROUP : 0));
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     if (detached) {
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }
-    // dup2 of a number onto itself clears close-on-exec here (glibc 2.29 and later).
-    if (descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, descriptor, 3);
+    // Out of the way of the numbers that they are to have.
+    int high[SPAWN_DESCRIPTORS];
+    int error = count > SPAWN_DESCRIPTORS ? E2BIG : 0, moved = 0;
+    for (; error == 0 && moved < count; moved++) {
+        high[moved] = fcntl(descriptors[moved], F_DUPFD_CLOEXEC, 3 + SPAWN_DESCRIPTORS);
+        if (high[moved] == -1) {
+            error = errno;
+            break;
+        }
+        posix_spawn_file_actions_adddup2(&actions, high[moved], 3 + moved);
+    }
     // A lock or a pipe that the starter's caller left open must not live as long as the child.
-    if (detached) posix_spawn_file_actions_addclosefrom_np(&actions, descriptor >= 0 ? 4 : 3);
+    if (manner) posix_spawn_file_actions_addclosefrom_np(&actions, 3 + count);
     pid_t pid = 0;
-    int error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environ);
+    if (error == 0) error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environment ? environment : environ);
+    while (moved > 0) close(high[--moved]);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return error != 0 ? -error : pid;
@@ -123,6 +155,12 @@ int clinux_wait_for_child(pid_t pid) {
         if (errno != EINTR) return -errno;
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int clinux_child_has_ended(pid_t pid) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == -1) return -errno;
+    return info.si_pid == pid;
 }
 
 int clinux_unmount(const char *path, bool lazy) {

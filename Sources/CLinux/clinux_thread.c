@@ -48,6 +48,15 @@ int clinux_thread_use_capability(int capability, bool use) {
     half->effective = use ? half->effective | (bit & half->permitted) : half->effective & ~bit;
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
+int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+    if (syscall(SYS_capget, &header, data) == -1) return -errno;
+    if (before != NULL) *before = (uint64_t)data[1].effective << 32 | data[0].effective;
+    data[0].effective = data[0].permitted & (__u32)allowed;
+    data[1].effective = data[1].permitted & (__u32)(allowed >> 32);
+    return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
+}
 // What /proc/TID/status says behind `field`, which begins a line; NULL when that cannot be found out.
 static const char *status_of(pid_t tid, const char *field, char text[4096]) {
     char path[40];
@@ -60,10 +69,17 @@ static const char *status_of(pid_t tid, const char *field, char text[4096]) {
     const char *line = strstr(text, field);
     return line == NULL ? NULL : line + strlen(field);
 }
-bool clinux_other_has_capability(pid_t tid, int capability) {
+// A thread in a user namespace of its own has every capability there, and none outside.
+static bool shares_user_namespace(pid_t tid) {
+    struct stat own, other;
+    char path[40];
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)tid);
+    return stat("/proc/thread-self/ns/user", &own) == 0 && stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+uint64_t clinux_other_capabilities(pid_t tid) {
     char text[4096];
     const char *mask = status_of(tid, "\nCapEff:", text);
-    return mask && (strtoull(mask, NULL, 16) >> capability) & 1;
+    return mask && shares_user_namespace(tid) ? strtoull(mask, NULL, 16) : 0;
 }
 bool clinux_other_is_in_group(pid_t tid, gid_t group) {
     char text[4096], *end;

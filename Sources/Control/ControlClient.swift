@@ -46,14 +46,32 @@ public enum ControlClient {
     public static func ask(
         _ request: ControlRequest, socket name: String, directory path: String, deadline: Int64
     ) throws(Failure) -> ControlReply {
+        let socket = try open(name, in: path, deadline: deadline)
+        return try ask(request, over: socket, deadline: deadline)
+    }
+
+    static func ask(
+        _ request: ControlRequest, over socket: borrowing UnixSocket, deadline: Int64
+    ) throws(Failure) -> ControlReply {
+        do {
+            try Frame.send(request.encoded, over: socket, deadline: deadline)
+            return try ControlReply.decode(try Frame.receive(over: socket, deadline: deadline))
+        } catch let error as Errno {
+            throw Failure(error)
+        } catch {
+            throw .nonsense
+        }
+    }
+
+    /// A connection to who may answer there: this user, root, or whom the directory belongs to.
+    static func open(_ name: String, in path: String, deadline: Int64) throws(Failure) -> UnixSocket {
         do {
             let directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY)
             let owner = try directory.status().st.st_uid
             let socket = try connect(directory: directory.number, name: name, deadline: deadline)
             let server = try socket.peer().uid
             guard server == geteuid() || server == 0 || server == owner else { throw Failure.stranger(uid: server) }
-            try Frame.send(request.encoded, over: socket, deadline: deadline)
-            return try ControlReply.decode(try Frame.receive(over: socket, deadline: deadline))
+            return socket
         } catch let error as Failure {
             throw error
         } catch let error as Errno {

@@ -16,6 +16,8 @@ public enum ControlRequest: Sendable, Equatable {
     case ping
     /// Unmount and end.
     case unmount
+    /// Answered with `done`; from then on the connection is a session, on which messages go both ways: `SessionRequest`, `SessionNews`.
+    case session
 }
 
 /// What the daemon answers.

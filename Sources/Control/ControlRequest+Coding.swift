@@ -21,6 +21,7 @@ extension ControlRequest: WireMessage {
         case .locate(let grants):
             writer.write(UInt8(7))
             writer.write(list: grants) { $0.write($1) }
+        case .session: writer.write(UInt8(8))
         }
     }
 
@@ -39,6 +40,7 @@ extension ControlRequest: WireMessage {
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .shut(grants: grants, timeoutMilliseconds: timeout)
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
+        case 8: return .session
         default: throw .unknownKind
         }
     }

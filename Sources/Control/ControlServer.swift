@@ -11,13 +11,8 @@ public final class ControlServer: Sendable {
     /// More at once than any use has; a further one waits in the socket's queue.
     private static let mostConnections = 64
 
-    private final class Connection: Sendable {
-        let socket: UnixSocket
-        init(_ socket: consuming UnixSocket) { self.socket = socket }
-    }
-
     private struct State {
-        var connections: [Int32: Connection] = [:]
+        var connections: [Int32: ControlConnection] = [:]
         var isStopped = false
     }
 
@@ -26,18 +21,25 @@ public final class ControlServer: Sendable {
     private let listening: UnixSocket
     private let wakeUp: PipePair
     private let handler: any ControlHandler
+    /// nil for who has no sessions.
+    private let hub: SessionHub?
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
 
     /// Listens at `name` in `directory`, which is made (0700) when it is missing; what a dead daemon left there is replaced.
     /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
-    public init(directory path: String, name: String, handler: any ControlHandler) throws(GrantError) {
+    ///
+    /// `sessions`: who serves the connections on which messages go both ways.
+    public init(
+        directory path: String, name: String, handler: any ControlHandler, sessions: (any SessionHandler)? = nil
+    ) throws(GrantError) {
         do throws(Errno) {
             if mkdir(path, 0o700) != 0, errno != EEXIST { throw Errno(errno) }
             directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
             if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw Errno(errno) }
             listening = try UnixSocket.listen(directory: directory.number, name: name)
             wakeUp = try PipePair()
+            if let sessions { hub = try SessionHub(sessions) } else { hub = nil }
         } catch {
             throw GrantError(.system, "cannot listen for commands at \(path)/\(name)", cause: error.description)
         }
@@ -65,6 +67,7 @@ public final class ControlServer: Sendable {
             for connection in state.connections.values { connection.socket.shutdownReceiving() }
         }
         _ = write(wakeUp.writing.number, [0], 1)
+        hub?.stop()
         thread.join()
     }
 
@@ -77,7 +80,7 @@ public final class ControlServer: Sendable {
                 continue
             }
             do throws(Errno) {
-                try serve(Connection(try listening.accept()))
+                try serve(ControlConnection(try listening.accept()))
             } catch {
                 // Descriptors or threads have run out, or the client is gone: what is in the queue is tried again.
                 if error != Errno(EAGAIN) { usleep(10_000) }
@@ -85,7 +88,7 @@ public final class ControlServer: Sendable {
         }
     }
 
-    private func serve(_ connection: Connection) throws(Errno) {
+    private func serve(_ connection: ControlConnection) throws(Errno) {
         let isOpen = state.withLock { state in
             if !state.isStopped { state.connections[connection.socket.number] = connection }
             return !state.isStopped
@@ -102,12 +105,15 @@ public final class ControlServer: Sendable {
         }
     }
 
-    private func answer(_ connection: Connection) {
+    private func answer(_ connection: ControlConnection) {
         guard let (uid, pid) = try? connection.socket.peer(), uid == geteuid() || uid == 0 else { return }
         guard let message = try? Frame.receive(over: connection.socket, deadline: Clock.monotonic + ControlServer.patience) else { return }
         let reply: ControlReply
         do {
-            reply = handler.handle(try ControlRequest.decode(message), peer: Peer(uid: uid, pid: pid))
+            let request = try ControlRequest.decode(message)
+            let peer = Peer(uid: uid, pid: pid)
+            if request == .session, hub?.adopt(connection, peer: peer, greeting: .done) == true { return }
+            reply = handler.handle(request, peer: peer)
         } catch {
             reply = .failed(error == .otherVersion ? "the daemon is of another version than the command" : "the request makes no sense")
         }

@@ -9,10 +9,10 @@ package enum Frame {
     /// `deadline` in nanoseconds of `Clock.monotonic`. Throws EMSGSIZE, ETIMEDOUT, EPIPE.
     package static func send(_ message: [UInt8], over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
         guard message.count <= largest else { throw Errno(EMSGSIZE) }
-        let length = UInt32(message.count)
-        let header = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: length >> $0) }
-        try socket.send(header + message, deadline: deadline)
+        try socket.send(header(message.count) + message, deadline: deadline)
     }
+
+    static func header(_ count: Int) -> [UInt8] { [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(count) >> $0) } }
 
     /// Throws EMSGSIZE for a length that cannot be, ETIMEDOUT, ECONNRESET when the other end is gone.
     package static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> [UInt8] {

@@ -43,6 +43,15 @@ public enum Identity {
         if current.keeps_set_id != keeps { change(toKeepSetID: keeps) }
     }
 
+    /// Runs `body` with no capability that `caller` has not: for what the kernel in front does not check, or did not on older kernels.
+    public static func asPrivileged(as caller: Caller, _ body: () -> Int32) -> Int32 {
+        var before: UInt64 = 0
+        let result = clinux_thread_limit_capabilities(caller.capabilities, &before)
+        if result < 0 { return result }
+        defer { _ = clinux_thread_limit_capabilities(before, nil) }
+        return body()
+    }
+
     private static func change(toKeepSetID keeps: Bool) {
         // A daemon that never had the capability keeps no bits, whatever is asked for; giving it up cannot fail.
         _ = clinux_thread_use_capability(fsetid, keeps)

@@ -99,6 +99,10 @@ public struct Request: ~Copyable {
     @inline(__always) @discardableResult
     public consuming func reply(offset: Int64) -> Bool { send { fuse_reply_lseek($0, off_t(offset)) } }
 
+    /// The result 0 of an ioctl(2), and what it gives back.
+    @discardableResult
+    public consuming func reply(control bytes: UnsafeRawPointer?, count: Int) -> Bool { send { fuse_reply_ioctl($0, 0, bytes, count) } }
+
     @discardableResult
     public consuming func reply(filesystem: UnsafePointer<statvfs>) -> Bool { send { fuse_reply_statfs($0, filesystem) } }
 

@@ -131,7 +131,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     var wanted =
         FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
-        | FUSE_CAP_EXPIRE_ONLY
+        | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
     // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup came
     // in between; the daemon knows better who will want them, and may leave them out.
     // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.

@@ -65,4 +65,9 @@ public struct Caller: Equatable, Sendable {
     public let gid: gid_t
     public let pid: pid_t
     public let umask: mode_t
+
+    /// Its effective capabilities, a bit for each, as far as they are the daemon's to go by; none when that cannot be found out. Not on the way
+    /// of every request: it reads from /proc.
+    public var capabilities: UInt64 { clinux_other_capabilities(pid) }
+    public func has(capability: Int32) -> Bool { capabilities >> UInt64(capability) & 1 != 0 }
 }

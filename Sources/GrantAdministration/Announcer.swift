@@ -94,7 +94,7 @@ struct Announcer: Sendable {
         let entry = record.bootID == Boot.id ? (try? MountTable.current())?.entry(mountpoint: record.mountpoint) : nil
         guard let entry, entry.type == GrantAdministrator.filesystemType else {
             // Best effort: the next command tries again.
-            try? store.unregister(record.id)
+            try? store.forget(record)
             return .dead
         }
         guard withdraws else { return .dead }

@@ -36,7 +36,7 @@ public enum CanonicalPath {
     }
 
     /// The absolute path without `.`, `..` and doubled slashes, by its words alone: nothing is looked at, links are not followed.
-    static func plain(_ path: [UInt8]) -> [UInt8] {
+    public static func plain(_ path: [UInt8]) -> [UInt8] {
         var names: [ArraySlice<UInt8>] = []
         for name in absolute(path).split(separator: UInt8(ascii: "/")) where name != [UInt8(ascii: ".")] {
             if name.elementsEqual("..".utf8) { _ = names.popLast() } else { names.append(name) }

@@ -18,7 +18,7 @@ struct LookoutHelper: ~Copyable {
 
     init(_ program: String, _ arguments: [String]) throws(Errno) {
         let pair = try UnixSocket.pair()
-        pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptor: pair.other.number)
+        pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptors: [pair.other.number])
         socket = pair.closeOther()
     }
 

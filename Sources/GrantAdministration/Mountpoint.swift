@@ -86,7 +86,7 @@ public struct Mountpoint: Sendable {
         let isOurs = !records.isEmpty || entry.source == Array(view.description.utf8)
         guard isOurs, isDead() else { throw problem("a view is mounted there already", advice: "grantfs unmount takes it away") }
         try unmount(lazy: true)
-        for record in records { try store.unregister(record.id) }
+        for record in records { try store.forget(record) }
         cleaned("cleaned away the dead mount at \(shown)")
     }
 

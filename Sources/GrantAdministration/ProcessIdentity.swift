@@ -1,4 +1,5 @@
 import Glibc
+import GrantModel
 import GrantStore
 import LinuxFS
 
@@ -35,6 +36,15 @@ public struct ProcessIdentity: Hashable, Sendable {
         guard let name = stat.lastIndex(of: UInt8(ascii: ")")) else { return nil }
         let fields = stat[(name + 1)...].split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
         return fields.count >= 20 ? fields : nil
+    }
+}
+
+extension GrantStore {
+    /// Forgets the mount of a daemon that has died, with the socket that it left.
+    func forget(_ record: MountRecord) throws(GrantError) {
+        try unregister(record.id)
+        // A name in the store's own directory, whatever the record says.
+        if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
     }
 }
 

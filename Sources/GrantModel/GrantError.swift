@@ -8,6 +8,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case ambiguous
         case alreadyExists
         case invalidDirectory
+        /// The bytes of a bookmark are none, or not for this store.
+        case invalidBookmark
         case permission
         case storeUnavailable
         case storeDamaged
@@ -47,7 +49,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         switch code {
         case .usage: 2
         case .unconfirmed: 3
-        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .permission, .storeUnavailable, .storeDamaged, .storeNewer,
+        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .permission, .storeUnavailable, .storeDamaged,
+            .storeNewer,
             .storeFull, .mountFailed, .unsupported, .system:
             1
         }

@@ -4,18 +4,56 @@ import Glibc
 /// Programs that are started.
 public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their default. `detached`: in a session of its own, stdin and stdout
-    /// at /dev/null, and no other descriptors inherited. `descriptor`, when given, is number 3 in the child. A program without a slash is looked for in PATH.
+    /// at /dev/null, and no other descriptors inherited but stderr. `inGroup`: in a process group of its own, nothing inherited but the three
+    /// standard descriptors. `descriptors` have the numbers from 3 on in the child. A program without a slash is looked for in PATH.
+    /// `environment`, as `NAME=VALUE`, takes the place of this process's.
     public static func spawn(
-        _ program: String, arguments: [[UInt8]], detached: Bool = false, descriptor: Int32? = nil
+        _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
+        descriptors: [Int32] = []
     ) throws(Errno) -> Int32 {
-        var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { argument in withCString(argument) { strdup($0) } }
-        pointers.append(nil)
-        defer { for pointer in pointers { free(pointer) } }
-        return try Errno.check(clinux_spawn(program, pointers, detached, descriptor ?? -1))
+        let manner = (detached ? Int32(clinux_SPAWN_DETACHED) : 0) | (inGroup ? Int32(clinux_SPAWN_GROUP) : 0)
+        let words = CStrings(arguments)
+        let variables = environment.map { CStrings($0) }
+        return try Errno.check(
+            clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(descriptors.count)))
     }
 
     /// The exit status of the child, or 128 and the number of the signal that ended it.
     public static func wait(_ pid: Int32) throws(Errno) -> Int32 { try Errno.check(clinux_wait_for_child(pid)) }
+
+    /// Whether `wait` would return at once.
+    public static func hasEnded(_ pid: Int32) throws(Errno) -> Bool { try Errno.check(clinux_child_has_ended(pid)) == 1 }
+}
+
+/// A list of strings as execve(2) takes it, freed with this value.
+private final class CStrings {
+    let pointers: [UnsafeMutablePointer<CChar>?]
+
+    init(_ strings: [[UInt8]]) { pointers = strings.map { string in withCString(string) { strdup($0) } } + [nil] }
+
+    deinit { for pointer in pointers { free(pointer) } }
+}
+
+/// Files without a name.
+public enum MemoryFile {
+    /// memfd_create(2) with these contents, to be read from its start.
+    public static func of(_ contents: [UInt8]) throws(Errno) -> FileDescriptor {
+        FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
+    }
+}
+
+/// Programs in PATH.
+public enum ProgramSearch {
+    /// The first file of that name that may be executed, as execvp(3) would find it; nil when there is none.
+    public static func path(of program: String) -> String? {
+        let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
+        for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
+            let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + program
+            var status = stat()
+            if stat(candidate, &status) == 0, status.st_mode & S_IFMT == S_IFREG, access(candidate, X_OK) == 0 { return candidate }
+        }
+        return nil
+    }
 }
 
 /// pipe2(2), close-on-exec.

@@ -75,6 +75,28 @@ public struct UnixSocket: ~Copyable, Sendable {
         return bytes
     }
 
+    /// Sends what the other end takes without waiting; the count, 0 when it takes nothing now. Throws EPIPE.
+    public func sendSome(_ bytes: ArraySlice<UInt8>) throws(Errno) -> Int {
+        while true {
+            let result = bytes.withUnsafeBytes { clinux_socket_send(number, $0.baseAddress, $0.count) }
+            if result == -Int(EAGAIN) { return 0 }
+            if result != -Int(EINTR) { return try Errno.check(result) }
+        }
+    }
+
+    /// What is there, `most` bytes of it; nil when there is nothing now. Throws ECONNRESET when the other end is gone.
+    public func receiveSome(_ most: Int) throws(Errno) -> [UInt8]? {
+        var buffer = [UInt8](repeating: 0, count: most)
+        while true {
+            let result = buffer.withUnsafeMutableBytes { clinux_socket_receive(number, $0.baseAddress, $0.count) }
+            if result == -Int(EAGAIN) { return nil }
+            if result == -Int(EINTR) { continue }
+            let received = try Errno.check(result)
+            if received == 0 { throw Errno(ECONNRESET) }
+            return Array(buffer[..<received])
+        }
+    }
+
     /// Ends receiving at once, in whatever thread it waits; what is being sent still goes out.
     public func shutdownReceiving() { _ = shutdown(number, Int32(SHUT_RD)) }
 }

@@ -49,9 +49,12 @@ extension ViewFS {
             if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
             let result =
                 changes.namesNothing
-                ? view.touchOwner(of: descriptor, for: request.caller)
+                ? view.touchOwner(
+                    of: descriptor, for: request.caller,
+                    mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
                 : view.apply(changes, attributes, to: descriptor, file: handle)
-            if result < 0 {
+            // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
+            if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(error: -result)
             } else {
                 view.replyAttributes(request, node, descriptor)
@@ -64,14 +67,16 @@ extension ViewFS {
     ///
     /// A set-gid bit without execution for the group stays for members of the group as well (fs/attr.c, setattr_should_drop_sgid), and the
     /// worker has none of the caller's supplementary groups.
-    func settleSetID(of descriptor: Int32, for caller: Caller) {
+    ///
+    /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
+    func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
         guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
         let fsetid: Int32 = 4
-        let isMembers = bits == S_ISGID && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
-        Identity.keepSetID(isMembers || clinux_other_has_capability(caller.pid, fsetid))
+        let isMembers = (byACL || bits == S_ISGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        Identity.keepSetID(isMembers || caller.has(capability: fsetid))
     }
 
     /// Remembers that the mount has set-gid bits which are not about execution.
@@ -82,15 +87,18 @@ extension ViewFS {
 
     /// A request that names no change is one of two: chown(2) that leaves owner and group as they are, which clears set-id bits for the owner
     /// and is EPERM for others where there are such bits; or what the kernel sends before somebody's write to a file with such bits,
-    /// which may be anybody's (fs/inode.c, __remove_privs), and which the request after it clears. So it is done with no more rights to other
+    /// which may be anybody's (fs/attr.c, __remove_privs), and which the request after it clears. So it is done with no more rights to other
     /// people's files than the caller's, and what that forbids is left undone: nobody clears bits by asking alone.
-    private func touchOwner(of descriptor: Int32, for caller: Caller) -> Int32 {
+    ///
+    /// `mayPrecedeWrite`: whether it can be the second. Not where nobody has the file open for writing, nor with a time of change, which chown(2)
+    /// asks for and the other does not (fs/open.c, chown_common), and which is passed on under write-back alone.
+    private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
         let fowner: Int32 = 3
-        let mayChangeOthers = clinux_other_has_capability(caller.pid, fowner)
+        let mayChangeOthers = caller.has(capability: fowner)
         if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, false) }
         defer { if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, true) } }
         let result = clinux_chown_descriptor(descriptor, .max, .max)
-        return result == -EPERM ? 0 : result
+        return result == -EPERM && mayPrecedeWrite ? 0 : result
     }
 
     /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like

@@ -28,7 +28,8 @@ extension ViewFS {
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may keep the listing, and use it as long as the directory has not changed.
-            if !view.policy.distrustsData, isKnown {
+            // Not for its own opening, as in `open`.
+            if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
                 info.pointee.cache_readdir = 1
                 let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.isWorthKeeping(node))
                 info.pointee.keep_cache = isKept ? 1 : 0

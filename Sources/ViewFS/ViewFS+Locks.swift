@@ -21,8 +21,9 @@ extension ViewFS {
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
-                let both = view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, O_RDWR | O_NONBLOCK) }
-                return both >= 0 ? both : view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags | O_NONBLOCK) }
+                let more = file.pointee.appendsOnly ? O_NONBLOCK | O_APPEND : O_NONBLOCK
+                let both = view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, O_RDWR | more) }
+                return both >= 0 ? both : view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags | more) }
             }
             switch found {
             case .failure(let error): request.reply(error: error.rawValue)

@@ -14,7 +14,7 @@ extension ViewFS {
                 request.reply(error: ENXIO)
                 return
             }
-            let opened = view.reopen(descriptor, flags)
+            let (opened, appendsOnly) = view.reopen(descriptor, flags)
             if opened < 0 {
                 request.reply(error: -opened)
                 return
@@ -27,8 +27,12 @@ extension ViewFS {
                 return
             }
             view.noteMode(status.st.st_mode)
-            let keep = view.policy.writeBack || view.hasUnchangedData(node, status)
-            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep, request.worker) else {
+            // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
+            let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
+            guard
+                let handle = view.keep(
+                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request.worker)
+            else {
                 request.reply(error: ENFILE)
                 return
             }
@@ -104,25 +108,31 @@ extension ViewFS {
         return result
     }
 
-    private func reopen(_ descriptor: Int32, _ flags: Int32) -> Int32 {
-        let result = tree.makingRoom { clinux_reopen(descriptor, backingFlags(flags) | O_NONBLOCK) }
-        guard result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return result }
-        return clinux_reopen(descriptor, (backingFlags(flags) & ~O_ACCMODE) | O_WRONLY | O_NONBLOCK)
+    private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
+        let backing = backingFlags(flags) | O_NONBLOCK
+        var result = tree.makingRoom { clinux_reopen(descriptor, backing) }
+        if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
+            result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
+        }
+        // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
+        guard result == -EPERM, flags & O_APPEND != 0 else { return (result, false) }
+        return (tree.makingRoom { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
     }
 
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
-        keepCache: Bool, _ worker: UnsafeMutablePointer<Worker>
+        keepCache: Bool, appendsOnly: Bool = false, _ worker: UnsafeMutablePointer<Worker>
     ) -> UInt64? {
-        let file = OpenFile(descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags)
+        let file = OpenFile(
+            descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags, appendsOnly: appendsOnly)
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = writesDirectly(flags, worker) ? 1 : 0
+        info.pointee.direct_io = appendsOnly || writesDirectly(flags, worker) ? 1 : 0
         return handle
     }
 

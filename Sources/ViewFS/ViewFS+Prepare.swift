@@ -63,14 +63,15 @@ extension ViewFS {
 
     /// The same for an open directory.
     func onDirectory(
-        _ request: consuming Request, _ handle: UInt64, _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
+        _ request: consuming Request, _ handle: UInt64, for entry: Entry = .read,
+        _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
     ) {
         guard let directory = directories.hold(handle) else {
             request.reply(error: EBADF)
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: .read, slot: slot)
+        let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
         if verdict == .enter {
             let identity = Identity.assume(request.caller)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }

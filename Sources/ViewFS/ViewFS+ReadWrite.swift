@@ -23,14 +23,17 @@ extension ViewFS {
         let isEcho = info.writepage != 0
         view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write) { request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
-            let appends = !isEcho && !view.policy.writeBack && info.flags & O_APPEND != 0
+            let appends = !isEcho && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
                 view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             }
             var done = 0
             var result = 0
             while done < size {
-                result = clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
+                result =
+                    isEcho && file.pointee.appendsOnly
+                    ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done))
+                    : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
                 if result <= 0 { break }
                 done += result
             }

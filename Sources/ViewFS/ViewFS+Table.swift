@@ -101,6 +101,15 @@ extension ViewFS {
                 ViewFS.setattr($0, $1, NodeID(UInt64(node)), attributes!, AttributeChanges(rawValue: changes), file: info?.pointee.fh)
             }
         }
+        table.ioctl = { raw, node, command, argument, info, flags, input, inputSize, outputSize in
+            serve(raw) {
+                ViewFS.flags(
+                    $0, $1, NodeID(UInt64(node)),
+                    FlagsCall(
+                        command: command, address: argument, isDirectory: flags & 1 << 4 != 0, input: input, inputSize: inputSize,
+                        outputSize: outputSize), info!.pointee)
+            }
+        }
         table.statfs = { raw, node in serve(raw) { ViewFS.statfs($0, $1, NodeID(UInt64(node))) } }
         table.access = { raw, node, _ in serve(raw) { ViewFS.access($0, $1, NodeID(UInt64(node))) } }
         table.getxattr = { raw, node, name, size in serve(raw) { ViewFS.getxattr($0, $1, NodeID(UInt64(node)), name!, size) } }

@@ -10,14 +10,17 @@ public struct OpenFile: ~Copyable {
     public let scope: UInt32
     /// open(2) flags of the caller.
     public let flags: Int32
+    /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
+    public let appendsOnly: Bool
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32) {
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32, appendsOnly: Bool) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
         self.flags = flags
+        self.appendsOnly = appendsOnly
     }
 
     deinit { _ = clinux_close(descriptor) }

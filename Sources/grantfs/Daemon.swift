@@ -12,22 +12,27 @@ enum Daemon {
     /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
+    /// `temporary`: the file of a mount that is cleaned away when the command ends that made it.
+    ///
     /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
-        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, ready: (GrantError?) -> Void
+        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, temporary: String? = nil,
+        ready: (GrantError?) -> Void
     ) -> Int32 {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
         Identity.prepareProcess()
         let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64))
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
+        let claims = ClaimService(files: files) { mounted.isRevoked($0) }
+        mounted.claims = claims
         let id = GrantID.random()
         let socket = "\(id).sock"
         do throws(GrantError) {
             let server = try ControlServer(
                 directory: store.runDirectory, name: socket,
-                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) })
+                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) }, sessions: claims)
             defer { server.stop() }
             let own = ProcessIdentity.own
             try store.register(
@@ -41,8 +46,12 @@ enum Daemon {
             try startWatching(mounted)
             try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
             ready(nil)
+            let left = Lock<TemporaryMount?>(nil)
+            if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
             if files.session?.hasEnded == false { unmount(mountpoint) }
+            // Best effort: what is left then, the next command takes away.
+            try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
             return 0
         } catch {
@@ -72,6 +81,19 @@ enum Daemon {
         do throws(Errno) {
             try WorkerThread.start("grantfs-store") { mounted.watchStore() }.detach()
             try WorkerThread.start("grantfs-dirs") { mounted.watchDirectories() }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
+        }
+    }
+
+    /// Ends this daemon when the command has ended that its mount is for, and leaves in `left` what is to be cleaned up then.
+    private static func watch(_ file: String, _ store: GrantStore, _ left: Lock<TemporaryMount?>) throws(GrantError) {
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-command") {
+                guard let mount = TemporaryMount.awaitEnd(of: file, in: store) else { return }
+                left.withLock { $0 = mount }
+                kill(getpid(), SIGTERM)
+            }.detach()
         } catch {
             throw GrantError(.system, "no thread could be started", cause: error.description)
         }

@@ -19,6 +19,8 @@ struct MountControl: ControlHandler {
         case .status: .status(mounted.status)
         case .locate(let grants): .located(mounted.places(of: grants))
         case .ping: .done
+        // Only where there is no room for one: otherwise the server has made it.
+        case .session: .failed("too many are connected")
         case .unmount:
             answeringFirst()
         }
@@ -81,6 +83,13 @@ extension MountedView {
     func places(of grants: [GrantID]) -> [GrantPlace] {
         let scopes = state.withLock { state in grants.compactMap { id in state.grants[id]?.scope.map { (id, $0) } } }
         return scopes.compactMap { id, scope in files.path(of: scope).map { GrantPlace(grant: id, path: $0) } }
+    }
+
+    /// Whether a path of the host lies in a grant that is withdrawn.
+    func isRevoked(_ path: [UInt8]) -> Bool {
+        state.withLock { state in
+            state.grants.values.contains { $0.recorded != .active && MountTable.path(path, isAtOrBelow: $0.grant.bookmark.path) }
+        }
     }
 
     var status: MountStatus {

@@ -24,6 +24,8 @@ final class MountedView: @unchecked Sendable {
     let state: Lock<State>
     /// Scopes are made by one thread at a time.
     let opening = Lock(())
+    /// The claims on what the mount shows. Set once, before the first grant is read.
+    nonisolated(unsafe) var claims: ClaimService?
 
     struct State {
         var store: GrantStore
@@ -164,8 +166,9 @@ final class MountedView: @unchecked Sendable {
         let closing = Closing()
         state.closings[grant] = closing
         if withdrawal == .all { state.closed.append(scope) }
-        let files = files
+        let (files, claims) = (files, claims)
         return {
+            if withdrawal == .all { claims?.withdrawn(scope) }
             _ = BackgroundTask {
                 let outcome = files.finish(scope, withdrawal, patience: 2_000)
                 closing.outcome.withLock { $0 = outcome }

@@ -1,4 +1,6 @@
 #include "probe.h"
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -75,6 +77,20 @@ static int do_fremovexattr(struct probe *p) {
     if (result == DONE) fsetxattr(p->write_fd, "user.probe", "value", 5, 0);
     return result;
 }
+static int get_flags(int fd) {
+    int flags = 0;
+    return RESULT(ioctl(fd, FS_IOC_GETFLAGS, &flags));
+}
+static int set_flags(int fd) {
+    int flags = 0;
+    if (ioctl(fd, FS_IOC_GETFLAGS, &flags)) return errno;
+    flags ^= FS_NODUMP_FL;
+    return RESULT(ioctl(fd, FS_IOC_SETFLAGS, &flags));
+}
+static int do_get_flags(struct probe *p) { return get_flags(p->read_fd); }
+static int do_set_flags(struct probe *p) { return set_flags(p->write_fd); }
+static int do_get_flags_of_directory(struct probe *p) { return get_flags(p->dir_fd); }
+static int do_set_flags_of_directory(struct probe *p) { return set_flags(p->dir_fd); }
 static int do_chmod_path(struct probe *p) {
     char path[NAMES];
     snprintf(path, sizeof path, "/proc/self/fd/%d", p->path_fd);
@@ -124,6 +140,10 @@ const struct access writing_accesses[] = {
     {"fd-write", "futimens", AFTER_REFUSED, true, do_futimens_exact},
     {"fd-write", "fsetxattr", AFTER_REFUSED, true, do_fsetxattr},
     {"fd-write", "fremovexattr", AFTER_REFUSED, true, do_fremovexattr},
+    {"fd-read", "getflags", AFTER_REFUSED, false, do_get_flags},
+    {"fd-write", "setflags", AFTER_REFUSED, true, do_set_flags},
+    {"dirfd", "getflags", AFTER_REFUSED, false, do_get_flags_of_directory},
+    {"dirfd", "setflags", AFTER_REFUSED, true, do_set_flags_of_directory},
     {"o_path", "chmod-proc-fd", AFTER_REFUSED, true, do_chmod_path},
     {"o_path", "linkat-proc-fd", AFTER_REFUSED, true, do_link_path},
     {"o_path", "open-proc-fd-and-write", AFTER_REFUSED, true, do_write_reopened},

@@ -50,7 +50,9 @@ int run_late(const char *operation, const char *path, int threads) {
     static struct late all[MAX_LATE];
     static pthread_t ids[MAX_LATE];
     if (threads < 1 || threads > MAX_LATE) return 2;
-    int fd = opened_before(operation, path);
+    // Each with an open file of its own, as different programs have: the kernel reads ahead for each open file by itself.
+    static int fds[MAX_LATE];
+    for (int i = 0; i < threads; i++) fds[i] = opened_before(operation, path);
     puts("ready");
     fflush(stdout);
     char line[64];
@@ -59,7 +61,7 @@ int run_late(const char *operation, const char *path, int threads) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 << 10);
     for (int i = 0; i < threads; i++) {
-        all[i] = (struct late){operation, path, fd, i, 0};
+        all[i] = (struct late){operation, path, fds[i], i, 0};
         if (pthread_create(&ids[i], &attributes, act, &all[i])) fail("thread");
     }
     for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);

@@ -6,7 +6,7 @@ import Testing
 private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 
 private let requests: [ControlRequest] = [
-    .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount,
+    .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount, .session,
     .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
 ]
 

@@ -114,6 +114,34 @@ extension MountTests {
         }
 
         @Test(
+            "chown of neither owner nor group is refused to strangers where there are set-id bits, and their writing is not",
+            .enabled(if: Identity.isRoot && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)),
+            arguments: ["shared", "exclusive", "none"])
+        func strangersChown(cache: String) throws {
+            let place = try Conformance(cache: cache)
+            let script = """
+                import os, sys
+                os.chdir(sys.argv[1])
+                def chown():
+                    try: os.chown('file', -1, -1)
+                    except OSError as error: return error.errno
+                for mode in 0o6777, 0o777:
+                    open('file', 'w').close()
+                    os.chmod('file', mode)
+                    os.seteuid(int(sys.argv[2]))
+                    print(chown(), oct(os.stat('file').st_mode))
+                    with open('file', 'r+b', 0) as file: print(file.write(b'text'), oct(os.stat('file').st_mode))
+                    os.seteuid(0)
+                    os.unlink('file')
+                """
+            let user = "\(Machine.plainUser!.uid)"
+            for directory in [try place.fixture.directory("native"), place.through] {
+                let said = try Command.run(["python3", "-c", script, directory, user]).orThrow().lines
+                #expect(said == ["1 0o106777", "4 0o100777", "None 0o100777", "4 0o100777"], "\(directory)")
+            }
+        }
+
+        @Test(
             "stress-ng verifies what its stressors of filesystems do",
             .enabled(if: Machine.offers("stress-ng"), Comment(rawValue: Machine.needs("stress-ng"))))
         func stressors() throws {

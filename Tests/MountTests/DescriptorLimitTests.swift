@@ -71,6 +71,23 @@ extension MountTests {
             #expect(try Probe.call("stat", mountpoint + "/a/d1/f1", as: owner) == "EACCES")
         }
 
+        @Test("gives back what open files need beyond the limit", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func opening() throws {
+            let fixture = try MountFixture()
+            let (_, mountpoint) = try mount(fixture, limit: 512, directories: 30, files: 10)
+            #expect(try walk(mountpoint, fixture).trimmed == "300")
+            // With the nodes' half, and what the daemon has of its own, more than there are.
+            let script = """
+                import os, sys
+                os.chdir(sys.argv[1])
+                held = [os.open(f'd{d}/f{f}', os.O_RDONLY) for d in range(1, 31) for f in range(1, 11)]
+                listed = [os.open(f'd{d}', os.O_RDONLY) for d in range(1, 31)]
+                print(len(held), sum(len(os.read(fd, 10)) > 0 for fd in held), sum(len(os.listdir(fd)) for fd in listed))
+                """
+            let opened = try Command.run(["python3", "-c", script, mountpoint + "/a"])
+            #expect(opened.text == "300 20 300\n", "\(opened)")
+        }
+
         @Test(
             "of 300,000 files is walked at 1,024 descriptors, revoked, and its memory comes back",
             .enabled(if: ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil, "GRANTFS_LONG_TESTS is not set"),

@@ -46,10 +46,12 @@ extension MountTests {
             let user = Machine.plainUser!
             let fixture = try MountFixture()
             let source = try fixture.source("a")
-            let outside = try fixture.directory("outside")
+            // Open to everybody, below a directory that is closed: who follows the link by path gets nowhere, and whoever is led there by the daemon
+            // meets no permission that keeps him out.
+            let outside = try fixture.directory("outside/closed/open")
             try Command.shell(
                 """
-                echo outside > "$2/file"; chmod 600 "$2/file"; chmod 700 "$2"
+                echo outside > "$2/file"; chmod 777 "$2"; chmod 666 "$2/file"; chmod 700 "$2/.."
                 mkdir "$1/d"; echo inside > "$1/d/file"; ln -s "$2" "$1/link"; chown -hR "$3" "$1"
                 """, source, outside, "\(user.uid)"
             ).orThrow()

@@ -75,7 +75,7 @@ extension MountTests {
         }
 
         @Test(
-            "they are cleared and kept as natively, by a user, by root, and by root without CAP_FSETID",
+            "they are cleared and kept as natively, by a user, by root, by root without CAP_FSETID, and by root of a namespace",
             arguments: ["shared", "exclusive", "none"], [true, false])
         func asNatively(cache: String, ourselves: Bool) throws {
             let user = Machine.plainUser!
@@ -86,7 +86,11 @@ extension MountTests {
             let source = try fixture.source("a")
             try fixture.grant(source)
             let mount = try fixture.mount(options: "allow_other,cache=\(cache)") + "/a"
-            for (who, identity, before) in [("user", user, []), ("root", .current, []), ("weak", .current, withoutCapability)] {
+            // Root of a user namespace of its own has every capability in it, and none that counts outside.
+            let ownNamespace = ["unshare", "--user", "--map-root-user"]
+            var cases = [("user", user, []), ("root", .current, []), ("weak", .current, withoutCapability)]
+            if try Command.run(ownNamespace + ["true"], as: user).status == 0 { cases.append(("own", user, ownNamespace)) }
+            for (who, identity, before) in cases {
                 let native = try fixture.directory("native/" + who)
                 let behind = try fixture.directory("source/a/" + who)
                 let through = mount + "/" + who

@@ -47,34 +47,32 @@ public enum Machine {
 }
 
 /// What tests change on the machine, for as long as any test process runs: several may at the same time, and the last one
-/// puts everything back. They hold a shared lock on a file that remembers what was there before; who changes something holds another file's
-/// meanwhile, so that nobody waits for others' tests to end.
+/// puts everything back. They hold a shared lock on a file that remembers what was there before; who changes anything has his turn by a lock on
+/// the directory that it lies in, so that nobody waits for others to end.
 private enum SharedSetup {
     nonisolated(unsafe) private static var descriptor: Int32 = -1
     private static let path = "/tmp/grantfs-tests.lock"
 
-    /// Runs `change` alone. It gets what was noted before, and gives what to note.
-    static func change(_ change: (_ noted: String) -> String) {
-        if descriptor < 0 {
-            descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-            atexit { SharedSetup.putBack() }
-        }
-        guard descriptor >= 0 else { return }
-        alone {
-            flock(descriptor, LOCK_SH)
-            let noted = change(contents)
-            ftruncate(descriptor, 0)
-            let bytes = Array(noted.utf8)
-            pwrite(descriptor, bytes, bytes.count, 0)
-        }
+    private static func takingTurns(_ body: () -> Void) {
+        let turn = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        flock(turn, LOCK_EX)
+        body()
+        close(turn)
     }
 
-    private static func alone(_ body: () -> Void) {
-        let changing = open(path + ".change", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard changing >= 0 else { return }
-        flock(changing, LOCK_EX)
-        body()
-        close(changing)
+    /// Runs `change` alone. It gets what was noted before, and gives what to note.
+    static func change(_ change: (_ noted: String) -> String) {
+        takingTurns {
+            if descriptor < 0 {
+                descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+                guard descriptor >= 0 else { return }
+                flock(descriptor, LOCK_SH)
+                atexit { SharedSetup.putBack() }
+            }
+            let bytes = Array(change(contents).utf8)
+            ftruncate(descriptor, 0)
+            pwrite(descriptor, bytes, bytes.count, 0)
+        }
     }
 
     private static var contents: String {
@@ -83,18 +81,17 @@ private enum SharedSetup {
         return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self)
     }
 
-    private static func putBack() { alone(putBackUnlessUsed) }
-
-    private static func putBackUnlessUsed() {
-        guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
-        for line in contents.split(separator: "\n") {
-            if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
-                chmod("/dev/fuse", mode)
+    private static func putBack() {
+        takingTurns {
+            guard descriptor >= 0, flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return }
+            for line in contents.split(separator: "\n") {
+                if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
+                    chmod("/dev/fuse", mode)
+                }
+                if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
             }
-            if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
+            unlink(path)
         }
-        ftruncate(descriptor, 0)
-        unlink(path)
     }
 }
 

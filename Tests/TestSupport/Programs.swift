@@ -5,6 +5,7 @@ import Glibc
 public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
+    public static let claimProbe = located("ClaimProbe", variable: "GRANTFS_CLAIM_PROBE")
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
     /// What `make conformance` runs for longer: see the head of each one's main.c.
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")

@@ -51,6 +51,12 @@ int clinux_fs_uuid(int fd, uint8_t out[16]);
 // FS_IOC_GETVERSION
 int clinux_generation(int fd, uint32_t *out);
 
+// How many bytes an ioctl of file flags carries (chattr(1), xfs_io(8)): FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR; 0 for
+// every other command. `changes` gets whether it changes them.
+size_t clinux_flags_size(unsigned command, bool *changes);
+// One of these on a descriptor that is not O_PATH. `value`: as many bytes, read or written.
+int clinux_flags(int fd, unsigned command, void *value);
+
 ssize_t clinux_getdents(int fd, void *buffer, size_t size);
 int64_t clinux_lseek(int fd, int64_t offset, int whence);
 extern const int clinux_SEEK_DATA, clinux_SEEK_HOLE;
@@ -58,6 +64,8 @@ extern const int clinux_SEEK_DATA, clinux_SEEK_HOLE;
 ssize_t clinux_pread(int fd, void *buffer, size_t size, off_t offset);
 // `append`: the data goes to the end of the file wherever that is now (RWF_APPEND).
 ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, bool append);
+// Where it says, also on a descriptor that appends (RWF_NOAPPEND). -EPERM for a file that may only be appended to, -EOPNOTSUPP before Linux 6.9.
+ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t offset);
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags);
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length);
 int clinux_fsync(int fd, bool data_only);

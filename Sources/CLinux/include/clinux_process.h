@@ -21,11 +21,17 @@ ssize_t clinux_socket_receive(int fd, void *data, size_t size);
 // Waits until `fd` or `other` (or -1) is readable, or `fd` writable. 1 when `fd` is ready, 2 when `other` is, 0 on timeout.
 int clinux_wait(int fd, bool writing, int other, int milliseconds);
 int clinux_pipe(int ends[2]);
+// A file in memory without a name that holds `data`, to be read from its start.
+int clinux_memory_file(const void *data, size_t size);
 
-// posix_spawn, no signals blocked or ignored. When `detached`: stdin and stdout from /dev/null, a new session, nothing else
-// inherited but stderr.
-// `descriptor` (or -1) becomes number 3 of the child. Returns the child's pid.
-pid_t clinux_spawn(const char *path, char *const arguments[], bool detached, int descriptor);
+// posix_spawn, no signals blocked or ignored. `manner`, or 0: DETACHED, stdin and stdout from /dev/null, a new session, nothing else
+// inherited but stderr; GROUP, a process group of its own, nothing inherited but stdin, stdout and stderr.
+// `descriptors` become the numbers from 3 on of the child, `environment` (or NULL for this process's) its variables. Returns the child's pid.
+enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2 };
+pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
+                   const int descriptors[], int count);
+// 1 when the child has ended and is still to be waited for, 0 while it runs.
+int clinux_child_has_ended(pid_t pid);
 // The child's exit status, or 128 + the signal that ended it.
 int clinux_wait_for_child(pid_t pid);
 

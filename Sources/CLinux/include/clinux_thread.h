@@ -1,5 +1,6 @@
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 // Per-thread identity by raw system calls: glibc's wrappers change every thread of the process and are banned.
@@ -15,8 +16,12 @@ int clinux_keep_capabilities_across_setuid(void);
 bool clinux_has_capability(int capability);
 // Puts a capability that this thread is permitted into its effective set, or takes it out.
 int clinux_thread_use_capability(int capability, bool use);
-// Whether another thread has a capability in its effective set (/proc/TID/status); false when that cannot be found out.
-bool clinux_other_has_capability(pid_t tid, int capability);
+// Makes `allowed`, a bit for each capability, the effective set of the calling thread, as far as it is permitted. `before` (or NULL) gets what
+// was effective, for another call to put back.
+int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
+// The effective capabilities of another thread, a bit for each (/proc/TID/status). 0 when that cannot be found out, and when it is in another user
+// namespace than the caller: what it has there is no privilege here.
+uint64_t clinux_other_capabilities(pid_t tid);
 // Whether a group is among another thread's supplementary ones; false when that cannot be found out, or is past the first few hundred.
 bool clinux_other_is_in_group(pid_t tid, gid_t group);
 pid_t clinux_gettid(void);

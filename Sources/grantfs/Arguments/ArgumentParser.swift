@@ -22,7 +22,10 @@ struct ArgumentParser {
             throw usage("unknown option “\(word)” for \(command.name)", advice: "see grantfs \(command.name) --help")
         }
         try check(scan.parsed.operands, of: command)
-        return .run(command, ParsedArguments(command: command.name, operands: scan.parsed.operands, options: scan.parsed.options))
+        return .run(
+            command,
+            ParsedArguments(
+                command: command.name, operands: scan.parsed.operands, trailing: scan.parsed.trailing, options: scan.parsed.options))
     }
 
     private func check(_ operands: [[UInt8]], of command: CommandDeclaration) throws(GrantError) {
@@ -60,6 +63,10 @@ private struct Scan {
         while let word = rest.popFirst() {
             do throws(GrantError) {
                 if word == Array("--".utf8) {
+                    if command?.takesCommand == true {
+                        parsed.trailing = Array(rest)
+                        break
+                    }
                     for operand in rest { try take(operand: operand) }
                     break
                 }

@@ -11,14 +11,20 @@ struct OptionDeclaration: Sendable {
     let isRepeatable: Bool
     /// Left out of the help: for mount helpers and for the daemon's own start.
     let isHidden: Bool
+    /// What may stand there, where that is a fixed list.
+    let choices: [String]
 
-    init(_ long: String, short: Character? = nil, value: String? = nil, help: String, isRepeatable: Bool = false, isHidden: Bool = false) {
+    init(
+        _ long: String, short: Character? = nil, value: String? = nil, help: String, choices: [String] = [], isRepeatable: Bool = false,
+        isHidden: Bool = false
+    ) {
         self.long = long
         self.short = short
         self.value = value
         self.help = help
         self.isRepeatable = isRepeatable
         self.isHidden = isHidden
+        self.choices = choices
     }
 }
 
@@ -27,16 +33,24 @@ struct OperandDeclaration: Sendable {
     let name: String
     let isOptional: Bool
     let isRepeatable: Bool
+    /// What may stand there, where that is a fixed list.
+    let choices: [String]
+    /// It has options of its own, so `--` stands before it.
+    let isCommand: Bool
 
-    init(_ name: String, isOptional: Bool = false, isRepeatable: Bool = false) {
+    init(
+        _ name: String, choices: [String] = [], isOptional: Bool = false, isRepeatable: Bool = false, isCommand: Bool = false
+    ) {
         self.name = name
+        self.isCommand = isCommand
+        self.choices = choices
         self.isOptional = isOptional
         self.isRepeatable = isRepeatable
     }
 
     /// As the help shows it: `DIR`, `[DIR]`, `SELECTOR…`.
     var usage: String {
-        let name = isRepeatable ? name + "…" : name
+        let name = (isCommand ? "-- " : "") + name + (isRepeatable ? "…" : "")
         return isOptional ? "[\(name)]" : name
     }
 }
@@ -51,12 +65,14 @@ struct CommandDeclaration: Sendable {
     let notes: [String]
     /// Left out of the help: for the program's own use.
     let isHidden: Bool
+    /// What stands behind `--` is another program's command line: `ParsedArguments.trailing`.
+    let takesCommand: Bool
     /// Does it; the result is the exit status.
     let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
     init(
         _ name: String, _ summary: String, operands: [OperandDeclaration] = [], options: [OptionDeclaration] = [], notes: [String] = [],
-        isHidden: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+        isHidden: Bool = false, takesCommand: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
     ) {
         self.name = name
         self.summary = summary
@@ -64,6 +80,7 @@ struct CommandDeclaration: Sendable {
         self.options = options
         self.notes = notes
         self.isHidden = isHidden
+        self.takesCommand = takesCommand
         self.run = run
     }
 

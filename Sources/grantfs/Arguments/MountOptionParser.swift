@@ -17,6 +17,22 @@ struct MountOptionParser {
         "nodiratime", "async", "silent", "loud",
     ]
 
+    /// What is suggested.
+    private static let known = [
+        "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache",
+    ]
+
+    /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
+    static var completions: [String] {
+        known.flatMap { word -> [String] in
+            switch word {
+            case "cache": CacheMode.allCases.map { "cache=\($0.rawValue)" }
+            case "store": ["store="]
+            default: [word]
+            }
+        }
+    }
+
     /// A list of options, separated by commas; later ones win. `.usage` names the one that is wrong.
     mutating func read(_ list: String) throws(GrantError) {
         for word in MountOptionParser.split(list) where !word.isEmpty {
@@ -75,9 +91,6 @@ struct MountOptionParser {
     }
 
     private static func unknown(_ shown: String, _ name: String) -> GrantError {
-        let known = [
-            "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache",
-        ]
         let near = Suggestion.nearest(to: name, among: known)
         return GrantError(.usage, "unknown mount option “\(shown)”", advice: near.map { "did you mean “\($0)”?" })
     }

@@ -4,6 +4,8 @@ import GrantModel
 struct ParsedArguments: Sendable {
     let command: String
     var operands: [[UInt8]] = []
+    /// The command line behind `--`, of a command that runs another program.
+    var trailing: [[UInt8]] = []
     /// Each option given, by its long name, with its values in order; an option without a value has an empty one.
     var options: [String: [[UInt8]]] = [:]
 

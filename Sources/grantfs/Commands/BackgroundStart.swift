@@ -15,7 +15,7 @@ enum BackgroundStart {
         let added = ["--ready-fd=3", "--foreground"].map { Array($0.utf8) }
         let child = try ChildProcess.spawn(
             "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
-            descriptor: pipe.writing.number)
+            descriptors: [pipe.writing.number])
         let said = try answer(of: pipe)
         if said == word { return 0 }
         let status = try ChildProcess.wait(child)

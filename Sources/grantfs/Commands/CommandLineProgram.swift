@@ -11,7 +11,9 @@ enum CommandLineProgram {
             GrantCommand.declaration, ListCommand.declaration, RevokeCommand.declaration, RestoreCommand.declaration,
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
-            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration,
+            RunCommand.declaration, CoordinateCommand.declaration,
+            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
+            CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [
             CommonOptions.store,

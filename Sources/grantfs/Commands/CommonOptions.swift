@@ -18,8 +18,12 @@ extension ParsedArguments {
 
     func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: bytes("store")) }
 
-    /// The store that is there. `.notFound` when there is none.
-    func openStore() throws(GrantError) -> GrantStore { try GrantStore(directory: try storeDirectory(), create: false) }
+    /// The store that is there, cleaned of what commands that were killed have left. `.notFound` when there is none.
+    func openStore() throws(GrantError) -> GrantStore {
+        let store = try GrantStore(directory: try storeDirectory(), create: false)
+        TemporaryMount.sweep(store)
+        return store
+    }
 
     /// The store that is there, nil when there is none: then nothing is granted.
     func openStoreIfThere() throws(GrantError) -> GrantStore? {

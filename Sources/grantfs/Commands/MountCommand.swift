@@ -14,6 +14,7 @@ enum MountCommand {
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
+            OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
         ],
         notes: [
@@ -42,7 +43,8 @@ enum MountCommand {
         }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
-        return Daemon.run(store: store, view: view, mountpoint: path, options: options) { error in
+        let temporary = try arguments.text("temporary")
+        return Daemon.run(store: store, view: view, mountpoint: path, options: options, temporary: temporary) { error in
             if let error {
                 Terminal.report(error)
             } else if let ready {

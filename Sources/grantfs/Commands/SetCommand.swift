@@ -9,7 +9,7 @@ enum SetCommand {
         operands: [OperandDeclaration("SELECTOR")],
         options: [
             CommonOptions.view,
-            OptionDeclaration("access", value: "A", help: "read-write or read-only"),
+            OptionDeclaration("access", value: "A", help: "read-write or read-only", choices: ["read-write", "read-only"]),
             OptionDeclaration("name", value: "N", help: "the new name in the view"),
             OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
             CommonOptions.timeout, CommonOptions.json,

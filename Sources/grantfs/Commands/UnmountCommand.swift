@@ -22,7 +22,7 @@ enum UnmountCommand {
     }
 
     /// The daemon ends as soon as it notices. Waiting for that lets the caller mount again, or take the store away, at once.
-    private static func awaitEnd(of records: [MountRecord]) {
+    static func awaitEnd(of records: [MountRecord]) {
         for _ in 0..<200 where records.contains(where: { $0.process.isRunning }) { usleep(10_000) }
     }
 }

@@ -123,5 +123,19 @@ struct KeptScript: Sendable {
                 2 chown p0 -1 -1 256
                 0 snap
                 """),
+        KeptScript(
+            reason: "a set-gid bit goes when somebody sets an ACL who is not of the group, and stays when one is by a supplementary group",
+            text: """
+                0 chmod . 06777
+                1 mkdir d1 0644
+                1 setx d1 system.posix_acl_access \(ParityACL.example) 0
+                0 snap
+                0 mkdir d2 0777
+                0 chown d2 1001 2001 0
+                0 chmod d2 02755
+                1 setx d2 system.posix_acl_access \(ParityACL.example) 0
+                0 setx d2 system.posix_acl_access \(ParityACL.example) 0
+                0 snap
+                """),
     ]
 }

@@ -30,7 +30,7 @@ extension ParityRandom {
     private mutating func dataCall() -> String {
         switch below(33) {
         case 0..<5: return "write \(slot()) \(size()) \(below(200))"
-        case 5..<9: return "pwrite \(slot()) \(size()) \(farOffset()) \(below(200))"
+        case 5..<9: return "pwrite \(slot()) \(size()) \(farWrite()) \(below(200))"
         case 9..<12: return "read \(slot()) \(size())"
         case 12..<16: return "pread \(slot()) \(size()) \(offset())"
         case 16: return "readv \(slot()) \(size())"
@@ -40,13 +40,14 @@ extension ParityRandom {
         case 22..<24: return "ftruncate \(slot()) \(farOffset())"
         case 24: return "truncate \(path("f")) \(farOffset() | 1)"
         case 25..<28:
-            let mode = pick(traits.hasZeroRange ? [0, 0, 1, 3, 3, 16, 17, 2] : [0, 0, 1, 3, 3, 2])
+            let punch = traits.hasPunch ? 3 : 1
+            let mode = pick(traits.hasZeroRange ? [0, 0, 1, punch, punch, 16, 17, 2] : [0, 0, 1, punch, punch, 2])
             let (start, length) = (chance(60) ? below(16) * 4096 : offset(), chance(60) ? (1 + below(4)) * 4096 : size())
             return "fallocate \(slot()) \(mode) \(start) \(length)"
         case 28..<30: return "copy \(slot()) \(chance(40) ? -1 : offset()) \(slot()) \(chance(40) ? -1 : offset()) \(size())"
         case 30: return "sendfile \(slot()) \(slot()) \(chance(40) ? -1 : offset()) \(size())"
         case 31: return chance(40) ? "fsync \(slot())" : "fdatasync \(slot())"
-        default: return "fadvise \(slot()) \(below(7))"
+        default: return "fadvise \(slot()) \(pick([0, 1, 2, 3, 5]))"
         }
     }
 
@@ -56,8 +57,9 @@ extension ParityRandom {
         case 6..<12: return "unlink \(path("f"))"
         case 12..<14: return "unlink \(path("l"))"
         case 14..<16: return "rmdir \(path("d"))"
-        case 16..<23: return "rename \(path("f")) \(path("f")) \(pick([0, 0, 0, 1, 2, 2, 4, 3, 8]))"
-        case 23..<25: return "rename \(path("d")) \(path("d")) \(pick([0, 0, 1, 2]))"
+        case 16..<23:
+            return "rename \(path("f")) \(path("f")) \(pick(traits.hasExchange ? [0, 0, 0, 1, 2, 2, 4, 3, 8] : [0, 0, 1, 4, 3, 8]))"
+        case 23..<25: return "rename \(path("d")) \(path("d")) \(pick(traits.hasExchange ? [0, 0, 1, 2] : [0, 0, 1]))"
         case 25..<30: return "link \(path("f")) \(path("f")) \(pick([0, 0, 0x400]))"
         case 30: return "link f\(slot()):@ \(path("f")) 4096"
         case 31: return "linkproc \(slot()) \(path("f"))"
@@ -104,8 +106,8 @@ extension ParityRandom {
         case 10..<14: return "getx \(target) \(name) \(pick([65536, 65536, 0, 1]))"
         case 14: return "lgetx \(target) \(name) 65536"
         case 15: return "fgetx \(slot()) \(name) \(pick([65536, 0, 3]))"
-        case 16..<19: return "remx \(target) \(name)"
-        case 19: return "fremx \(slot()) \(name)"
+        case 16..<19: return "remx \(target) \(isACL && traits.hasWriteBack ? "user.a" : name)"
+        case 19: return "fremx \(slot()) \(isACL && traits.hasWriteBack ? "user.a" : name)"
         case 20..<22: return "listx \(target)"
         case 22: return "llistx \(target)"
         default: return "flistx \(slot())"
@@ -150,7 +152,7 @@ extension ParityRandom {
         case 2: return "program \(path("f"))"
         case 3: return "exec \(path("f"))"
         case 4: return "child \(slot()) \(below(5000))"
-        case 5: return "setflags \(slot()) \(pick([0, 0x40, 0x80, 0xC0]))"
+        case 5 where !traits.hasWriteBack: return "setflags \(slot()) \(pick([0, 0x40, 0x80, 0xC0]))"
         case 6: return "getcwd"
         default: return traits.hasHost ? "hostcap \(name("f"))" : "getcwd"
         }

@@ -40,6 +40,13 @@ struct ParityTraits: Sendable {
     var hasHost = true
     /// FALLOC_FL_ZERO_RANGE. Where it fails, a mount has changed the times before it found out (fs/fuse/file.c, fuse_file_fallocate).
     var hasZeroRange = true
+    /// FALLOC_FL_PUNCH_HOLE. btrfs changes nothing where there is nothing to punch; a mount has changed times and set-id bits by then.
+    var hasPunch = true
+    /// RENAME_EXCHANGE. xfs leaves the ctime of files as it is; with write-back the kernel changes it by itself (fs/fuse/dir.c, fuse_rename_common).
+    var hasExchange = true
+    /// With write-back the kernel has times and sizes of its own (docs/conformance.md): no writes behind what the filesystem takes, no flags, no
+    /// removing of ACLs.
+    var hasWriteBack = false
     /// Stores into shared mappings without msync(2); then times are not compared.
     var leavesDirty = false
 }
@@ -96,6 +103,7 @@ struct ParityRandom {
 
     /// Farther than any filesystem's files reach. Calls that go by the kernel's own idea of that limit get none of these: it has
     /// another one for FUSE (docs/conformance.md).
+    mutating func farWrite() -> Int { traits.hasWriteBack ? offset() : farOffset() }
     mutating func farOffset() -> Int { chance(95) ? offset() : pick([Int.max, Int.max - 4095, 1 << 44]) }
     /// Around the ends of pages and blocks, rarely far out.
     mutating func offset() -> Int {

@@ -56,7 +56,12 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
 
     var testDescription: String { "\(source), cache=\(cache), \(seeds.count) seeds of \(count) calls" }
 
-    var traits: ParityTraits { ParityTraits(hasHost: cache != "exclusive", hasZeroRange: source.hasZeroRange) }
+    var traits: ParityTraits {
+        let hasWriteBack = cache == "exclusive"
+        return ParityTraits(
+            hasHost: !hasWriteBack, hasZeroRange: source.hasZeroRange, hasPunch: source != .btrfs,
+            hasExchange: source != .xfs || !hasWriteBack, hasWriteBack: hasWriteBack)
+    }
 
     static let chosen: [ParityPlan] = {
         let environment = ProcessInfo.processInfo.environment

@@ -1,0 +1,66 @@
+// Who waits for whom.
+extension ClaimTable {
+    /// The claims that `id` waits for; empty when it is held.
+    public func blockers(of id: ClaimID) -> [ClaimID] {
+        guard let claim = self[id], !claim.isHeld else { return [] }
+        return blockers(of: claim).map(\.id)
+    }
+
+    /// Whether anybody blocks the claim. What is held is looked at first: nearly always that is who does.
+    func isBlocked(_ claim: Claim) -> Bool {
+        if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
+        var overtaken: Set<ClaimID>?
+        for other in claims where !other.isHeld && other.id < claim.id && other.conflicts(with: claim) {
+            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            if overtaken?.contains(other.id) == false { return true }
+        }
+        return false
+    }
+
+    private func blockers(of claim: Claim) -> [Claim] {
+        var overtaken: Set<ClaimID>?
+        return claims.filter { other in
+            guard other.isHeld || other.id < claim.id, other.conflicts(with: claim) else { return false }
+            if other.isHeld { return true }
+            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            return overtaken?.contains(other.id) == false
+        }
+    }
+
+    /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds.
+    private func waitingForFamily(of claim: Claim) -> Set<ClaimID> {
+        let own = claims.filter { $0.isHeld && $0.isFamily(of: claim) }
+        if own.isEmpty { return [] }
+        var result: Set<ClaimID> = []
+        var causes = own
+        while let cause = causes.popLast() {
+            for other in claims where !other.isHeld && other.id != claim.id && !result.contains(other.id) {
+                // What is held blocks everybody, what waits blocks those behind it.
+                guard cause.isHeld || cause.id < other.id, cause.conflicts(with: other) else { continue }
+                result.insert(other.id)
+                causes.append(other)
+            }
+        }
+        return result
+    }
+
+    /// Whether the claimant of `claim`, which waits, would in the end wait for itself.
+    func closesCircle(_ claim: Claim) -> Bool {
+        // Nobody can wait for who has nothing else; most claims are seen off by this.
+        guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }
+        var seen: Set<ClaimID> = []
+        var asked: Set<ClaimantID> = []
+        var open = [claim]
+        while let waiting = open.popLast() {
+            guard seen.insert(waiting.id).inserted else { continue }
+            for blocker in blockers(of: waiting) {
+                if blocker.claimant == claim.claimant { return true }
+                // Whoever stands in the way goes on when everything that its claimant waits for has come true.
+                if asked.insert(blocker.claimant).inserted {
+                    open += claims.filter { !$0.isHeld && $0.claimant == blocker.claimant }
+                }
+            }
+        }
+        return false
+    }
+}

@@ -1,0 +1,154 @@
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// How far the work before a claim is granted has come.
+public struct CoordinationProgress: Sendable, Equatable {
+    /// What is done just now, for people; programs know the words of docs/semantics.md.
+    public var stage: String
+    public var done: UInt64
+    /// nil where it is not known.
+    public var total: UInt64?
+    /// Who is waited for.
+    public var pids: [Int32] = []
+}
+
+/// A claim in one mount.
+struct ClaimPart {
+    let record: MountRecord
+    let client: SessionClient
+    var reach: [ItemReach] = []
+
+    /// The client's number for it: one claim has a connection of its own.
+    static let number: UInt64 = 1
+
+    /// Why it is lost; nil while it is held. Takes what has come and never waits.
+    func lost(_ path: [UInt8]) -> CoordinationError? {
+        while true {
+            let news: SessionNews?
+            do throws(ControlClient.Failure) {
+                news = try client.next()
+            } catch {
+                return .daemonDied(mountpoint: record.mountpoint)
+            }
+            guard let news else { return nil }
+            if case .refused(_, let refusal, let text) = news { return CoordinationError(refusal, text, path) }
+        }
+    }
+}
+
+extension CoordinationError {
+    init(_ refusal: ClaimRefusal, _ text: String, _ path: [UInt8]) {
+        switch refusal {
+        case .outside: self = .outside(path)
+        case .revoked: self = .revoked(path)
+        case .deadlock: self = .deadlock
+        case .ended: self = .cancelled
+        case .failed: self = .failed(text)
+        }
+    }
+}
+
+/// Takes one claim in one mount after the other.
+struct ClaimWait {
+    let request: ClaimRequest
+    let deadline: Int64?
+    let cancellation: CoordinationCancellation?
+    let progress: ((CoordinationProgress) -> Void)?
+    var parts: [ClaimPart] = []
+
+    /// How long a daemon may take to say whether there is anything to wait for: nanoseconds.
+    private static let patience: Int64 = 10_000_000_000
+
+    private var path: [UInt8] { request.items.first?.path ?? [] }
+
+    /// Waits for the claim in one mount. False when the mount leads nowhere, and says so; `reach` is noted either way.
+    mutating func take(_ record: MountRecord, in directory: String, _ reach: inout [ItemReach]) throws(CoordinationError) -> Bool {
+        guard let client = try connect(record, directory) else { return false }
+        do throws(ControlClient.Failure) {
+            try client.send(.claim(request))
+        } catch {
+            throw .daemonDied(mountpoint: record.mountpoint)
+        }
+        var part = ClaimPart(record: record, client: client)
+        let silence = Clock.monotonic + Self.patience
+        var hasHeard = false
+        while true {
+            let news: SessionNews?
+            do throws(ControlClient.Failure) {
+                news = try client.next()
+            } catch {
+                throw .daemonDied(mountpoint: record.mountpoint)
+            }
+            switch news {
+            case .granted(_, let own):
+                part.reach = own
+                for place in own.indices where place < reach.count && own[place] != .outside && reach[place] != .reached {
+                    reach[place] = own[place]
+                }
+                parts.append(part)
+                return true
+            case .refused(_, .outside, _): return false
+            case .refused(_, .revoked, _):
+                for place in reach.indices where reach[place] == .outside { reach[place] = .revoked }
+                if hasHeard { throw .revoked(path) }
+                return false
+            case .refused(_, let refusal, let text): throw CoordinationError(refusal, text, path)
+            case .waits(_, let pids):
+                hasHeard = true
+                progress?(CoordinationProgress(stage: "waiting", done: 0, total: nil, pids: pids))
+            case .progress(_, let stage, let done, let total):
+                hasHeard = true
+                progress?(CoordinationProgress(stage: stage, done: done, total: total == 0 ? nil : total))
+            case .asks, .tells, .listening, .notListening: break
+            case nil: try wait(for: client, until: hasHeard ? deadline : silence, isSilent: !hasHeard, record)
+            }
+        }
+    }
+
+    /// nil when the daemon is dead.
+    private func connect(_ record: MountRecord, _ directory: String) throws(CoordinationError) -> SessionClient? {
+        let limit = Clock.monotonic + Self.patience
+        while true {
+            do throws(ControlClient.Failure) {
+                return try SessionClient(socket: record.socket, directory: directory, deadline: limit)
+            } catch {
+                switch error {
+                case .absent, .hungUp:
+                    if !record.process.isRunning { return nil }
+                    // It is about to listen, or to end.
+                    if Clock.monotonic >= limit { throw .failed("\(error.description)") }
+                    usleep(10_000)
+                case .timedOut, .stranger, .nonsense, .system:
+                    throw .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
+                }
+            }
+        }
+    }
+
+    private func wait(
+        for client: SessionClient, until deadline: Int64?, isSilent: Bool, _ record: MountRecord
+    ) throws(CoordinationError) {
+        var set = PollSet()
+        set.add(client.descriptor)
+        for part in parts { set.add(part.client.descriptor) }
+        if let cancellation { set.add(cancellation.descriptor) }
+        let isReady: Bool
+        do throws(Errno) {
+            isReady = try set.wait(until: deadline)
+        } catch {
+            throw .failed(error.description)
+        }
+        guard isReady else {
+            if isSilent {
+                throw .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))” does not answer")
+            }
+            throw .timedOut
+        }
+        if cancellation != nil, set.isReadable(1 + parts.count) { throw .cancelled }
+        // What is held already may be lost while the rest is waited for.
+        for part in parts { if let error = part.lost(path) { throw error } }
+    }
+}

@@ -1,0 +1,57 @@
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+
+/// Why there is no claim, or no longer.
+public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// No grant of the store leads there: ENOENT.
+    case outside([UInt8])
+    /// The grant is revoked or has expired, before, while it was waited for or while the claim was held: EACCES.
+    case revoked([UInt8])
+    /// The store has no live mount: ENOTCONN.
+    case noMount
+    /// The claimant would in the end have waited for itself: EDEADLK.
+    case deadlock
+    /// ETIMEDOUT.
+    case timedOut
+    /// ECANCELED.
+    case cancelled
+    /// A daemon ended, while its claim was waited for or held: ENOTCONN.
+    case daemonDied(mountpoint: [UInt8])
+    /// Anything else, for people: EIO.
+    case failed(String)
+
+    public var errno: Int32 {
+        switch self {
+        case .outside: ENOENT
+        case .revoked: EACCES
+        case .noMount, .daemonDied: ENOTCONN
+        case .deadlock: EDEADLK
+        case .timedOut: ETIMEDOUT
+        case .cancelled: ECANCELED
+        case .failed: EIO
+        }
+    }
+
+    public var description: String { grantError.description }
+
+    /// For commands.
+    public var grantError: GrantError {
+        func shown(_ path: [UInt8]) -> String { "“\(String(decoding: path, as: UTF8.self))”" }
+        return switch self {
+        case .outside(let path):
+            GrantError(
+                .notFound, "\(shown(path)) cannot be claimed", cause: "no active grant leads there in any mount",
+                advice: "grantfs list shows what is granted")
+        case .revoked(let path): GrantError(.permission, "\(shown(path)) cannot be claimed", cause: "its grant is revoked or expired")
+        case .noMount: GrantError(.notFound, "there is no claim", cause: "nothing of the store is mounted", advice: "grantfs mount")
+        case .deadlock:
+            GrantError(.system, "there is no claim", cause: "who holds it waits, in the end, for this claimant: a deadlock")
+        case .timedOut: GrantError(.system, "there is no claim", cause: "others hold it, and the time is over")
+        case .cancelled: GrantError(.system, "there is no claim", cause: "it was given up")
+        case .daemonDied(let mountpoint): GrantError(.system, "the claim is lost", cause: "the daemon of \(shown(mountpoint)) has ended")
+        case .failed(let text): GrantError(.system, "there is no claim", cause: text)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Takes claims: coordinated access to files and directories that are granted. A claim is taken in every live mount of the store that leads to
+/// its items, in the order of the mounts' ids, so that no two claims wait for each other across daemons.
+public struct FileCoordination: Sendable {
+    let administrator: GrantAdministrator
+
+    public init(_ administrator: GrantAdministrator) { self.administrator = administrator }
+
+    /// Waits until all accesses are granted together. No thread of a daemon waits meanwhile.
+    ///
+    /// - Parameters:
+    ///   - purpose: claims of the same purpose never block each other; nil: every other does.
+    ///   - timeout: in seconds; 0 takes what is free and waits for nobody; nil waits for ever.
+    ///   - hold: in seconds; how long operations through a mandatory grant wait for this claim, until they fail with EAGAIN; nil for as long as it lives.
+    ///   - progress: called on this thread while it waits.
+    public func claim(
+        _ accesses: [CoordinatedAccess], claimant: Claimant = .currentThread, purpose: String? = nil, timeout: Double? = nil,
+        hold: Double? = nil, cancellation: CoordinationCancellation? = nil, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(CoordinationError) -> Claim {
+        let deadline = timeout.map { Clock.deadline(seconds: $0) }
+        let records = try mounts()
+        var items: [ItemRequest] = []
+        for access in accesses {
+            items.append(
+                ItemRequest(
+                    path: try place(of: access.path, follows: access.followsLink, records), isWriting: access.kind == .writing,
+                    intent: access.intent.wire, savesFirst: access.savesFirst,
+                    newPath: try access.newPath.map { path throws(CoordinationError) in try place(of: path, follows: false, records) }))
+        }
+        guard !items.isEmpty else { throw .failed("nothing is to be claimed") }
+        let request = ClaimRequest(
+            number: ClaimPart.number, claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
+            holdMilliseconds: UInt32(min(max((hold ?? 0) * 1000, 0), 4e9)))
+        var wait = ClaimWait(request: request, deadline: deadline, cancellation: cancellation, progress: progress)
+        var reach = [ItemReach](repeating: .outside, count: items.count)
+        for record in records { _ = try wait.take(record, in: administrator.store.runDirectory, &reach) }
+        if let missing = reach.firstIndex(where: { $0 != .reached }) {
+            throw reach[missing] == .revoked ? .revoked(items[missing].path) : .outside(items[missing].path)
+        }
+        return Claim(parts: wait.parts, items: items)
+    }
+
+    /// The live mounts of the store, in the order in which everybody asks them.
+    func mounts() throws(CoordinationError) -> [MountRecord] {
+        let records: [MountRecord]
+        do throws(GrantError) {
+            records = try administrator.store.mounts().filter { $0.process.isRunning }
+        } catch {
+            throw .failed(error.description)
+        }
+        if records.isEmpty { throw .noMount }
+        return records.sorted { ($0.id.high, $0.id.low) < ($1.id.high, $1.id.low) }
+    }
+
+    /// The path on the host of what somebody names there or through a mount.
+    func place(of path: [UInt8], follows: Bool, _ records: [MountRecord]) throws(CoordinationError) -> [UInt8] {
+        // By its words first: what is named through a mount is not looked at through it.
+        let plain = CanonicalPath.plain(path)
+        let translated = try translate(plain, records) ?? plain
+        let canonical = follows ? whole(translated) : above(translated)
+        return try translate(canonical, records) ?? canonical
+    }
+
+    private func whole(_ path: [UInt8]) -> [UInt8] {
+        if case .canonical(let path) = administrator.lookout.ask([.canonical(path)])[0] { return path }
+        return path
+    }
+
+    /// Links in the directories above are followed, the last one is not.
+    private func above(_ path: [UInt8]) -> [UInt8] {
+        guard let slash = path.lastIndex(of: 0x2F), path.count > 1 else { return path }
+        return CanonicalPath.join(whole(slash == 0 ? [0x2F] : Array(path[..<slash])), Array(path[(slash + 1)...]))
+    }
+
+    /// What a path below a mount of the store stands for; nil when it lies below none.
+    private func translate(_ path: [UInt8], _ records: [MountRecord]) throws(CoordinationError) -> [UInt8]? {
+        guard let record = records.last(where: { MountTable.path(path, isAtOrBelow: $0.mountpoint) }) else { return nil }
+        var names = path.dropFirst(record.mountpoint.count).split(separator: 0x2F)
+        // The root of a view is nobody's directory.
+        guard let name = names.first else { throw .outside(path) }
+        names.removeFirst()
+        let grants: [Grant]
+        do throws(GrantError) {
+            grants = try administrator.store.grants(view: record.view)
+        } catch {
+            throw .failed(error.description)
+        }
+        guard let grant = grants.first(where: { $0.name.bytes == Array(name) }) else { throw .outside(path) }
+        return names.reduce(place(of: grant, record)) { CanonicalPath.join($0, Array($1)) }
+    }
+
+    /// Where a grant's directory is: as a mount says that holds it open, or as it is recorded.
+    private func place(of grant: Grant, _ record: MountRecord) -> [UInt8] {
+        let answer = Daemons.ask(
+            record, .locate(grants: [grant.id]), in: administrator.store.runDirectory, deadline: Clock.deadline(seconds: 2))
+        if case .success(.located(let places)) = answer, let place = places.first { return place.path }
+        return grant.bookmark.path
+    }
+
+    /// The directory of a grant, to be claimed.
+    public func path(of grant: Grant) throws(CoordinationError) -> [UInt8] {
+        guard let record = try mounts().first(where: { $0.view == grant.view }) else { return grant.bookmark.path }
+        return place(of: grant, record)
+    }
+}

@@ -1,0 +1,24 @@
+import Control
+import GrantModel
+import GrantStore
+import LinuxFS
+
+extension GrantAdministrator {
+    /// The mountpoints of live mounts that show the grant now, those of the oldest mount first: each was said by its daemon, which has
+    /// half a second for it, and is a mount of the grant's view in this process's namespace.
+    public func mountpoints(showing grant: Grant) throws(GrantError) -> [[UInt8]] {
+        let records = try store.mounts(view: grant.view)
+        let directory = store.runDirectory
+        let replies = inParallel(records) { record in
+            Daemons.ask(record, .locate(grants: [grant.id]), in: directory, deadline: Clock.deadline(seconds: 0.5))
+        }
+        let table = try Placement.currentTable()
+        return zip(records, replies).compactMap { record, reply in
+            guard case .success(.located(let places)) = reply, places.contains(where: { $0.grant == grant.id }),
+                let entry = table.entry(mountpoint: record.mountpoint), entry.type == GrantAdministrator.filesystemType,
+                entry.source == Array(grant.view.description.utf8)
+            else { return nil }
+            return record.mountpoint
+        }
+    }
+}

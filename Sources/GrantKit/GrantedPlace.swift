@@ -1,0 +1,114 @@
+import Foundation
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Where a path lies inside a mount of a view, by the mount table alone.
+struct ViewPlace: Equatable {
+    /// The view's name, which is the mount's source.
+    let view: [UInt8]
+    let mountpoint: [UInt8]
+    /// The grant's name.
+    let name: [UInt8]
+    /// Below the grant, joined by `/`; empty for the granted directory itself.
+    let below: [UInt8]
+
+    /// The granted directory, in the mount.
+    var directory: [UInt8] { CanonicalPath.join(mountpoint, name) }
+
+    /// nil for a path outside of every mount of a view, and for the root of one, which belongs to no grant. `path` is absolute and canonical.
+    init?(_ path: [UInt8], in table: MountTable) {
+        guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType,
+            let inside = FilePath.below(entry.mountpoint, path), !inside.isEmpty
+        else { return nil }
+        let names = inside.split(separator: UInt8(ascii: "/"), maxSplits: 1)
+        view = entry.source
+        mountpoint = entry.mountpoint
+        name = Array(names[0])
+        below = names.count > 1 ? Array(names[1]) : []
+    }
+}
+
+/// A path as a grant leads to it, wherever it was named: in a mount of the grant's view or in the granted directory itself.
+struct GrantedPlace {
+    let grant: Grant
+    /// The granted directory, now; canonical.
+    let directory: [UInt8]
+    /// Below it, joined by `/`.
+    let below: [UInt8]
+
+    /// The path on the host.
+    var source: [UInt8] { FilePath.join(directory, below) }
+
+    /// The grant that lets a program reach the path (canonical). `.permission` when there is none that is active, and what the store throws.
+    ///
+    /// In a mount it is the one whose name the path begins with. On the host several may do; of the directories that hold the path, the
+    /// innermost is taken, and of its grants the oldest.
+    init(_ path: [UInt8], administrator: GrantAdministrator) throws(GrantError) {
+        let table = try GrantedPlace.table()
+        if let place = ViewPlace(path, in: table) {
+            self = try GrantedPlace.inside(place, path, administrator)
+            return
+        }
+        let now = Instant(nanoseconds: Clock.realtime)
+        let active = try administrator.store.grants().filter { $0.state(at: now) == .active }
+        // Those that are where they were, first: only when none of them will do, the others are looked for.
+        let near = active.filter { MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
+        let far = active.filter { !MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
+        for candidates in [near, far] where !candidates.isEmpty {
+            let holding = administrator.describe(candidates).filter { $0.state == .active && MountTable.path(path, isAtOrBelow: $0.path) }
+            let best = holding.max { ($0.path.count, $1.grant.created) < ($1.path.count, $0.grant.created) }
+            if let best, let below = FilePath.below(best.path, path) {
+                (grant, directory, self.below) = (best.grant, best.path, below)
+                return
+            }
+        }
+        throw GrantError(
+            .permission, "“\(FilePath.shown(path))” is not granted", cause: "no active grant of the store leads there",
+            advice: "grantfs grant DIR")
+    }
+
+    private init(grant: Grant, directory: [UInt8], below: [UInt8]) {
+        (self.grant, self.directory, self.below) = (grant, directory, below)
+    }
+
+    private static func inside(_ place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator) throws(GrantError) -> GrantedPlace
+    {
+        guard let mount = try administrator.store.mounts().last(where: { $0.mountpoint == place.mountpoint }),
+            Array(mount.view.description.utf8) == place.view,
+            let grant = try administrator.store.grants(view: mount.view).first(where: { $0.name.bytes == place.name })
+        else {
+            throw GrantError(
+                .permission, "“\(FilePath.shown(path))” is not granted",
+                cause: "the mount at \(FilePath.shown(place.mountpoint)) is of another store")
+        }
+        let described = administrator.describe([grant])[0]
+        try described.requireUsable()
+        return GrantedPlace(grant: grant, directory: described.path, below: place.below)
+    }
+
+    static func table() throws(GrantError) -> MountTable {
+        do {
+            return try MountTable.current()
+        } catch {
+            throw GrantError(.system, "the mount table cannot be read", cause: error.description)
+        }
+    }
+}
+
+extension GrantDescription {
+    /// `.permission` for a grant that is withdrawn, `.notFound` for one whose directory is not to be found, `.ambiguous`.
+    func requireUsable() throws(GrantError) {
+        let what = "the grant “\(grant.name)” cannot be used"
+        switch state {
+        case .active: return
+        case .revoked, .expired:
+            throw GrantError(.permission, what, cause: "it is \(state.rawValue)", advice: "grantfs restore \(grant.id)")
+        case .unavailable:
+            throw GrantError(
+                finding == .ambiguous ? .ambiguous : .notFound, what,
+                cause: "its directory is \(finding.rawValue)" + (reason.map { ": \($0)" } ?? ""), advice: "grantfs repair")
+        }
+    }
+}

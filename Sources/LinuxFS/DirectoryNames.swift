@@ -1,0 +1,16 @@
+import Glibc
+
+/// The names in a directory of the program's own, or of the system.
+public enum DirectoryNames {
+    /// All but `.` and `..`, in the order of the listing. Throws what opendir(3) gives.
+    public static func of(_ directory: some Sequence<UInt8>) throws(Errno) -> [[UInt8]] {
+        guard let stream = withCString(directory, { opendir($0) }) else { throw Errno(errno) }
+        defer { closedir(stream) }
+        var names: [[UInt8]] = []
+        while let entry = readdir(stream) {
+            let name = withUnsafeBytes(of: &entry.pointee.d_name) { Array($0.prefix { $0 != 0 }) }
+            if !name.elementsEqual(".".utf8), !name.elementsEqual("..".utf8) { names.append(name) }
+        }
+        return names
+    }
+}

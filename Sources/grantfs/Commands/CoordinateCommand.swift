@@ -1,0 +1,168 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// `grantfs coordinate`
+enum CoordinateCommand {
+    static let declaration = CommandDeclaration(
+        "coordinate", "Holds a claim on files and directories while a command runs, as flock(1) holds a lock.",
+        operands: [
+            OperandDeclaration("ACCESS", choices: ["read", "write"]), OperandDeclaration("PATH", isRepeatable: true),
+            OperandDeclaration("COMMAND", isOptional: true, isRepeatable: true, isCommand: true),
+        ],
+        options: [
+            CommonOptions.view,
+            OptionDeclaration(
+                "for", value: "WHAT", help: "what is about to happen; read: metadata or uploading, write: all but uploading",
+                choices: ["metadata", "uploading", "deleting", "moving", "merging", "replacing"]),
+            OptionDeclaration("to", value: "PATH", help: "with --for moving: the new place"),
+            OptionDeclaration(
+                "timeout", value: "S", help: "seconds to wait for the claim; 0 takes what is free; without end when left out"),
+            OptionDeclaration(
+                "hold", value: "S",
+                help: "seconds that operations through a mandatory grant wait for this claim, then EAGAIN; no limit when left out"),
+            OptionDeclaration("without-saving", help: "read: presenters are not asked to save first"),
+            OptionDeclaration("follow", help: "a link as the last name is followed"),
+            OptionDeclaration(
+                "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on; end when left out",
+                choices: ["end", "go-on"]),
+            OptionDeclaration("json", help: "progress on stderr as JSON, an object on each line"),
+        ],
+        notes: [
+            "PATH is the name or id of a grant, or a file or directory, on the host or below a mount (./NAME where a grant has that name). Readers share, a writer excludes; several paths are claimed "
+                + "together or not at all.",
+            "The command finds the place of the first PATH on the host in $GRANTFS_PATH, of the others in $GRANTFS_PATH_2 and so on. Its exit "
+                + "status is passed on; 128 and the number of the signal that ended it; 126 or 127 when it cannot be run; 1 when there "
+                + "was no claim, or when it was lost while the command ran.",
+        ],
+        takesCommand: true, run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let plan = try CoordinatePlan(arguments)
+        let administrator = GrantAdministrator.command(try arguments.openStore())
+        let coordination = FileCoordination(administrator)
+        let accesses = try plan.accesses(administrator, coordination, view: try arguments.view())
+        // Commands that such a command starts are one claimant with it: they never wait for what it holds.
+        let inherited = getenv("GRANTFS_CLAIMANT").flatMap { Claimant(String(cString: $0)) }
+        let claimant = inherited ?? Claimant()
+        let progress = ProgressOutput(isJSON: arguments.wantsJSON)
+        let claim: Claim
+        do throws(CoordinationError) {
+            claim = try coordination.claim(
+                accesses, claimant: claimant, purpose: claimant.description, timeout: plan.timeout, hold: plan.hold,
+                progress: { progress.show($0) })
+        } catch {
+            progress.end()
+            throw error.grantError
+        }
+        progress.note("granted")
+        setenv("GRANTFS_CLAIMANT", claimant.description, 1)
+        for (place, path) in claim.paths.enumerated() {
+            _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
+        }
+        let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
+        claim.end()
+        if status == 0, let new = plan.newPath, plan.isMoving { claim.tellMoved(claim.paths[0], to: new) }
+        progress.end()
+        return status
+    }
+}
+
+/// What the words of `grantfs coordinate` mean.
+private struct CoordinatePlan {
+    let isWriting: Bool
+    let paths: [[UInt8]]
+    let command: [[UInt8]]
+    let intent: CoordinatedAccess.Intent
+    let newPath: [UInt8]?
+    let timeout: Double?
+    let hold: Double?
+    let savesFirst: Bool
+    let follows: Bool
+    let endsWhenLost: Bool
+    var isMoving: Bool { intent == .moving }
+
+    init(_ arguments: ParsedArguments) throws(GrantError) {
+        switch arguments.operands[0] {
+        case Array("read".utf8): isWriting = false
+        case Array("write".utf8): isWriting = true
+        default:
+            let word = String(decoding: arguments.operands[0], as: UTF8.self)
+            throw GrantError(.usage, "coordinate: “\(word)” is no access", advice: "read or write")
+        }
+        paths = arguments.operands.dropFirst().map { $0 }
+        command = arguments.trailing
+        if command.isEmpty { throw GrantError(.usage, "coordinate: COMMAND is missing", advice: "behind --") }
+        let words: [String: CoordinatedAccess.Intent] =
+            isWriting
+            ? ["deleting": .deleting, "moving": .moving, "merging": .merging, "replacing": .replacing, "metadata": .metadata]
+            : ["metadata": .metadata, "uploading": .uploading]
+        if let word = try arguments.text("for") {
+            guard let known = words[word] else {
+                throw GrantError(.usage, "--for \(word) is unknown", advice: words.keys.sorted().joined(separator: ", "))
+            }
+            intent = known
+        } else {
+            intent = .content
+        }
+        newPath = arguments.bytes("to").map { CanonicalPath.absolute($0) }
+        if (newPath != nil) != (intent == .moving) { throw GrantError(.usage, "--for moving and --to PATH belong together") }
+        if newPath != nil, paths.count > 1 { throw GrantError(.usage, "one PATH is moved at a time") }
+        timeout = try arguments.seconds("timeout")
+        hold = try arguments.seconds("hold")
+        savesFirst = !arguments.has("without-saving")
+        follows = arguments.has("follow")
+        switch try arguments.text("when-lost") {
+        case nil, "end": endsWhenLost = true
+        case "go-on": endsWhenLost = false
+        case let word?: throw GrantError(.usage, "--when-lost \(word) is unknown", advice: "end or go-on")
+        }
+    }
+
+    func accesses(
+        _ administrator: GrantAdministrator, _ coordination: FileCoordination, view: ViewName?
+    ) throws(GrantError) -> [CoordinatedAccess] {
+        var result: [CoordinatedAccess] = []
+        for path in paths {
+            let place = try place(of: path, administrator, coordination, view)
+            result.append(
+                CoordinatedAccess(
+                    path: place, kind: isWriting ? .writing : .reading, intent: intent, savesFirst: savesFirst, followsLink: follows,
+                    newPath: newPath))
+        }
+        return result
+    }
+
+    /// A word without a slash is a grant's name or id, if there is such a grant; otherwise it is a file's, which need not exist.
+    private func place(
+        of path: [UInt8], _ administrator: GrantAdministrator, _ coordination: FileCoordination, _ view: ViewName?
+    ) throws(GrantError) -> [UInt8] {
+        if path.isEmpty { throw GrantError(.usage, "a PATH is empty") }
+        if path.contains(UInt8(ascii: "/")) { return CanonicalPath.absolute(path) }
+        let grant: Grant
+        do throws(GrantError) {
+            grant = try administrator.select([try Selector(path)], view: view)[0]
+        } catch {
+            if error.code == .notFound, view == nil { return CanonicalPath.absolute(path) }
+            throw error
+        }
+        do throws(CoordinationError) {
+            if grant.state != .active { throw .revoked(grant.bookmark.path) }
+            return try coordination.path(of: grant)
+        } catch {
+            throw error.grantError
+        }
+    }
+}
+
+extension ParsedArguments {
+    /// Seconds, 0 to a day; nil when the option was not given.
+    func seconds(_ option: String) throws(GrantError) -> Double? {
+        guard let text = try text(option) else { return nil }
+        guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {
+            throw GrantError(.usage, "“\(text)” is no time for --\(option)", advice: "a number of seconds, such as 10 or 0.5")
+        }
+        return seconds
+    }
+}

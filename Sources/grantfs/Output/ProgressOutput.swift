@@ -1,0 +1,57 @@
+import Glibc
+import GrantAdministration
+import LinuxFS
+
+/// How far long work has come: on a terminal in one line that is written over, with --json as objects on stderr, otherwise not at all.
+final class ProgressOutput {
+    private let isJSON: Bool
+    private let isTerminal: Bool
+    private var isShown = false
+    private var next: Int64 = 0
+
+    init(isJSON: Bool) {
+        self.isJSON = isJSON
+        isTerminal = !isJSON && isatty(Terminal.standardError) == 1
+    }
+
+    func show(_ progress: CoordinationProgress) {
+        if isJSON {
+            say([
+                ("event", .string(progress.stage)), ("done", .unsigned(progress.done)),
+                ("total", progress.total.map { .unsigned($0) } ?? .null),
+                ("pids", .array(progress.pids.map { .integer(Int64($0)) })),
+            ])
+        } else if isTerminal, Clock.monotonic >= next {
+            // Ten times a second is as much as anybody reads.
+            next = Clock.monotonic + 100_000_000
+            var text = progress.stage
+            if let total = progress.total, total > 0 {
+                text += " \(progress.done * 100 / total) %"
+            } else if progress.done > 0 {
+                text += " \(progress.done)"
+            }
+            if !progress.pids.isEmpty { text += " for " + progress.pids.map { "process \($0)" }.joined(separator: ", ") }
+            write("\r\u{1B}[Kgrantfs: \(text)")
+            isShown = true
+        }
+    }
+
+    /// A step that has no measure.
+    func note(_ event: String) {
+        if isJSON { say([("event", .string(event))]) }
+        end()
+    }
+
+    /// Clears the line.
+    func end() {
+        if isShown { write("\r\u{1B}[K") }
+        isShown = false
+    }
+
+    private func say(_ members: [(String, JSON)]) { write(JSON.object(members).text + "\n") }
+
+    private func write(_ text: String) {
+        let bytes = Array(text.utf8)
+        _ = bytes.withUnsafeBytes { Glibc.write(Terminal.standardError, $0.baseAddress, $0.count) }
+    }
+}

@@ -1,0 +1,90 @@
+import Glibc
+import GrantModel
+
+/// The world that `grantfs run` gives a program, as words for bwrap(1).
+///
+/// The program has no capability and cannot get one: a user namespace of its own, no new privileges, no further user namespaces. What it
+/// may read of the system is bound read-only; what it may write to is in memory, and gone with it, but for the view.
+struct Sandbox {
+    /// Where the view is mounted outside, and where it is inside; absolute.
+    let view: [UInt8]
+    let place: [UInt8]
+    let hasNetwork: Bool
+    let home: [UInt8]
+    let environment: [(name: String, value: [UInt8])]
+
+    /// `.usage` when the view cannot be at `place`.
+    init(view: [UInt8], place: [UInt8], hasNetwork: Bool, variables: [(name: String, value: [UInt8])]) throws(GrantError) {
+        try SandboxPlaces.check(place)
+        self.view = view
+        self.place = place
+        self.hasNetwork = hasNetwork
+        home = SandboxPlaces.home(beside: place)
+        environment = SandboxEnvironment.standard(home: home) + variables
+    }
+
+    /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them.
+    func words(statusDescriptor: Int32) -> [[UInt8]] {
+        var words = Words()
+        words.add("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
+        if hasNetwork { words.add("--share-net") }
+        words.add("--info-fd", String(statusDescriptor))
+        SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).add(to: &words)
+        words.add("--proc", "/proc", "--dev", "/dev")
+        // The kernel asks for no capability of root where it owns a switch: /proc/sys, which bwrap leaves open, and others.
+        if geteuid() == 0 { words.add("--remount-ro", "/proc") }
+        for directory in ["/tmp", "/var/tmp"] { words.add("--perms", "1777", "--tmpfs", directory) }
+        words.add("--tmpfs", "/run", "--perms", "0700", "--dir", SandboxEnvironment.runtimeDirectory)
+        SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).addResolver(to: &words)
+        words.add("--perms", "0700", "--tmpfs")
+        words.add(home)
+        words.add("--bind")
+        words.add(view, place)
+        words.add("--remount-ro", "/", "--chdir")
+        words.add(place)
+        return words.list
+    }
+}
+
+/// Words of a command line, as bytes.
+struct Words {
+    private(set) var list: [[UInt8]] = []
+
+    mutating func add(_ words: String...) { list += words.map { Array($0.utf8) } }
+    mutating func add(_ words: [UInt8]...) { list += words }
+}
+
+/// Which variables a program in a sandbox gets.
+enum SandboxEnvironment {
+    /// Passed on as they are: how a terminal and a language look, and nothing that names a file, a socket or a secret.
+    private static let kept = ["TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"]
+
+    static var runtimeDirectory: String { "/run/user/\(geteuid())" }
+
+    static func standard(home: [UInt8]) -> [(name: String, value: [UInt8])] {
+        let user = getpwuid(geteuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(geteuid())"
+        let bin = "/usr/local/bin:/usr/bin:/bin" + (geteuid() == 0 ? ":/usr/local/sbin:/usr/sbin:/sbin" : "")
+        var result: [(name: String, value: [UInt8])] = [
+            ("PATH", Array(bin.utf8)), ("HOME", home), ("USER", Array(user.utf8)), ("LOGNAME", Array(user.utf8)),
+            ("SHELL", Array("/bin/sh".utf8)), ("TMPDIR", Array("/tmp".utf8)), ("XDG_RUNTIME_DIR", Array(runtimeDirectory.utf8)),
+        ]
+        for name in names where kept.contains(name) || name.hasPrefix("LC_") {
+            if let value = value(of: name) { result.append((name, value)) }
+        }
+        return result
+    }
+
+    static func value(of name: String) -> [UInt8]? {
+        getenv(name).map { value in UnsafeBufferPointer(start: value, count: strlen(value)).map { UInt8(bitPattern: $0) } }
+    }
+
+    private static var names: [String] {
+        var names: [String] = []
+        var next = environ
+        while let entry = next.pointee {
+            names.append(String(String(cString: entry).prefix { $0 != "=" }))
+            next += 1
+        }
+        return names
+    }
+}

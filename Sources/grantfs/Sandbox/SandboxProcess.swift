@@ -1,0 +1,67 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// A program in its sandbox, from start to end.
+enum SandboxProcess {
+    static let program = "bwrap"
+
+    /// `.unsupported`, with the package to install, when there is no bubblewrap.
+    static func requireProgram() throws(GrantError) {
+        if ProgramSearch.path(of: program) != nil { return }
+        throw GrantError(
+            .unsupported, "no program can be run in a sandbox", cause: "there is no bwrap in PATH", advice: "install the package bubblewrap"
+        )
+    }
+
+    /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
+    /// of the signal where one ended it. To be called on the main thread: the sandbox ends with the thread that started it.
+    static func run(_ sandbox: Sandbox, command: [[UInt8]]) throws(GrantError) -> Int32 {
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGCHLD] + handedOn { sigaddset(&signals, number) }
+        var before = sigset_t()
+        pthread_sigmask(SIG_BLOCK, &signals, &before)
+        defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+        do throws(Errno) {
+            let pipe = try PipePair()
+            let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3).joined(separator: [0])) + [0])
+            let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + command
+            // The program may read bwrap's variables, so bwrap has no others than the program.
+            let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
+            // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
+            let child = try ChildProcess.spawn(
+                program, arguments: words, environment: variables, inGroup: true, descriptors: [pipe.writing.number, options.number])
+            let leader = SandboxProcess.leader(said: pipe)
+            while try !ChildProcess.hasEnded(child) {
+                var info = siginfo_t()
+                let number = sigwaitinfo(&signals, &info)
+                // Before the program has its session there is nobody but bwrap.
+                if number > 0, number != SIGCHLD, leader.map({ kill(-$0, number) != 0 }) ?? true, number != SIGWINCH {
+                    kill(child, SIGKILL)
+                }
+            }
+            return try ChildProcess.wait(child)
+        } catch {
+            throw GrantError(.system, "the sandbox cannot be started", cause: error.description)
+        }
+    }
+
+    private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]
+
+    /// The process at the head of the program's session: `{"child-pid": N}`, from bwrap. nil when it fails before.
+    private static func leader(said pipe: consuming PipePair) -> Int32? {
+        let reading = pipe.closeWriting()
+        var said: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 256)
+        while true {
+            let count = read(reading.number, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            if count <= 0 { break }
+            said += buffer[..<count]
+        }
+        let text = String(decoding: said, as: UTF8.self)
+        guard let key = text.split(separator: "\"child-pid\":", maxSplits: 1).dropFirst().first else { return nil }
+        return Int32(String(key.drop { $0 == " " }.prefix { $0.isNumber }))
+    }
+}

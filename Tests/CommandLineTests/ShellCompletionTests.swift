@@ -1,0 +1,84 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The scripts, in the shells themselves, with a store that has grants.
+@Suite struct ShellCompletionTests {
+    private struct Grants {
+        let fixture: MountFixture
+        let path: String
+        init() throws {
+            fixture = try MountFixture()
+            try fixture.grant(try fixture.source("docs"))
+            try fixture.grant(try fixture.source("my files"), view: "web")
+            path = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path
+        }
+
+        func lines(_ shell: [String], _ script: String, _ words: [String]) throws -> [String] {
+            let environment = ["GRANTFS_STORE": fixture.store, "PATH": "\(path):/usr/bin:/bin", "HOME": fixture.base]
+            return try Command.run(shell + [script] + (shell[0] == "bash" ? ["bash"] : []) + words, environment: environment).orThrow()
+                .lines
+        }
+    }
+
+    /// The words as readline hands them over: it parts them at `=` as well.
+    private static let bash = #"""
+        set -u
+        compopt() { :; }
+        source <(grantfs completion bash)
+        COMP_WORDS=(grantfs "$@") COMP_CWORD=$#
+        _grantfs
+        printf '%s\n' "${COMPREPLY[@]}"
+        """#
+
+    @Test(
+        "bash offers commands, grants, views and values, quoted as it needs them",
+        arguments: [
+            (["rel"], ["release"]), (["revoke", "d"], ["docs"]), (["revoke", "m"], [#"my\ files"#]),
+            (["revoke", #"my\ f"#], [#"my\ files"#]),
+            (["revoke", "'my f"], ["'my files'"]), (["revoke", "--view", "w"], ["web"]), (["revoke", "--view", "=", "w"], ["web"]),
+            (["revoke", "--view", "="], ["default", "web"]), (["mount", "-o", "ro,cache", "=", "e"], ["exclusive"]),
+            (["revoke", "--tim"], ["--timeout"]),
+        ])
+    func bash(_ words: [String], _ expected: [String]) throws {
+        #expect(try Grants().lines(["bash", "-c"], Self.bash, ["bash"] + words) == expected)
+    }
+
+    private static let fish = #"""
+        grantfs completion fish | source
+        complete -C "grantfs $argv[1]"
+        """#
+
+    @Test(
+        "fish offers them with what they are", .enabled(if: Machine.offers("fish"), "fish is not installed"),
+        arguments: [
+            ("rel", ["release"]), ("revoke d", ["docs"]), ("revoke --view=w", ["--view=web"]), ("set docs --access read-o", ["read-only"]),
+        ])
+    func fish(_ line: String, _ expected: [String]) throws {
+        let offered = try Grants().lines(["fish", "--no-config", "-c"], Self.fish, [line])
+        #expect(offered.map { $0.split(separator: "\t")[0].description } == expected)
+        if line == "revoke d" { #expect(offered.first?.contains("/source/docs") == true) }
+    }
+
+    /// Completion in zsh needs a line editor; what is handed to it is looked at here.
+    private static let zsh = #"""
+        compdef() { :; }
+        compadd() {
+            while [[ $1 != -a ]]; do shift; [[ $1 == -- ]] && return; done
+            print -l -- "${(@P)3}"
+        }
+        source <(grantfs completion zsh)
+        words=(grantfs "$@") CURRENT=$(($# + 1))
+        _grantfs
+        """#
+
+    @Test(
+        "zsh offers them", .enabled(if: Machine.offers("zsh"), "zsh is not installed"),
+        arguments: [
+            (["rel"], ["release"]), (["revoke", "d"], ["docs"]), (["revoke", #"my\ f"#], ["my files"]),
+            (["revoke", "--view=w"], ["--view=web"]),
+        ])
+    func zsh(_ words: [String], _ expected: [String]) throws {
+        #expect(try Grants().lines(["zsh", "-f", "-c"], Self.zsh, ["zsh"] + words) == expected)
+    }
+}

@@ -1,0 +1,121 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import Control
+
+private let id = GrantID(high: 3, low: .max)
+
+private let requests: [SessionRequest] = [
+    .claim(
+        ClaimRequest(
+            number: 7, claimant: id, purpose: [1, 0xFF],
+            items: [
+                ItemRequest(path: [0x2F, 0xFF], isWriting: true, intent: .moving, savesFirst: false, newPath: [0x2F]),
+                ItemRequest(path: [], isWriting: false),
+            ], holdMilliseconds: .max)),
+    .claim(ClaimRequest(number: 0, claimant: id, purpose: nil, items: [])), .endClaim(.max),
+    .moved(claim: 1, from: [1], to: [2]), .present(number: 1, path: [9], purpose: nil, since: EventMark(epoch: id, number: 5)),
+    .present(number: 1, path: [], purpose: [1], since: nil), .endPresenting(4), .answer(question: 3, isDone: true), .watch(since: nil),
+]
+
+private let event = SessionEvent(
+    number: 1, time: Instant(nanoseconds: .min), kind: .moved, path: [0xFE], newPath: [2], pid: -1, text: "å")
+
+private let news: [SessionNews] = [
+    .granted(claim: 1, reach: [.reached, .outside, .revoked]), .waits(claim: 2, pids: [1, -1]),
+    .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
+    .asks(SessionQuestion(number: 1, presenter: 2, kind: .save, path: [3], milliseconds: 4, pid: 5)), .tells(presenter: nil, event),
+    .tells(presenter: 8, event), .listening(presenter: nil, mark: EventMark(epoch: id, number: 1), hasMissed: true),
+    .notListening(presenter: 1, .revoked, text: ""),
+]
+
+@Suite struct SessionCoding {
+    @Test func whatIsSaidIsReadAsItWasWritten() throws {
+        for request in requests { #expect(try SessionRequest.decode(request.encoded) == request) }
+        for message in news { #expect(try SessionNews.decode(message.encoded) == message) }
+    }
+
+    @Test func everyShorterMessageIsRefused() throws {
+        for message in requests.map(\.encoded) {
+            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionRequest.decode(Array(message.prefix(count))) } }
+        }
+        for message in news.map(\.encoded) {
+            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionNews.decode(Array(message.prefix(count))) } }
+        }
+    }
+
+    @Test func anyBytesAreReadWithoutATrap() throws {
+        var generator = SystemRandomNumberGenerator()
+        for message in requests.map(\.encoded) + news.map(\.encoded) {
+            for _ in 0..<200 {
+                var bytes = message
+                bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
+                _ = try? SessionRequest.decode(bytes)
+                _ = try? SessionNews.decode(bytes)
+            }
+        }
+    }
+}
+
+/// Answers each question that is given back by saying so, and notes who is gone.
+private final class Sessions: SessionHandler {
+    let ended = Lock(0)
+
+    func received(_ request: SessionRequest, from session: ControlSession) {
+        guard case .endClaim(let number) = request else { return }
+        session.send(.refused(claim: number, .ended, text: ""))
+    }
+
+    func ended(_ session: ControlSession) { ended.withLock { $0 += 1 } }
+}
+
+private struct Answering: ControlHandler {
+    func handle(_ request: ControlRequest, peer: Peer) -> ControlReply { .done }
+}
+
+@Suite struct SessionServing {
+    private func wait(_ client: SessionClient) throws -> SessionNews? {
+        for _ in 0..<2000 {
+            if let news = try client.next() { return news }
+            usleep(5_000)
+        }
+        return nil
+    }
+
+    @Test func hundredsOfSessionsTakeNoneOfTheConnectionsThatCommandsNeed() throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let sessions = Sessions()
+        let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: sessions)
+        defer { server.stop() }
+        var clients = try (0..<300).map { _ in
+            try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 10))
+        }
+        #expect(try ControlClient.send(.ping, to: "s.sock", in: directory, timeout: 10) == .done)
+        for (number, client) in clients.enumerated() { try client.send(.endClaim(UInt64(number))) }
+        for (number, client) in clients.enumerated() { #expect(try wait(client) == .refused(claim: UInt64(number), .ended, text: "")) }
+        clients.removeLast(299)
+        for _ in 0..<1000 where sessions.ended.withLock({ $0 }) < 299 { usleep(5_000) }
+        #expect(sessions.ended.withLock { $0 } == 299)
+        server.stop()
+        #expect(throws: ControlClient.Failure.hungUp) { try wait(clients[0]) }
+    }
+
+    @Test func nonsenseEndsTheSessionAndNoOther() throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: Sessions())
+        defer { server.stop() }
+        let good = try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 10))
+        for bytes: [UInt8] in [[0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 9], [0, 0, 0, 2, 1, 99]] {
+            let socket = try ControlClient.open("s.sock", in: directory, deadline: Clock.deadline(seconds: 10))
+            _ = try ControlClient.ask(.session, over: socket, deadline: Clock.deadline(seconds: 10))
+            try socket.send(bytes, deadline: Clock.deadline(seconds: 10))
+            #expect(throws: Errno(ECONNRESET)) { try socket.receive(1, deadline: Clock.deadline(seconds: 10)) }
+        }
+        try good.send(.endClaim(1))
+        #expect(try wait(good) == .refused(claim: 1, .ended, text: ""))
+    }
+}

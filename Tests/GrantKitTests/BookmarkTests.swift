@@ -1,0 +1,141 @@
+import Foundation
+import GrantKit
+import TestSupport
+import Testing
+
+@Suite struct ABookmarkOfAURL {
+    @Test("finds its directory, and says that it is stale once that was renamed; made anew it is not", arguments: [true, false])
+    func renamed(isScoped: Bool) throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            let options: URL.BookmarkCreationOptions = isScoped ? [.withSecurityScope, .minimalBookmark] : .minimalBookmark
+            let data = try url.bookmarkData(options: options, includingResourceValuesForKeys: nil, relativeTo: nil)
+            #expect(try bench.resolve(data) == (url, false))
+            let renamed = url.sibling("papers")
+            try url.move(to: renamed)
+            let found = try bench.resolve(data)
+            #expect(found.url.path == renamed.path && found.isStale)
+            let again = try found.url.bookmarkData(options: options)
+            #expect(try bench.resolve(again) == (found.url, false))
+        }
+    }
+
+    @Test("never leads to another directory that has come to the old place", arguments: [true, false])
+    func replaced(isScoped: Bool) throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            let data = try url.bookmarkData(options: isScoped ? .withSecurityScope : [])
+            try url.remove()
+            #expect(bench.failure(data) == .fileNoSuchFile)
+            try url.make()
+            // A number that is used again at once is told by its birth time.
+            #expect(bench.failure(data) == .fileNoSuchFile)
+        }
+    }
+
+    @Test("with a scope ends with its grant, and is back with it")
+    func revoked() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        let inside = url.appendingPathComponent("note")
+        try bench.program {
+            let scoped = try url.bookmarkData(options: .withSecurityScope)
+            let scopedFile = try inside.bookmarkData(options: .withSecurityScope)
+            let plain = try url.bookmarkData()
+            try bench.fixture.grantfs("revoke", "docs").orThrow()
+            #expect(bench.failure(scoped) == .fileReadNoPermission)
+            #expect(bench.failure(scopedFile) == .fileReadNoPermission)
+            // Identity alone asks no grant.
+            #expect(try bench.resolve(plain).url == url)
+            try bench.fixture.restore("docs")
+            #expect(try bench.resolve(scoped) == (url, false))
+            #expect(try bench.resolve(scopedFile).url == inside)
+            try bench.fixture.grantfs("set", "docs", "--expires", "1s").orThrow()
+            try bench.fixture.wait(until: "the grant has expired") { bench.failure(scoped) == .fileReadNoPermission }
+            try bench.fixture.grantfs("remove", "docs").orThrow()
+            #expect(bench.failure(scoped) == .fileReadNoPermission)
+        }
+    }
+
+    @Test("with a scope follows what is moved inside the grant, and stops where it leaves it")
+    func below() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        let deep = url.appendingPathComponent("a/b/c", isDirectory: true)
+        try deep.make()
+        try Data("deep".utf8).write(to: deep.appendingPathComponent("file"))
+        try bench.program {
+            let data = try deep.bookmarkData(options: .withSecurityScope)
+            let file = try deep.appendingPathComponent("file").bookmarkData(options: .withSecurityScope)
+            let moved = url.appendingPathComponent("moved", isDirectory: true)
+            try deep.move(to: moved)
+            let found = try bench.resolve(data)
+            #expect(found.url == moved && found.isStale)
+            #expect(try bench.resolve(file).url.text == "deep")
+            try moved.move(to: url.sibling("outside"))
+            #expect(bench.failure(data) == .fileReadNoPermission)
+            #expect(bench.failure(file) == .fileReadNoPermission)
+        }
+    }
+
+    @Test("of a file finds what was saved over it, and the file itself under another name")
+    func file() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder").appendingPathComponent("note.txt")
+        try bench.program {
+            try Data("one".utf8).write(to: url)
+            let data = try url.bookmarkData()
+            // Saving so makes it another file.
+            try Data("two".utf8).write(to: url, options: .atomic)
+            #expect(try bench.resolve(data) == (url, false))
+            #expect(try bench.resolve(data).url.text == "two")
+            let fresh = try url.bookmarkData()
+            let renamed = url.sibling("other.txt")
+            try url.move(to: renamed)
+            let found = try bench.resolve(fresh)
+            #expect(found.url == renamed && found.isStale)
+            let folder = url.deletingLastPathComponent()
+            try folder.move(to: folder.sibling("elsewhere"))
+            #expect(try bench.resolve(fresh).url.text == "two")
+            try found.url.deletingLastPathComponent().sibling("elsewhere").appendingPathComponent("other.txt").remove()
+            #expect(bench.failure(fresh) == .fileNoSuchFile)
+        }
+    }
+
+    @Test("of a URL with links in it is one of what they lead to")
+    func links() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder")
+        let link = url.sibling("link")
+        try FileManager.default.createSymbolicLink(at: URL(fileURLWithPath: link.path), withDestinationURL: url)
+        try bench.program {
+            let data = try link.bookmarkData()
+            try FileManager.default.removeItem(atPath: link.path)
+            #expect(try bench.resolve(data) == (url, false))
+        }
+    }
+
+    @Test("is refused with the code that says why")
+    func refusals() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder")
+        let granted = try bench.granted("docs")
+        try bench.program {
+            #expect(cocoaCode { _ = try url.sibling("none").bookmarkData() } == .fileReadNoSuchFile)
+            #expect(cocoaCode { _ = try #require(URL(string: "https://example.org/")).bookmarkData() } == .fileReadUnsupportedScheme)
+            #expect(cocoaCode { _ = try url.bookmarkData(options: .withSecurityScope) } == .fileReadNoPermission)
+            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope, relativeTo: url) } == .featureUnsupported)
+            let reading: URL.BookmarkCreationOptions = [.withSecurityScope, .securityScopeAllowOnlyReadAccess]
+            #expect(cocoaCode { _ = try granted.bookmarkData(options: reading) } == .featureUnsupported)
+            try bench.fixture.grantfs("set", "docs", "--access", "read-only").orThrow()
+            #expect(try bench.resolve(try granted.bookmarkData(options: reading)).url == granted)
+            let plain = try url.bookmarkData()
+            #expect(cocoaCode { _ = try bench.resolve(plain, options: .withSecurityScope) } == .fileReadCorruptFile)
+        }
+        bench.programWithoutStore {
+            #expect(cocoaCode { _ = try granted.bookmarkData(options: .withSecurityScope) } == .fileReadNoSuchFile)
+        }
+    }
+}

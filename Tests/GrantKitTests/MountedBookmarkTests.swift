@@ -1,0 +1,108 @@
+import Foundation
+import GrantKit
+import TestSupport
+import Testing
+
+@Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
+struct ABookmarkAndAMount {
+    @Test("leads through a mount that shows the grant, and to the directory itself when none does")
+    func leads() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            let data = try url.bookmarkData(options: .withSecurityScope)
+            let file = try url.appendingPathComponent("note").bookmarkData(options: .withSecurityScope)
+            #expect(try bench.resolve(data) == (url, false))
+            let mountpoint = try bench.fixture.mount()
+            #expect(try bench.resolve(data).url.path == mountpoint + "/docs")
+            #expect(try bench.resolve(file).url.path == mountpoint + "/docs/note")
+            #expect(try bench.resolve(file).url.text == "here")
+            // Whoever kept it while nothing was mounted is not told to make it anew.
+            #expect(try !bench.resolve(data).isStale)
+            // What was made in the mount is the same.
+            let inMount = URL(fileURLWithPath: mountpoint + "/docs/note")
+            let made = try inMount.bookmarkData(options: .withSecurityScope)
+            try bench.fixture.grantfs("unmount", mountpoint).orThrow()
+            #expect(try bench.resolve(made).url == url.appendingPathComponent("note"))
+            // And a mount whose daemon has died leads nowhere.
+            try bench.fixture.mount(at: "other")
+            #expect(try bench.resolve(made).url.path == bench.fixture.base + "/other/docs/note")
+            try bench.fixture.killDaemon(at: bench.fixture.base + "/other")
+            #expect(try bench.resolve(made).url == url.appendingPathComponent("note"))
+        }
+        try bench.program(usesMountsOnly: true) {
+            let data = try url.bookmarkData(options: .withSecurityScope)
+            #expect(bench.failure(data) == .fileNoSuchFile)
+            try bench.fixture.mount(at: "third")
+            #expect(try bench.resolve(data).url.path == bench.fixture.base + "/third/docs")
+        }
+    }
+
+    @Test("revoked: the URL it gave is refused by the kernel, its scope does not start, the data resolves no more")
+    func revoked() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.fixture.mount()
+        try bench.program {
+            let data = try url.bookmarkData(options: .withSecurityScope)
+            let found = try bench.resolve(data).url
+            #expect(found.startAccessingSecurityScopedResource())
+            defer { found.stopAccessingSecurityScopedResource() }
+            let handle = try FileHandle(forReadingFrom: found.appendingPathComponent("note"))
+            try bench.fixture.revoke("docs")
+            // Access that was started is no access that is kept.
+            #expect(throws: (any Error).self) { try handle.read(upToCount: 1) }
+            #expect(found.appendingPathComponent("note").text == nil)
+            #expect(!found.startAccessingSecurityScopedResource())
+            #expect(bench.failure(data) == .fileReadNoPermission)
+            #expect(cocoaCode { _ = try found.bookmarkData() } == .fileReadNoPermission)
+            try bench.fixture.restore("docs")
+            #expect(try bench.resolve(data).url.appendingPathComponent("note").text == "here")
+        }
+    }
+
+    @Test("made by a program that sees the mount and no store finds its place wherever the view is mounted")
+    func mountAlone() throws {
+        let bench = try Bench()
+        _ = try bench.granted("docs")
+        let mountpoint = try bench.fixture.mount()
+        // Another store's view of the same name, with a grant of the same name, is no way to it.
+        let other = try Bench()
+        _ = try other.granted("docs")
+        try other.fixture.mount()
+        let file = URL(fileURLWithPath: mountpoint + "/docs/note")
+        try bench.programWithoutStore {
+            #expect(cocoaCode { _ = try file.bookmarkData(options: .withSecurityScope) } != nil)
+            #expect(file.startAccessingSecurityScopedResource())
+            let data = try file.bookmarkData()
+            file.stopAccessingSecurityScopedResource()
+            #expect(try bench.resolve(data) == (file, false))
+            try bench.fixture.revoke("docs")
+            #expect(!file.startAccessingSecurityScopedResource())
+            #expect(bench.failure(data) == .fileReadNoPermission)
+            try bench.fixture.restore("docs")
+            try bench.fixture.grantfs("unmount", mountpoint).orThrow()
+            #expect(bench.failure(data) == .fileNoSuchFile)
+            try bench.fixture.mount(at: "other")
+            #expect(try bench.resolve(data).url.path == bench.fixture.base + "/other/docs/note")
+            // Nothing leads to the root of a view but the view.
+            #expect(!URL(fileURLWithPath: bench.fixture.base + "/other").startAccessingSecurityScopedResource())
+        }
+    }
+
+    @Test(
+        "does not lead into what was mounted over the view",
+        .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    func covered() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs", "--view", "shut")
+        let mountpoint = try bench.fixture.mount("shut")
+        try bench.program {
+            let data = try url.bookmarkData(options: .withSecurityScope)
+            #expect(try bench.resolve(data).url.path == mountpoint + "/docs")
+            // Something else is mounted over it: it is no mount of the view any more, here.
+            try bench.fixture.mountOther(["mount", "-t", "tmpfs", "none"], at: mountpoint)
+            #expect(try bench.resolve(data).url == url)
+        }
+    }
+}

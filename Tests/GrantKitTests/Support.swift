@@ -1,0 +1,66 @@
+import Foundation
+import GrantKit
+import TestSupport
+import Testing
+
+/// A store with granted directories that this process works on, as a program does that uses the library. Nothing is mounted until asked for.
+struct Bench {
+    let fixture: MountFixture
+
+    init(owner: Identity = .current) throws { fixture = try MountFixture(owner: owner) }
+
+    /// Runs a part of a program whose store is this one.
+    func program<Result>(usesMountsOnly: Bool = false, _ body: () throws -> Result) rethrows -> Result {
+        let environment = GrantEnvironment(store: fixture.store, usesMountsOnly: usesMountsOnly)
+        return try GrantEnvironment.$current.withValue(environment) { try body() }
+    }
+
+    /// Runs a part of a program that cannot read the store, as in a world of its own where only the mount shows.
+    func programWithoutStore<Result>(_ body: () throws -> Result) rethrows -> Result {
+        let environment = GrantEnvironment(store: fixture.base + "/no-store")
+        return try GrantEnvironment.$current.withValue(environment) { try body() }
+    }
+
+    /// A granted directory with a file in it, as the URL of the directory itself.
+    func granted(_ name: String, _ more: String...) throws -> URL {
+        let directory = try fixture.source(name)
+        try Data("here".utf8).write(to: URL(fileURLWithPath: directory + "/note"))
+        try fixture.grantfs(["grant", directory] + more).orThrow()
+        return URL(fileURLWithPath: directory, isDirectory: true)
+    }
+
+    /// A directory that nobody granted.
+    func plain(_ name: String) throws -> URL { URL(fileURLWithPath: try fixture.directory("plain/" + name), isDirectory: true) }
+
+    func resolve(_ data: Data, options: URL.BookmarkResolutionOptions = []) throws -> (url: URL, isStale: Bool) {
+        var isStale = false
+        let url = try URL(resolvingBookmarkData: data, options: options, bookmarkDataIsStale: &isStale)
+        return (url, isStale)
+    }
+
+    /// What resolving the data fails with; nil when it does not.
+    func failure(_ data: Data) -> CocoaError.Code? { cocoaCode { _ = try resolve(data) } }
+}
+
+/// The code of NSCocoaErrorDomain that `body` fails with; nil when it succeeds. Another error is a failure of the test.
+func cocoaCode(_ body: () throws -> Void) -> CocoaError.Code? {
+    do {
+        try body()
+        return nil
+    } catch let error as CocoaError {
+        // Whoever wants to know more finds it below.
+        #expect(error.underlying is GrantError)
+        return error.code
+    } catch {
+        Issue.record("no CocoaError: \(error)")
+        return nil
+    }
+}
+
+extension URL {
+    func move(to url: URL) throws { try FileManager.default.moveItem(at: self, to: url) }
+    func remove() throws { try FileManager.default.removeItem(at: self) }
+    func make() throws { try FileManager.default.createDirectory(at: self, withIntermediateDirectories: true) }
+    func sibling(_ name: String) -> URL { deletingLastPathComponent().appendingPathComponent(name, isDirectory: hasDirectoryPath) }
+    var text: String? { try? String(contentsOf: self, encoding: .utf8) }
+}

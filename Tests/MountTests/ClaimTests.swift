@@ -1,0 +1,209 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountFixture {
+    /// A program that claims what it is told line by line.
+    func claimant() throws -> Child { try Child([Programs.claimProbe, store, "script"]) }
+
+    /// `grantfs coordinate`, which goes on while the test does.
+    func coordinating(_ arguments: String...) throws -> Child {
+        try Child([Programs.grantfs, "coordinate"] + arguments, environment: environment, separateErrors: true)
+    }
+}
+
+extension MountTests {
+    @Suite struct AClaim {
+        /// A mount of a grant `docs` with the files `a` and `b`.
+        private func mounted() throws -> (MountFixture, source: String) {
+            let fixture = try MountFixture()
+            let source = try fixture.source("docs")
+            for name in ["a", "b"] { try Data(name.utf8).write(to: URL(fileURLWithPath: "\(source)/\(name)")) }
+            try fixture.grant(source)
+            try fixture.mount()
+            return (fixture, source)
+        }
+
+        private func ask(_ child: Child, _ line: String, _ answer: String) throws {
+            child.send(line)
+            try child.expect(answer)
+        }
+
+        @Test("lives as long as the command, whose status is passed on, and tells it the place on the host")
+        func command() throws {
+            let (fixture, source) = try mounted()
+            let output = try fixture.grantfs("coordinate", "read", "docs", "--", "sh", "-c", "echo \"$GRANTFS_PATH\"; exit 7")
+            #expect(output.status == 7)
+            #expect(output.trimmed == source)
+            #expect(try fixture.grantfs("coordinate", "read", "docs", "--", "sh", "-c", "kill -USR1 $$").status == 128 + SIGUSR1)
+            #expect(try fixture.grantfs("coordinate", "read", "docs", "--", "no-such-program-anywhere").status == 127)
+            #expect(try fixture.grantfs("coordinate", "read", "docs").status == 2)
+        }
+
+        @Test("is shared by readers and excludes with a writer, whether it is named on the host, in the mount or by its grant")
+        func sharing() throws {
+            let (fixture, source) = try mounted()
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            try ask(one, "read \(source)/a", "granted")
+            try ask(other, "read \(fixture.base)/mount/docs/a", "granted")
+            #expect(try fixture.grantfs("coordinate", "write", "docs", "--timeout", "0", "--", "true").status == 1)
+            // Who holds a part would wait for itself.
+            try ask(other, "try \(source)", "error \(EDEADLK)")
+            try ask(one, "end", "granted")
+            try ask(other, "end", "granted")
+            #expect(try fixture.grantfs("coordinate", "write", "docs", "--timeout", "0", "--", "true").status == 0)
+        }
+
+        @Test("does not escape when its file is renamed, moved or replaced")
+        func renaming() throws {
+            let (fixture, source) = try mounted()
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            mkdir(source + "/d", 0o755)
+            try ask(one, "write \(source)/a", "granted")
+            rename(source + "/a", source + "/d/x")
+            try ask(other, "try \(source)/d/x", "error \(ETIMEDOUT)")
+            try ask(other, "try \(source)/d", "error \(ETIMEDOUT)")
+            // Saved by renaming another over it: the claim is on the name as well.
+            try Data("new".utf8).write(to: URL(fileURLWithPath: source + "/a"))
+            try ask(other, "try \(source)/a", "error \(ETIMEDOUT)")
+            try ask(other, "try \(source)/b", "granted")
+        }
+
+        @Test("of what does not exist yet keeps others from making it")
+        func missing() throws {
+            let (fixture, source) = try mounted()
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            try ask(one, "write \(source)/new", "granted")
+            try ask(other, "try \(source)/new", "error \(ETIMEDOUT)")
+            try ask(other, "write \(source)/no/such", "error \(EIO)")
+        }
+
+        @Test("of several is granted together, so that two in different orders never wait for each other")
+        func batches() throws {
+            let (fixture, source) = try mounted()
+            let claimants = try (0..<4).map { _ in try fixture.claimant() }
+            for round in 0..<10 {
+                for (number, child) in claimants.enumerated() {
+                    let names = (number + round) % 2 == 0 ? ["a", "b"] : ["b", "a"]
+                    child.send("write \(source)/\(names[0]) \(source)/\(names[1])")
+                    child.send("end")
+                }
+                for child in claimants {
+                    try child.expect("granted")
+                    try child.expect("granted")
+                }
+            }
+        }
+
+        @Test("whose claimant is killed is free at once, and one that waits no longer holds up others")
+        func killedClaimants() throws {
+            let (fixture, source) = try mounted()
+            let (holder, waiting, last) = (try fixture.claimant(), try fixture.claimant(), try fixture.claimant())
+            try ask(holder, "read \(source)/a", "granted")
+            waiting.send("write \(source)/a")
+            try fixture.wait(until: "it waits") {
+                try fixture.grantfs("coordinate", "read", "docs", "--timeout", "0", "--", "true").status == 1
+            }
+            kill(waiting.pid, SIGKILL)
+            try ask(last, "read \(source)/a", "granted")
+            try ask(last, "end", "granted")
+            last.send("write \(source)/a")
+            kill(holder.pid, SIGKILL)
+            try last.expect("granted")
+        }
+
+        @Test("that would wait for itself gives EDEADLK, to one of two commands that start each other's claims")
+        func deadlock() throws {
+            let (fixture, source) = try mounted()
+            let script = "touch $1; while [ ! -e $2 ]; do sleep 0.02; done; \"$3\" coordinate write \"$4\" -- true; echo $?"
+            func start(_ mine: String, _ theirs: String) throws -> Child {
+                try fixture.coordinating(
+                    "write", "\(source)/\(mine)", "--", "sh", "-c", script, "sh", "\(fixture.base)/\(mine)", "\(fixture.base)/\(theirs)",
+                    Programs.grantfs, "\(source)/\(theirs)")
+            }
+            let (one, other) = (try start("a", "b"), try start("b", "a"))
+            let statuses = [one.line(), other.line()].compactMap { $0 }.sorted()
+            #expect(statuses == ["0", "1"])
+        }
+
+        @Test("is refused with the reason where no grant leads, where it is revoked, and where nothing is mounted")
+        func refusals() throws {
+            let (fixture, source) = try mounted()
+            let claimant = try fixture.claimant()
+            try ask(claimant, "read \(fixture.base)/outside", "error \(ENOENT)")
+            try ask(claimant, "read \(fixture.base)/mount", "error \(ENOENT)")
+            // A link that leads out is not followed.
+            symlink(fixture.base + "/outside", source + "/link")
+            try ask(claimant, "read \(source)/link/x", "error \(ENOENT)")
+            try fixture.revoke("docs")
+            try ask(claimant, "read \(source)/a", "error \(EACCES)")
+            #expect(try fixture.grantfs("coordinate", "read", "docs", "--", "true").status == 1)
+            try fixture.grantfs("unmount", fixture.base + "/mount").orThrow()
+            try ask(claimant, "read \(source)/a", "error \(ENOTCONN)")
+        }
+
+        @Test("ends with EACCES when its grant is revoked, held or waited for; the command is told to end")
+        func revocation() throws {
+            let (fixture, source) = try mounted()
+            let (holder, waiting) = (try fixture.claimant(), try fixture.claimant())
+            try ask(holder, "write \(source)/a", "granted")
+            waiting.send("write \(source)/a")
+            let command = try fixture.coordinating("write", "\(source)/b", "--", "sh", "-c", "echo begun; exec sleep 30")
+            try command.expect("begun")
+            holder.send("lost")
+            try fixture.revoke("docs")
+            try holder.expect("lost \(EACCES)", within: 2)
+            try waiting.expect("error \(EACCES)", within: 2)
+            #expect(command.wait(within: 5) == 1)
+            try fixture.restore("docs")
+            try ask(waiting, "write \(source)/a", "granted")
+        }
+
+        @Test("is lost with the daemon, and the claimants are told")
+        func deadDaemon() throws {
+            let (fixture, source) = try mounted()
+            let (holder, waiting) = (try fixture.claimant(), try fixture.claimant())
+            try ask(holder, "write \(source)/a", "granted")
+            waiting.send("write \(source)/a")
+            let command = try fixture.coordinating(
+                "write", "\(source)/b", "--when-lost", "go-on", "--", "sh", "-c", "echo begun; read line; echo end")
+            try command.expect("begun")
+            try fixture.killDaemon(at: fixture.base + "/mount")
+            holder.send("lost")
+            try holder.expect("lost \(ENOTCONN)")
+            try waiting.expect("error \(ENOTCONN)")
+            command.send("go")
+            try command.expect("end")
+            #expect(command.wait(within: 5) == 1)
+        }
+
+        @Test("of two mounts is taken in both, and one mount that does not lead there is left alone")
+        func severalMounts() throws {
+            let (fixture, source) = try mounted()
+            try fixture.grant(source, view: "other")
+            try fixture.mount("other", at: "second")
+            try fixture.grant(try fixture.source("else"), view: "third")
+            try fixture.mount("third", at: "third")
+            let (one, other) = (try fixture.claimant(), try fixture.claimant())
+            try ask(one, "write \(fixture.base)/second/docs/a", "granted")
+            try ask(other, "try \(fixture.base)/mount/docs/a", "error \(ETIMEDOUT)")
+            one.send("lost")
+            try fixture.revoke("docs", "--view", "other")
+            try one.expect("lost \(EACCES)")
+            try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
+        }
+
+        @Test("is waited for by a thousand, while commands are answered; each has its turn, one at a time")
+        func aThousand() throws {
+            let (fixture, source) = try mounted()
+            let probe = try Child([Programs.claimProbe, fixture.store, "many", source + "/a", "1000"])
+            try probe.expect("waiting", within: 60)
+            let daemon = try fixture.daemon(at: fixture.base + "/mount")
+            let threads = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count
+            #expect(threads < 40)
+            probe.send("go")
+            try probe.expect("1000 done, 1 at once, 0 failed", within: 60)
+        }
+    }
+}

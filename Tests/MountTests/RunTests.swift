@@ -1,0 +1,188 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite("A program that grantfs run has started", .enabled(if: Machine.offers("bwrap"), "bubblewrap is not installed"))
+    struct RunInASandbox {
+        private let fixture: MountFixture
+        private let source: String
+
+        init() throws {
+            fixture = try MountFixture()
+            source = try fixture.source("docs")
+            try Data("granted\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+        }
+
+        /// Runs a script in the sandbox, with these options.
+        private func run(_ script: String, _ options: String..., as identity: Identity? = nil, within seconds: Double = 30) throws -> Output
+        {
+            try fixture.grantfs(["run"] + options + ["--", "sh", "-c", script], as: identity, within: seconds)
+        }
+
+        /// What a throw-away view leaves when it is gone: nothing.
+        private func expectNothingLeft(_ when: String) throws {
+            #expect(try fixture.list("--all").isEmpty, "no grant is on record \(when)")
+            #expect(try fixture.status().mounts.isEmpty, "nothing is mounted \(when)")
+            #expect(fixture.mountpoints.isEmpty, "the kernel has no mount \(when)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.store + "/run").isEmpty, "no file is left \(when)")
+        }
+
+        @Test("finds the view and nothing else of anybody's files, the system read-only, and no way to more")
+        func nothingElse() throws {
+            let secret = fixture.base + "/outside/secret"
+            try Data("secret".utf8).write(to: URL(fileURLWithPath: secret))
+            let output = try run(
+                """
+                cat docs/file; pwd
+                cat \(secret) 2>/dev/null && echo LEAK path
+                ls /home /srv /mnt /media /boot /sys /var/lib 2>/dev/null | grep . && echo LEAK directory
+                find "$HOME" /tmp /var/tmp /run -mindepth 1 ! -path '/run/user*' | grep . && echo LEAK private
+                for f in /x /usr/x /etc/x; do touch $f 2>/dev/null && echo LEAK writable $f; done
+                find /proc -maxdepth 6 ! -path '/proc/[0-9]*' ! -path '/proc/self*' ! -path '/proc/thread-self*' -type f -writable | grep . && echo LEAK switch
+                grep -q 'CapEff:.*[1-9a-f]' /proc/self/status && echo LEAK capability
+                unshare -U true 2>/dev/null && echo LEAK namespace
+                cat /proc/[0-9]*/environ | grep -az OUTSIDE && echo LEAK environment
+                cat /proc/[0-9]*/cmdline | grep -a 'run/run[-]' && echo LEAK store
+                ls /proc | grep -c '^[0-9]' > /tmp/n; [ $(cat /tmp/n) -gt 6 ] && echo LEAK processes
+                ls /proc/self/fd /proc/1/fd | grep -w 9 && echo LEAK descriptor
+                ip link 2>/dev/null | grep -v LOOPBACK | grep mtu && echo LEAK network
+                touch /tmp/own "$HOME/own" && rm /tmp/own "$HOME/own" && echo private
+                exit 7
+                """, "--grant", source, "--env", "GIVEN=1")
+            #expect(output.status == 7, "the exit status is the program's")
+            #expect(output.lines == ["granted", "/grants", "private"], "\(output)")
+            try expectNothingLeft("after it has ended")
+        }
+
+        @Test("as root, does not see what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"))
+        func rootsFiles() throws {
+            let output = try run("ls /etc/shadow /etc/gshadow /etc/sudoers /etc/passwd 2>/dev/null", "--grant", source)
+            #expect(output.lines == ["/etc/passwd"], "\(output)")
+        }
+
+        @Test("inherits no descriptor of the caller's, and no variable that was not given")
+        func inheritance() throws {
+            let output = try Command.shell(
+                "exec 9<\"$1\"; OUTSIDE=secret exec \"$2\" run --store \"$3\" --grant \"$4\" --env GIVEN=yes -- sh -c \"$5\"",
+                fixture.base, Programs.grantfs, fixture.store, source,
+                "ls /proc/self/fd; cat /proc/*/environ | tr '\\0' '\\n' | grep -e OUTSIDE -e GIVEN | sort -u", as: fixture.owner)
+            #expect(output.lines == ["0", "1", "2", "3", "GIVEN=yes"], "3 is the listing's own: \(output)")
+        }
+
+        @Test("writes through the view, and not below what is granted with :ro")
+        func access() throws {
+            let other = try fixture.source("other")
+            let output = try run(
+                "echo new > docs/new; echo new > other/new; echo $?", "--grant", source, "--grant", other + ":ro", "--at", "/tmp/a/view")
+            #expect(output.trimmed.hasSuffix("2") && output.errors.contains("Read-only"), "\(output)")
+            #expect(FileManager.default.contents(atPath: source + "/new") == Data("new\n".utf8))
+            #expect(!FileManager.default.fileExists(atPath: other + "/new"))
+        }
+
+        private static let reader =
+            "exec 5<docs/file; echo ready; while read -r line; do read -r x <&5 2>/dev/null; cat docs/file; echo done; done"
+
+        @Test("loses the view live, with EACCES, and lives on", arguments: [false, true])
+        func revoked(throwAway: Bool) throws {
+            if !throwAway { try fixture.grant(source) }
+            let program = try Child(
+                [Programs.grantfs, "run"] + (throwAway ? ["--grant", source] : []) + ["--", "sh", "-c", Self.reader + " 2>&1"],
+                environment: fixture.environment)
+            try program.expect("ready")
+            program.send("once")
+            try program.expect("granted")
+            try program.expect("done")
+            #expect(try fixture.list().map(\.name) == ["docs"])
+            #expect(try fixture.revoke("docs").allSatisfy(\.isConfirmed))
+            program.send("twice")
+            let line = try #require(program.line())
+            #expect(line.contains("Permission denied"), "\(line)")
+            try program.expect("done")
+            program.closeInput()
+            #expect(program.wait(within: 10) == 0, "it ends by itself")
+            if throwAway { try expectNothingLeft("after a revocation") }
+        }
+
+        @Test("has the mount that the view has already, and leaves it; else one of its own that goes with it")
+        func mounts() throws {
+            try fixture.grant(source)
+            let counting = "grep -c fuse.grantfs /proc/self/mountinfo"
+            #expect(try run(counting).trimmed == "1")
+            #expect(try fixture.status().mounts.isEmpty && fixture.mountpoints.isEmpty)
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            let program = try Child([Programs.grantfs, "run", "--", "sh", "-c", "echo ready; read x"], environment: fixture.environment)
+            try program.expect("ready")
+            #expect(try fixture.status().mounts.map(\.pid) == [daemon], "there is no second mount")
+            program.closeInput()
+            _ = program.wait(within: 10)
+            #expect(try fixture.daemon(at: mountpoint) == daemon, "the mount is still there")
+        }
+
+        @Test("is sent the signals that its starter gets, and may catch them")
+        func signals() throws {
+            let script = "trap 'echo caught; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", script], environment: fixture.environment)
+            try program.expect("ready")
+            kill(program.pid, SIGTERM)
+            try program.expect("caught")
+            #expect(program.wait(within: 10) == 3)
+            try expectNothingLeft("after a signal")
+        }
+
+        @Test("dies with its starter, however that ends, and a throw-away view with it", arguments: [false, true])
+        func starterKilled(daemonToo: Bool) throws {
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; while :; do sleep 0.1; : > docs/alive; done"],
+                environment: fixture.environment)
+            try program.expect("ready")
+            let daemon = try #require(try fixture.status().mounts.first).pid
+            if daemonToo {
+                // Stopped first, so that it cannot notice.
+                kill(daemon, SIGSTOP)
+                kill(program.pid, SIGKILL)
+                kill(daemon, SIGKILL)
+            } else {
+                kill(program.pid, SIGKILL)
+            }
+            _ = program.wait(within: 10)
+            try fixture.wait(until: "the daemon is gone") { !Processes.isRunning(daemon) }
+            if !daemonToo {
+                #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.store + "/run").isEmpty, "the daemon has cleaned up")
+            }
+            try expectNothingLeft("after the next command")
+            try? FileManager.default.removeItem(atPath: source + "/alive")
+            pause(milliseconds: 300)
+            #expect(!FileManager.default.fileExists(atPath: source + "/alive"), "the program is dead")
+        }
+
+        @Test("of a plain user sees that user's view", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        func plainUser() throws {
+            let user = try #require(Machine.plainUser)
+            let fixture = try MountFixture(owner: user)
+            let source = try fixture.source("docs")
+            try Data("granted\n".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+            let output = try fixture.grantfs("run", "--grant", source, "--", "sh", "-c", "cat docs/file; id -u; : > docs/new")
+            #expect(output.status == 0 && output.lines == ["granted", "\(user.uid)"], "\(output)")
+            #expect(FileManager.default.fileExists(atPath: source + "/new"))
+            #expect(try fixture.list("--all").isEmpty && fixture.mountpoints.isEmpty)
+        }
+
+        @Test("is not started where the words are wrong or bubblewrap is missing, and nothing is left of it")
+        func refusals() throws {
+            for place in ["relative", "/", "/usr/x", "/tmp", "/etc", "/a/../b", "/proc/x"] {
+                #expect(try run("true", "--grant", source, "--at", place).status == 2, "\(place)")
+            }
+            #expect(try run("true", "--grant", source, "--view", "v").status == 2)
+            #expect(try run("true", "--grant", source + "/absent").status == 1)
+            #expect(try run("true", "--grant", source, "--grant", source).status == 1, "the same name twice")
+            try expectNothingLeft("after errors")
+            let missing = try Command.run(
+                [Programs.grantfs, "run", "--grant", source, "--", "true"],
+                environment: fixture.environment.merging(["PATH": "/nowhere"]) { $1 })
+            #expect(missing.status == 1 && missing.errors.contains("install the package bubblewrap"), "\(missing)")
+        }
+    }
+}
