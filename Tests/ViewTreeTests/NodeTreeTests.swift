@@ -141,7 +141,7 @@ import ViewTree
         return (Int(text.split(separator: " ").dropFirst().first ?? "") ?? 0) * Int(getpagesize())
     }
 
-    @Test("gives memory back that nothing lies in, finds what is left, and never gives an id twice", arguments: [1, 8])
+    @Test("gives memory back that nothing lies in, finds what is left, and never gives an id twice", .serialized, arguments: [1, 8])
     func trimming(lists: Int) throws {
         let table = SlotTable<Large>(lists: lists)
         let before = residentBytes

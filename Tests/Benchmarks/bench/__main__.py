@@ -10,6 +10,7 @@ import pathlib
 import signal
 import sys
 
+import crowd
 import hotpath
 from machine import describe
 from measuring import measure
@@ -38,6 +39,8 @@ def main():
         times, remarks = measure(workloads, places, options.rounds)
         results = summary(workloads, places.names, times)
         remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfs")]
+        if not options.only:
+            remarks += [crowd.clients(options.programs, places), crowd.withdrawals(options.programs, options.base)]
         document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results}
     print(markdown(document, places.names))
     if options.json:
