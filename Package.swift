@@ -11,14 +11,20 @@ func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
 }
 
-func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
-    .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+/// `data`: what lies among the tests and is no source.
+func tests(_ name: String, _ dependencies: [Target.Dependency], data: [String] = []) -> Target {
+    .testTarget(name: name, dependencies: dependencies, exclude: data, swiftSettings: strict)
 }
 
 /// A program in C that works on files in every way and knows nothing of grantfs.
 func exerciser(_ name: String) -> Target {
     .executableTarget(
         name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])])
+}
+
+/// A program as users of the library write them.
+func example(_ name: String) -> Target {
+    .executableTarget(name: name, dependencies: ["GrantKit"], path: "docs/Examples/\(name)", swiftSettings: strict)
 }
 
 let package = Package(
@@ -30,6 +36,8 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        // Without pkg-config: it gives definitions that the package manager warns of and that change nothing here.
+        .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .target(
             name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
@@ -43,15 +51,19 @@ let package = Package(
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
-        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
+        library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
+        library("Consoles", ["TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
                 "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
-                "GrantAdministration",
+                "GrantAdministration", "TerminalUI", "Consoles",
             ],
             swiftSettings: strict),
 
+        example("DirectoryList"),
+        example("NoteEditor"),
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
@@ -87,7 +99,9 @@ let package = Package(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("GrantKitTests", ["GrantKit", "GrantModel", "LinuxFS", "TestSupport"]),
+        tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
+        tests("ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "TestSupport"], data: ["Screens"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

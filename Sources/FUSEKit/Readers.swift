@@ -22,7 +22,7 @@ struct Readers: ~Copyable {
     let watch = Semaphore()
 
     /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
-    private static let standbyMilliseconds = 10_000
+    private static let standbyNanoseconds: Int64 = 10_000_000_000
 
     // MARK: on the way of a request
 
@@ -64,9 +64,11 @@ struct Readers: ~Copyable {
     func standBy() -> Bool {
         number.wrappingSubtract(1, ordering: .relaxed)
         standing.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        if call.wait(within: Self.standbyMilliseconds) { return true }
+        if call.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
         // Who has taken us off is about to call.
-        return takeOff() ? false : { call.wait(); return true }()
+        if takeOff() { return false }
+        call.wait()
+        return true
     }
 
     /// Calls one who stands by; false when nobody does.

@@ -46,7 +46,7 @@ extension GrantAdministrator {
     public func grant(
         _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
-        try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+        try check(proposal)
         var bookmark = proposal.bookmark
         if isTagged { bookmark.tag = try tag(proposal) }
         let grant = Grant(
@@ -59,6 +59,36 @@ extension GrantAdministrator {
             throw error
         }
         return try announce([grant], timeout)[0]
+    }
+
+    /// What is to be granted to whom.
+    public struct Choice: Sendable {
+        public var proposal: Proposal
+        public var name: GrantName
+        public var view: ViewName
+        public var access: Access
+
+        public init(_ proposal: Proposal, name: GrantName, view: ViewName, access: Access) {
+            (self.proposal, self.name, self.view, self.access) = (proposal, name, view, access)
+        }
+    }
+
+    /// `.invalidDirectory` when the directory holds or lies in one of the store's mounts.
+    public func check(_ proposal: Proposal) throws(GrantError) {
+        try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+    }
+
+    /// Grants all of them, or, with an error as the other `grant` gives, none.
+    public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+        for choice in choices { try check(choice.proposal) }
+        let now = GrantAdministrator.now
+        let grants = choices.map { choice in
+            Grant(
+                id: .random(), view: choice.view, name: choice.name, bookmark: choice.proposal.bookmark, access: choice.access, created: now
+            )
+        }
+        try store.insert(grants, by: actor)
+        return try announce(grants, timeout)
     }
 
     /// Leaves the directory the tag it has, unless a grant of another directory has the same: then this one is a copy, made with its

@@ -82,13 +82,14 @@ private final class LookoutService {
         guard let bytes = try? Frame.receive(over: socket, deadline: .max) else { return false }
         var reader = BinaryReader(bytes[...])
         // As everything mounted was found anew for each batch, a change meanwhile is seen.
-        let resolver = BookmarkResolver { [unowned self] in
+        let progress = { [unowned self] in
             if Clock.monotonic - lastSign > Lookout.patience / 10 { send(LookoutHelper.tick) }
         }
+        let resolver = BookmarkResolver(progress: progress)
         while !reader.isAtEnd {
             guard let question = Question(from: &reader) else { return false }
             var writer = BinaryWriter()
-            question.answer(resolver).write(to: &writer)
+            question.answer(resolver, progress: progress).write(to: &writer)
             guard send(writer.bytes) else { return false }
         }
         return true

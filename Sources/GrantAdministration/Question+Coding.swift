@@ -19,6 +19,13 @@ extension Question {
             writer.write(UInt8(4))
             writer.write(bookmark.encoded())
             writer.write(optional: tag) { $0.write($1.bytes) }
+        case .listing(let path):
+            writer.write(UInt8(5))
+            writer.write(path)
+        case .links(let path, let names):
+            writer.write(UInt8(6))
+            writer.write(path)
+            writer.write(names: names)
         }
     }
 
@@ -37,6 +44,12 @@ extension Question {
         case 4:
             guard let bookmark = reader.bookmark(), let tag = reader.optionalBytes() else { return nil }
             self = .tag(bookmark, tag.value.flatMap { DirectoryTag(bytes: $0) })
+        case 5:
+            guard let path = try? reader.readBytes() else { return nil }
+            self = .listing(directory: path)
+        case 6:
+            guard let path = try? reader.readBytes(), let names = reader.names() else { return nil }
+            self = .links(directory: path, names: names)
         default: return nil
         }
     }
@@ -73,6 +86,14 @@ extension Answer {
             writer.write(UInt8(6))
             writer.write(error.rawValue)
         case .silent: writer.write(UInt8(7))
+        case .listed(let listing):
+            writer.write(UInt8(8))
+            writer.write(listing.path)
+            writer.write(names: listing.directories)
+            writer.write(names: listing.links)
+        case .links(let names):
+            writer.write(UInt8(9))
+            writer.write(names: names)
         }
     }
 
@@ -109,12 +130,35 @@ extension Answer {
             guard let number = try? reader.read(Int32.self) else { return nil }
             self = .errno(Errno(number))
         case 7: self = .silent
+        case 8:
+            guard let path = try? reader.readBytes(), let directories = reader.names(), let links = reader.names() else { return nil }
+            self = .listed(DirectoryListing(path: path, directories: directories, links: links))
+        case 9:
+            guard let names = reader.names() else { return nil }
+            self = .links(names)
         default: return nil
         }
     }
 }
 
+extension BinaryWriter {
+    fileprivate mutating func write(names: [[UInt8]]) {
+        write(UInt32(truncatingIfNeeded: names.count))
+        for name in names { write(name) }
+    }
+}
+
 extension BinaryReader {
+    fileprivate mutating func names() -> [[UInt8]]? {
+        guard let count = try? read(UInt32.self) else { return nil }
+        var names: [[UInt8]] = []
+        for _ in 0..<count {
+            guard let name = try? readBytes() else { return nil }
+            names.append(name)
+        }
+        return names
+    }
+
     fileprivate mutating func bookmark() -> Bookmark? {
         guard let bytes = try? readBytes() else { return nil }
         return try? Bookmark(encoded: bytes)

@@ -12,6 +12,10 @@ enum Question: Sendable {
     case canonical([UInt8])
     /// Gives a bookmarked directory a tag, or takes it away.
     case tag(Bookmark, DirectoryTag?)
+    /// What a directory holds that is one or leads to one.
+    case listing(directory: [UInt8])
+    /// Which of the links in a directory (canonical) lead to directories.
+    case links(directory: [UInt8], names: [[UInt8]])
 
     /// Where it begins to look.
     var path: [UInt8] {
@@ -19,6 +23,8 @@ enum Question: Sendable {
         case .find(let bookmark, let held): held ?? bookmark.path
         case .bookmark(let path), .canonical(let path): CanonicalPath.absolute(path)
         case .tag(let bookmark, _): bookmark.path
+        case .listing(let path): CanonicalPath.absolute(path)
+        case .links(let path, _): path
         }
     }
 }
@@ -29,6 +35,9 @@ enum Answer: Sendable {
     case canonical([UInt8])
     /// It is done; the tag that was there before.
     case tagged(before: DirectoryTag?)
+    case listed(DirectoryListing)
+    /// The names of those that do.
+    case links([[UInt8]])
     case failed(GrantError)
     case errno(Errno)
     /// The filesystem does not answer.
@@ -52,8 +61,8 @@ struct NamedDirectory: Sendable {
 }
 
 extension Question {
-    /// Looks; this may take as long as the filesystem likes.
-    func answer(_ resolver: BookmarkResolver) -> Answer {
+    /// Looks; this may take as long as the filesystem likes. `progress` is called now and then while there is much to read.
+    func answer(_ resolver: BookmarkResolver, progress: () -> Void = {}) -> Answer {
         switch self {
         case .find(let bookmark, let held):
             let resolved = resolver.resolve(bookmark, heldAt: held, copies: true)
@@ -77,6 +86,14 @@ extension Question {
             } catch {
                 return .errno(error)
             }
+        case .listing(let path):
+            do throws(Errno) {
+                return .listed(try DirectoryListing(of: path, progress: progress))
+            } catch {
+                return .errno(error)
+            }
+        case .links(let path, let names):
+            return .links(names.filter { DirectoryListing.leadsToDirectory($0, in: path) })
         }
     }
 }

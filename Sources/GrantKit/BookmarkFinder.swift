@@ -65,19 +65,33 @@ enum BookmarkFinder {
                 .permission, "“\(FilePath.shown(source))” cannot be used", cause: "it does not lie in the grant “\(grant.name)” any more")
         }
         try require(data.isDirectory, source)
-        let isStale = source != data.path
+        let (path, isInMount) = try way(to: inside, in: directory, of: grant, administrator, environment)
+        return Found(path: path, isDirectory: data.isDirectory, isStale: source != data.path, grant: grant, isInMount: isInMount)
+    }
+
+    /// The directory of a grant. Errors as for a bookmark that leads through it.
+    static func find(
+        _ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
+    ) throws(GrantError) -> Found {
+        let described = administrator.describe([grant])[0]
+        try described.requireUsable()
+        let (path, isInMount) = try way(to: [], in: described.path, of: grant, administrator, environment)
+        return Found(path: path, isDirectory: true, isStale: false, grant: grant, isInMount: isInMount)
+    }
+
+    /// Through the oldest mount that shows the grant and that this process can use; else on the host.
+    private static func way(
+        to inside: [UInt8], in directory: [UInt8], of grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
+    ) throws(GrantError) -> (path: [UInt8], isInMount: Bool) {
         for mountpoint in try administrator.mountpoints(showing: grant) {
             let path = FilePath.join(CanonicalPath.join(mountpoint, grant.name.bytes), inside)
             // A mount that this process may not enter (another user's) leads nowhere.
-            guard (try? BookmarkMaker.look(path)) != nil else { continue }
-            return Found(path: path, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: true)
+            if (try? BookmarkMaker.look(path)) != nil { return (path, true) }
         }
-        if environment.usesMountsOnly {
-            throw GrantError(
-                .notFound, "the grant “\(grant.name)” cannot be used", cause: "no mount of the view “\(grant.view)” shows it",
-                advice: "grantfs mount \(grant.view) MOUNTPOINT")
-        }
-        return Found(path: source, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: false)
+        if !environment.usesMountsOnly { return (FilePath.join(directory, inside), false) }
+        throw GrantError(
+            .notFound, "the grant “\(grant.name)” cannot be used", cause: "no mount of the view “\(grant.view)” shows it",
+            advice: "grantfs mount \(grant.view) MOUNTPOINT")
     }
 
     // MARK: Through a mounted view
@@ -91,14 +105,26 @@ enum BookmarkFinder {
         let isOld = { (directory: [UInt8]) in FilePath.join(directory, below) == data.path }
         var refusal: GrantError?
         for directory in directories.filter(isOld) + directories.filter({ !isOld($0) }) {
-            do throws(GrantError) {
-                guard try BookmarkMaker.number(directory) == number else { continue }
-                let path = FilePath.join(directory, below)
-                try require(data.isDirectory, path)
-                return Found(path: path, isDirectory: data.isDirectory, isStale: false, grant: nil, isInMount: true)
-            } catch {
-                // What another mount refuses may be anybody's; the one that had it means this.
-                if isOld(directory) { refusal = error }
+            let path = FilePath.join(directory, below)
+            // Mounts of views of that name may be other users', and their daemons dead, stopped or hanging.
+            let seen = Patience.ask { () -> Result<Bool, GrantError> in
+                do throws(GrantError) {
+                    guard try BookmarkMaker.number(directory) == number else { return .success(false) }
+                    try require(data.isDirectory, path)
+                    return .success(true)
+                } catch {
+                    return .failure(error)
+                }
+            }
+            switch seen {
+            case .success(true): return Found(path: path, isDirectory: data.isDirectory, isStale: false, grant: nil, isInMount: true)
+            case .success(false): continue
+            // What another mount refuses may be anybody's; the one that had it means this.
+            case .failure(let error): if isOld(directory) { refusal = error }
+            case nil:
+                if isOld(directory) {
+                    refusal = GrantError(.system, "“\(FilePath.shown(path))” cannot be used", cause: "its mount does not answer")
+                }
             }
         }
         throw refusal

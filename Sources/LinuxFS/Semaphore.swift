@@ -20,9 +20,10 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
-    /// Waits for a post, or until the time is over; false then.
-    public func wait(within milliseconds: Int) -> Bool {
-        var until = Self.deadline(milliseconds)
+    /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one.
+    public func wait(until deadline: Int64) -> Bool {
+        let time = Clock.realtime + max(0, deadline - Clock.monotonic)
+        var until = timespec(tv_sec: Int(time / 1_000_000_000), tv_nsec: Int(time % 1_000_000_000))
         while sem_timedwait(semaphore, &until) != 0 {
             if errno != EINTR { return false }
         }
@@ -31,7 +32,12 @@ public final class Semaphore: @unchecked Sendable {
 
     /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
     public func waitForAny(within milliseconds: Int) {
-        _ = wait(within: milliseconds)
+        var until = timespec()
+        clock_gettime(CLOCK_REALTIME, &until)
+        until.tv_nsec += milliseconds * 1_000_000
+        until.tv_sec += until.tv_nsec / 1_000_000_000
+        until.tv_nsec %= 1_000_000_000
+        while sem_timedwait(semaphore, &until) != 0, errno == EINTR {}
         drain()
     }
 
@@ -39,15 +45,6 @@ public final class Semaphore: @unchecked Sendable {
     public func waitForAny() {
         wait()
         drain()
-    }
-
-    private static func deadline(_ milliseconds: Int) -> timespec {
-        var until = timespec()
-        clock_gettime(CLOCK_REALTIME, &until)
-        until.tv_nsec += milliseconds * 1_000_000
-        until.tv_sec += until.tv_nsec / 1_000_000_000
-        until.tv_nsec %= 1_000_000_000
-        return until
     }
 
     private func drain() { while sem_trywait(semaphore) == 0 {} }

@@ -15,6 +15,7 @@ import Testing
         [
             .find(bookmark, heldAt: nil), .find(bookmark, heldAt: [0x2F, 0xFE]), .bookmark(directory: [0x61, 0xFF]), .canonical([0x2F]),
             .tag(bookmark, bookmark.tag), .tag(bookmark, nil),
+            .listing(directory: [0x2F, 0xFF]), .links(directory: [0x2F], names: [[0x61], [0xFF]]),
         ]
     }
 
@@ -25,6 +26,7 @@ import Testing
         return [
             .found(lost), .found(copied), .bookmarked(named), .canonical([0x2F, 0xFF]), .tagged(before: nil), .tagged(before: .random()),
             .failed(GrantError(.invalidDirectory, "what", cause: "why", advice: nil)), .errno(Errno(EPERM)), .silent,
+            .listed(DirectoryListing(path: [0x2F], directories: [[0x61], [0xFF]], links: [[0x62]])), .links([[0x61]]), .links([]),
         ]
     }
 

@@ -82,6 +82,8 @@ struct ABookmarkAndAMount {
             #expect(bench.failure(data) == .fileReadNoPermission)
             try bench.fixture.restore("docs")
             try bench.fixture.grantfs("unmount", mountpoint).orThrow()
+            // And if it does not answer, nobody waits for it.
+            try other.fixture.killDaemon(at: other.fixture.base + "/mount", with: SIGSTOP)
             #expect(bench.failure(data) == .fileNoSuchFile)
             try bench.fixture.mount(at: "other")
             #expect(try bench.resolve(data).url.path == bench.fixture.base + "/other/docs/note")

@@ -13,6 +13,10 @@ public enum Programs {
     public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 
+    /// The examples of docs/Examples.
+    public static let directoryList = located("DirectoryList", variable: "GRANTFS_DIRECTORY_LIST")
+    public static let noteEditor = located("NoteEditor", variable: "GRANTFS_NOTE_EDITOR")
+
     /// The same, where every user can run them: a checkout in somebody's home is closed to others.
     static let sharedDirectory: String? = {
         var template = Array("\(temporaryDirectory)/grantfs-programs.XXXXXX".utf8CString)

@@ -8,7 +8,8 @@ enum CommandLineProgram {
         name: "grantfs", version: version,
         summary: "Grants directories to views, mounts the views, and withdraws what was granted, live.",
         commands: [
-            GrantCommand.declaration, ListCommand.declaration, RevokeCommand.declaration, RestoreCommand.declaration,
+            GrantCommand.declaration, PickCommand.declaration, ListCommand.declaration, RevokeCommand.declaration,
+            RestoreCommand.declaration,
             RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
             RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
             RunCommand.declaration, CoordinateCommand.declaration,

@@ -1,5 +1,6 @@
 import Glibc
 import GrantModel
+import TerminalUI
 
 /// Where output goes.
 enum Terminal {
@@ -25,39 +26,9 @@ enum Terminal {
     }
 
     /// Bytes as a terminal may show them: control characters, and what is no UTF-8, as `\n`, `\x1b`.
-    static func visible(_ bytes: [UInt8]) -> String {
-        var result = ""
-        var rest = bytes[...]
-        while let first = rest.first {
-            var decoder = UTF8()
-            var iterator = rest.makeIterator()
-            if case .scalarValue(let scalar) = decoder.decode(&iterator) {
-                result += visible(scalar)
-                rest = rest.dropFirst(UTF8.width(scalar))
-            } else {
-                result += "\\x" + Hexadecimal.text([first])
-                rest = rest.dropFirst()
-            }
-        }
-        return result
-    }
+    static func visible(_ bytes: [UInt8]) -> String { VisibleText.of(bytes) }
 
-    static func visible(_ text: String) -> String { text.unicodeScalars.map { visible($0) }.joined() }
-
-    private static func visible(_ scalar: Unicode.Scalar) -> String {
-        switch scalar {
-        case "\n": return "\\n"
-        case "\t": return "\\t"
-        case "\r": return "\\r"
-        default: break
-        }
-        switch scalar.properties.generalCategory {
-        // Also what changes the direction of a line, so that a name cannot pose as another.
-        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate:
-            return scalar.value < 0x80 ? "\\x" + Hexadecimal.text([UInt8(scalar.value)]) : "\\u{" + String(scalar.value, radix: 16) + "}"
-        default: return String(scalar)
-        }
-    }
+    static func visible(_ text: String) -> String { VisibleText.of(text) }
 
     private static func write(_ text: String, to descriptor: Int32) -> Bool {
         var rest = Array(text.utf8)[...]

@@ -1,0 +1,95 @@
+import Foundation
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// Coordinated access in the form of modern Swift: asynchronous, with typed errors, cancelled with its task. `NSFileCoordinator` says whom it coordinates
+/// with.
+///
+/// ```swift
+/// let text = try await CoordinatedFiles.read(url) { try String(contentsOf: $0, encoding: .utf8) }.get()
+/// ```
+///
+/// What the work throws comes back as the failure of its `Result`; what is thrown is why there was no claim. No thread of Swift's own waits.
+public enum CoordinatedFiles {
+    /// Whose work it is. Claims of one purpose never block each other.
+    public struct Purpose: Sendable, Hashable {
+        public let identifier: String
+
+        /// One of its own.
+        public init() { identifier = UUID().uuidString }
+        /// A presenter's, which is then not asked.
+        public init(of presenter: any NSFilePresenter) { identifier = PresenterRegistry.purpose(of: presenter) }
+        /// One that other processes have as well.
+        public init(_ identifier: String) { self.identifier = identifier }
+    }
+
+    /// Reads one item. `work` gets where it is, and runs while it is claimed.
+    ///
+    /// Errors: `.cancelled` when the task is, `.revoked`, `.timedOut` after `timeout`, `.deadlock`, `.daemonDied`, `.failed`.
+    public static func read<Value: Sendable>(
+        _ url: URL, options: NSFileCoordinator.ReadingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
+        _ work: @Sendable (URL) async throws -> Value
+    ) async throws(CoordinationError) -> Result<Value, any Error> {
+        try await claim([.readingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
+    }
+
+    /// Writes one item, which need not exist yet. Otherwise as `read`.
+    public static func write<Value: Sendable>(
+        _ url: URL, options: NSFileCoordinator.WritingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
+        _ work: @Sendable (URL) async throws -> Value
+    ) async throws(CoordinationError) -> Result<Value, any Error> {
+        try await claim([.writingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
+    }
+
+    /// Claims several items together, so that no two who want the same ones wait for each other. `work` gets where they are, in their order.
+    public static func claim<Value: Sendable>(
+        _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
+        _ work: @Sendable ([URL]) async throws -> Value
+    ) async throws(CoordinationError) -> Result<Value, any Error> {
+        let claim = try await take(intents, purpose: purpose, timeout: timeout)
+        defer { claim.end() }
+        let urls = zip(intents, claim.paths).map { FilePath.url($1, isDirectory: $0.url.hasDirectoryPath) }
+        do {
+            return .success(try await work(urls))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func take(
+        _ intents: [NSFileAccessIntent], purpose: Purpose, timeout: Duration?
+    ) async throws(CoordinationError) -> CoordinatedClaim {
+        var accesses: [CoordinatedAccess] = []
+        for intent in intents {
+            do throws(GrantError) {
+                accesses.append(intent.access(try FilePath.words(intent.url)))
+            } catch {
+                throw .failed(error.description)
+            }
+        }
+        guard let cancellation = try? Cancellation() else { throw .failed(Errno(EMFILE).description) }
+        let seconds = timeout.map { Double($0.components.seconds) + Double($0.components.attoseconds) / 1e18 }
+        let wait = CoordinatedClaim.Wait(claimant: Claimant(), purpose: purpose.identifier, timeout: seconds, cancellation: cancellation)
+        let (environment, wanted) = (GrantEnvironment.current, accesses)
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (continuation: CheckedContinuation<Result<CoordinatedClaim, CoordinationError>, Never>) in
+                let work: @Sendable () -> Void = {
+                    do throws(CoordinationError) {
+                        continuation.resume(returning: .success(try CoordinatedClaim(wanted, wait, in: environment)))
+                    } catch {
+                        continuation.resume(returning: .failure(error))
+                    }
+                }
+                do throws(Errno) {
+                    try WorkerThread.start("coordinate", work).detach()
+                } catch {
+                    continuation.resume(returning: .failure(.failed(error.description)))
+                }
+            }
+        } onCancel: {
+            cancellation.cancel()
+        }
+        return try result.get()
+    }
+}

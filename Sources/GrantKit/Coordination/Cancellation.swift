@@ -1,0 +1,45 @@
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// Gives up claims that are waited for, from any thread, now and from now on.
+///
+/// Locking: its own, for a moment; what is to be told is told without it.
+final class Cancellation: Sendable {
+    /// What the waits in the daemons look at.
+    let daemons: CoordinationCancellation
+    private let state = Lock<State>(State())
+
+    private struct State {
+        var isCancelled = false
+        var waiting: [UInt64: @Sendable () -> Void] = [:]
+        var last: UInt64 = 0
+    }
+
+    init() throws(Errno) { daemons = try CoordinationCancellation() }
+
+    var isCancelled: Bool { state.withLock { $0.isCancelled } }
+
+    func cancel() {
+        daemons.cancel()
+        let waiting = state.withLock { state in
+            state.isCancelled = true
+            defer { state.waiting = [:] }
+            return state.waiting
+        }
+        for body in waiting.values { body() }
+    }
+
+    /// Calls `body` when it is cancelled, at once when it is already, until `forget` is called with the number.
+    func whenCancelled(_ body: @escaping @Sendable () -> Void) -> UInt64 {
+        let (number, isCancelled) = state.withLock { state in
+            state.last += 1
+            if !state.isCancelled { state.waiting[state.last] = body }
+            return (state.last, state.isCancelled)
+        }
+        if isCancelled { body() }
+        return number
+    }
+
+    func forget(_ number: UInt64) { state.withLock { $0.waiting[number] = nil } }
+}

@@ -1,0 +1,29 @@
+import Foundation
+import GrantAdministration
+
+extension CocoaError {
+    /// | code | why there was no claim |
+    /// | --- | --- |
+    /// | `userCancelled` | `cancel()` |
+    /// | `fileReadNoPermission`, `fileWriteNoPermission` | the grant is revoked or has expired; a directory above may not be searched |
+    /// | `fileLocking` | it would have waited for itself (EDEADLK), or its time was over (ETIMEDOUT) |
+    /// | `fileReadUnknown`, `fileWriteUnknown` | a daemon has ended, or anything else |
+    ///
+    /// `NSUnderlyingErrorKey` has the `CoordinationError`.
+    static func error(_ failure: CoordinationError, url: URL?, isWriting: Bool) -> NSError {
+        var info: [String: Any] = [NSUnderlyingErrorKey: failure, NSDebugDescriptionErrorKey: failure.description]
+        if let url {
+            info[NSURLErrorKey] = url
+            info[NSFilePathErrorKey] = url.path
+        }
+        let code: CocoaError.Code =
+            switch failure {
+            case .cancelled: .userCancelled
+            case .revoked: isWriting ? .fileWriteNoPermission : .fileReadNoPermission
+            case .deadlock, .timedOut: .fileLocking
+            case .outside: isWriting ? .fileNoSuchFile : .fileReadNoSuchFile
+            case .noMount, .daemonDied, .failed: isWriting ? .fileWriteUnknown : .fileReadUnknown
+            }
+        return NSError(domain: NSCocoaErrorDomain, code: code.rawValue, userInfo: info)
+    }
+}

@@ -1,0 +1,113 @@
+import Coordinator
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// The claims of this process on whatever files there are, granted or not, by the same rules as those that daemons keep.
+///
+/// It coordinates the threads of one program where no daemon does, and finds out when two of them would wait for each other.
+///
+/// Locking: one lock around the table, held for its work and nothing else. Whoever waits does so outside of it.
+final class LocalClaims: Sendable {
+    static let process = LocalClaims()
+
+    private struct State {
+        var table = ClaimTable()
+        var waiting: [ClaimID: Waiter] = [:]
+    }
+
+    private final class Waiter: Sendable {
+        enum Outcome { case granted, deadlock, cancelled }
+        let outcome = Lock<Outcome?>(nil)
+        let woken = Semaphore()
+
+        /// The first outcome is the one.
+        func end(_ new: Outcome) {
+            outcome.withLock { if $0 == nil { $0 = new } }
+            woken.post()
+        }
+    }
+
+    private let state = Lock(State())
+
+    /// Waits until all accesses are granted together. `deadline` in nanoseconds of `Clock.monotonic`; nil waits for ever.
+    func take(
+        _ accesses: [ItemAccess], claimant: Claimant, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
+    ) throws(CoordinationError) -> ClaimID {
+        let waiter = Waiter()
+        let answer = state.withLock { state in
+            let answer = state.table.add(accesses, claimant: ClaimantID(claimant), purpose: purpose.map { Array($0.utf8) })
+            if case .waits(let id) = answer { state.waiting[id] = waiter }
+            return answer
+        }
+        switch answer {
+        case .granted(let id): return id
+        case .deadlock: throw .deadlock
+        case .waits(let id):
+            let registration = cancellation?.whenCancelled { waiter.end(.cancelled) }
+            defer { if let registration { cancellation?.forget(registration) } }
+            return try wait(for: id, waiter, until: deadline)
+        }
+    }
+
+    private func wait(for id: ClaimID, _ waiter: Waiter, until deadline: Int64?) throws(CoordinationError) -> ClaimID {
+        while true {
+            if let outcome = waiter.outcome.withLock({ $0 }) {
+                switch outcome {
+                case .granted: return id
+                case .deadlock: throw .deadlock
+                case .cancelled:
+                    end(id)
+                    throw .cancelled
+                }
+            }
+            guard let deadline else {
+                waiter.woken.wait()
+                continue
+            }
+            let left = deadline - Clock.monotonic
+            if left <= 0 {
+                end(id)
+                throw .timedOut
+            }
+            waiter.woken.waitForAny(within: Int(min(left / 1_000_000 + 1, 60_000)))
+        }
+    }
+
+    /// How many wait for the item, or for something above or below it.
+    func waiting(for item: ClaimedItem) -> Int {
+        state.withLock { state in
+            state.table.claims.count { !$0.isHeld && $0.accesses.contains { $0.item.overlaps(item) } }
+        }
+    }
+
+    /// How many are held of the item, or of something above or below it.
+    func held(of item: ClaimedItem) -> Int {
+        state.withLock { state in
+            state.table.claims.count { $0.isHeld && $0.accesses.contains { $0.item.overlaps(item) } }
+        }
+    }
+
+    /// Ends a claim, held or waiting.
+    func end(_ id: ClaimID) {
+        let (granted, deadlocked) = state.withLock { state in
+            state.waiting[id] = nil
+            let effect = state.table.remove(id)
+            return (
+                effect.granted.compactMap { state.waiting.removeValue(forKey: $0) },
+                effect.deadlocked.compactMap { state.waiting.removeValue(forKey: $0) }
+            )
+        }
+        for waiter in granted { waiter.end(.granted) }
+        for waiter in deadlocked { waiter.end(.deadlock) }
+    }
+}
+
+extension ClaimantID {
+    /// The same 128 bits, as the daemons know them.
+    init(_ claimant: Claimant) {
+        // A claimant's description is its id.
+        let id = GrantID(claimant.description) ?? GrantID(high: 0, low: 0)
+        self.init(high: id.high, low: id.low)
+    }
+}

@@ -1,0 +1,94 @@
+import Foundation
+import GrantAdministration
+
+extension NSFileCoordinator {
+    /// Reads one item. The accessor gets where it is now, and reads there.
+    public func coordinate(
+        readingItemAt url: URL, options: ReadingOptions = [], error: NSErrorPointer, byAccessor reader: (URL) -> Void
+    ) {
+        if options.contains(.forUploading) { return upload(url, options, error: error, reader) }
+        coordinate([(url, { .reading($0, options) })], error: error, isWriting: false) { reader($0[0]) }
+    }
+
+    /// Writes one item, which need not exist yet. The accessor gets where it is now, and writes there.
+    public func coordinate(
+        writingItemAt url: URL, options: WritingOptions = [], error: NSErrorPointer, byAccessor writer: (URL) -> Void
+    ) {
+        coordinate([(url, { .writing($0, options) })], error: error, isWriting: true) { writer($0[0]) }
+    }
+
+    /// Reads one item to write another. Both are claimed at once, so that no two wait for each other.
+    public func coordinate(
+        readingItemAt readingURL: URL, options readingOptions: ReadingOptions = [], writingItemAt writingURL: URL,
+        options writingOptions: WritingOptions = [], error: NSErrorPointer, byAccessor readerWriter: (URL, URL) -> Void
+    ) {
+        coordinate(
+            [(readingURL, { .reading($0, readingOptions) }), (writingURL, { .writing($0, writingOptions) })], error: error, isWriting: true
+        ) { readerWriter($0[0], $0[1]) }
+    }
+
+    /// Writes two items, such as the old and the new place of one that is moved. Both are claimed at once.
+    public func coordinate(
+        writingItemAt url1: URL, options options1: WritingOptions = [], writingItemAt url2: URL, options options2: WritingOptions = [],
+        error: NSErrorPointer, byAccessor writer: (URL, URL) -> Void
+    ) {
+        coordinate([(url1, { .writing($0, options1) }), (url2, { .writing($0, options2) })], error: error, isWriting: true) {
+            writer($0[0], $0[1])
+        }
+    }
+
+    /// Claims many items at once for a batch, in whose accessor the same coordinator coordinates each of them without waiting.
+    ///
+    /// The accessor runs on the calling thread and calls the completion handler it is given when the batch is done, at once or later, from any thread: the claims are held until
+    /// then, or until the handler is let go of.
+    public func prepare(
+        forReadingItemsAt readingURLs: [URL], options readingOptions: ReadingOptions = [], writingItemsAt writingURLs: [URL],
+        options writingOptions: WritingOptions = [], error: NSErrorPointer,
+        byAccessor batchAccessor: (@escaping @Sendable () -> Void) -> Void
+    ) {
+        let reading = readingURLs.map { url in (url, { CoordinatedAccess.reading($0, readingOptions) }) }
+        let writing = writingURLs.map { url in (url, { CoordinatedAccess.writing($0, writingOptions) }) }
+        if reading.isEmpty && writing.isEmpty { return batchAccessor({}) }
+        do throws(CoordinationError) {
+            let claim = try claim(reading + writing, claimant: CoordinationTask.claimant)
+            batchAccessor { [self] in end(claim) }
+        } catch let failure {
+            error?.pointee = CocoaError.error(failure, url: readingURLs.first ?? writingURLs.first, isWriting: !writing.isEmpty)
+        }
+    }
+
+    /// The accessor works on a copy; the item is claimed only while that is made.
+    private func upload(_ url: URL, _ options: ReadingOptions, error: NSErrorPointer, _ reader: (URL) -> Void) {
+        var copy: Result<URL, any Error>?
+        coordinate([(url, { .reading($0, options) })], error: error, isWriting: false) { urls in
+            copy = Result { try Upload.copy(urls[0]) }
+        }
+        switch copy {
+        case nil: break
+        case .failure(let failure): error?.pointee = failure as NSError
+        case .success(let copy):
+            defer { Upload.remove(copy) }
+            reader(copy)
+        }
+    }
+}
+
+/// The copies that uploads work on.
+private enum Upload {
+    /// A copy of a file or tree under its own name, in a directory of its own that only this user may enter.
+    static func copy(_ url: URL) throws -> URL {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantkit-\(UUID().uuidString)", isDirectory: true)
+        try FileManager.default.createDirectory(
+            at: directory, withIntermediateDirectories: false, attributes: [.posixPermissions: NSNumber(value: 0o700)])
+        let copy = directory.appendingPathComponent(url.lastPathComponent)
+        do {
+            try FileManager.default.copyItem(at: url, to: copy)
+        } catch {
+            remove(copy)
+            throw error
+        }
+        return copy
+    }
+
+    static func remove(_ copy: URL) { try? FileManager.default.removeItem(at: copy.deletingLastPathComponent()) }
+}

@@ -1,0 +1,148 @@
+import Coordinator
+import Foundation
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// A presenter that is registered, and the messages to it.
+///
+/// Safe to share, though the presenter need not be: it is called on its own queue alone, as it asked for, and so is what it hands over to be called later.
+/// It is not kept alive.
+final class RegisteredPresenter: @unchecked Sendable {
+    private weak var presenter: (any NSFilePresenter)?
+    private let queue: OperationQueue
+    let identity: ObjectIdentifier
+    /// Of its coordinators, which do not ask it.
+    let purpose: String
+    private let state: Lock<State>
+
+    private struct State {
+        /// By its words.
+        var path: [UInt8]
+        var isDirectory: Bool
+        /// What it handed over when it stepped aside.
+        var reacquirers: [@Sendable () -> Void] = []
+        var isEnded = false
+    }
+
+    /// nil for one that presents nothing.
+    init?(_ presenter: any NSFilePresenter) {
+        guard let url = presenter.presentedItemURL, let path = try? FilePath.words(url) else { return nil }
+        self.presenter = presenter
+        queue = presenter.presentedItemOperationQueue
+        identity = ObjectIdentifier(presenter)
+        purpose = PresenterRegistry.purpose(of: presenter)
+        state = Lock(State(path: path, isDirectory: url.hasDirectoryPath))
+    }
+
+    var object: (any NSFilePresenter)? { presenter }
+    var path: [UInt8] { state.withLock { $0.path } }
+
+    /// Nothing is delivered from now on but what is under way.
+    func end() { state.withLock { $0.isEnded = true } }
+
+    /// Runs `body` on the queue; `orElse` here and now when nobody is there to hear it.
+    private func deliver(orElse: () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
+        guard presenter != nil, !state.withLock({ $0.isEnded }) else { return orElse() }
+        queue.addOperation { [self] in
+            if let presenter { body(presenter) }
+        }
+    }
+
+    private func url(_ path: [UInt8]) -> URL {
+        FilePath.url(path, isDirectory: state.withLock { $0.path == path && $0.isDirectory })
+    }
+
+    // MARK: What must be answered
+
+    func relinquish(toWriter isWriter: Bool, _ done: @escaping @Sendable () -> Void) {
+        deliver(orElse: done) { [self] presenter in
+            let reply: @Sendable ((@Sendable () -> Void)?) -> Void = { [self] reacquirer in
+                if let reacquirer { state.withLock { $0.reacquirers.append(reacquirer) } }
+                done()
+            }
+            if isWriter {
+                presenter.relinquishPresentedItem(toWriter: reply)
+            } else {
+                presenter.relinquishPresentedItem(toReader: reply)
+            }
+        }
+    }
+
+    /// `done` gets whether it worked.
+    func save(_ done: @escaping @Sendable (Bool) -> Void) {
+        deliver(orElse: { done(true) }) { $0.savePresentedItemChanges { done($0 == nil) } }
+    }
+
+    func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {
+        let (url, isSubitem) = (url(path), isAbove(path))
+        deliver(orElse: { done(true) }) { presenter in
+            if isSubitem {
+                presenter.accommodatePresentedSubitemDeletion(at: url) { done($0 == nil) }
+            } else {
+                presenter.accommodatePresentedItemDeletion { done($0 == nil) }
+            }
+        }
+    }
+
+    func prepareForRevocation(within seconds: Double, _ done: @escaping @Sendable () -> Void) {
+        deliver(orElse: done) { presenter in
+            if let presenter = presenter as? any GrantPresenter {
+                presenter.grantWillBeRevoked(within: seconds, completionHandler: done)
+            } else {
+                presenter.savePresentedItemChanges { _ in done() }
+            }
+        }
+    }
+
+    // MARK: What it is told
+
+    func reacquire() {
+        let reacquirers = state.withLock { state in
+            defer { state.reacquirers = [] }
+            return state.reacquirers
+        }
+        for reacquirer in reacquirers { queue.addOperation(reacquirer) }
+    }
+
+    func moved(_ path: [UInt8], to newPath: [UInt8]) {
+        if isAbove(path) {
+            let (old, new) = (url(path), url(newPath))
+            return deliver { $0.presentedSubitem(at: old, didMoveTo: new) }
+        }
+        // What was moved is the item itself or a directory above it.
+        guard let below = FilePath.below(path, self.path) else { return }
+        let place = FilePath.join(newPath, below)
+        state.withLock { $0.path = place }
+        let new = url(place)
+        deliver { $0.presentedItemDidMove(to: new) }
+    }
+
+    func changed(_ path: [UInt8]) {
+        let (url, isSubitem) = (url(path), isAbove(path))
+        deliver { presenter in
+            if isSubitem { presenter.presentedSubitemDidChange(at: url) } else { presenter.presentedItemDidChange() }
+        }
+    }
+
+    func appeared(_ path: [UInt8]) {
+        let url = url(path)
+        deliver { $0.presentedSubitemDidAppear(at: url) }
+    }
+
+    func revoked() { deliver { ($0 as? any GrantPresenter)?.grantWasRevoked() } }
+    func restored() { deliver { ($0 as? any GrantPresenter)?.grantWasRestored() } }
+
+    private func isAbove(_ path: [UInt8]) -> Bool { path != self.path && MountTable.path(path, isAtOrBelow: self.path) }
+
+    /// Whether an access to `item` is its business.
+    func presents(_ item: ClaimedItem) -> Bool {
+        guard let own = try? ClaimedItem(path: path) else { return false }
+        return own.overlaps(item)
+    }
+}
+
+extension RegisteredPresenter {
+    var isHeardByDaemons: Bool { false }
+    func listen(in environment: GrantEnvironment) {}
+}

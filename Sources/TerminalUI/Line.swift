@@ -1,0 +1,120 @@
+/// How text stands out. Nothing is told by it alone: a terminal may show none of it.
+public struct Style: OptionSet, Sendable {
+    public let rawValue: Int32
+    public init(rawValue: Int32) { self.rawValue = rawValue }
+
+    public static let bold = Style(rawValue: 1)
+    public static let dim = Style(rawValue: 2)
+    public static let reverse = Style(rawValue: 4)
+    public static let underline = Style(rawValue: 8)
+}
+
+/// A colour by what it is for.
+public enum Ink: Int32, Sendable, CaseIterable {
+    case plain
+    case good
+    case warning
+    case bad
+    case link
+}
+
+/// A piece of a line. The text is what `VisibleText` gave, or a program's own.
+public struct Span: Sendable, Equatable {
+    public var text: String
+    public var style: Style
+    public var ink: Ink
+
+    public init(_ text: String, _ style: Style = [], ink: Ink = .plain) {
+        (self.text, self.style, self.ink) = (text, style, ink)
+    }
+}
+
+/// One line of a screen.
+public struct Line: Sendable, Equatable {
+    public private(set) var spans: [Span]
+
+    public init(_ spans: [Span] = []) { self.spans = spans }
+    public init(_ text: String, _ style: Style = [], ink: Ink = .plain) { spans = [Span(text, style, ink: ink)] }
+
+    public var text: String { spans.map(\.text).joined() }
+    public var width: Int { spans.reduce(0) { $0 + DisplayWidth.of($1.text) } }
+
+    public mutating func add(_ text: String, _ style: Style = [], ink: Ink = .plain) { spans.append(Span(text, style, ink: ink)) }
+
+    /// Adds spaces up to the column, one at least unless nothing is there yet.
+    public mutating func tab(to column: Int) { add(String(repeating: " ", count: max(width == 0 ? 0 : 1, column - width))) }
+
+    /// The line with `right` at the right edge, where both have room; the left one is cut.
+    public static func split(_ left: Line, _ right: Line, columns: Int) -> Line {
+        let room = columns - right.width
+        guard room > 1 else { return left.cut(to: columns) }
+        let cut = left.cut(to: room - 1)
+        return Line(cut.spans + [Span(String(repeating: " ", count: room - cut.width))] + right.spans)
+    }
+
+    public func cut(to columns: Int) -> Line {
+        if width <= columns { return self }
+        var (result, room) = ([Span](), columns)
+        for (index, span) in spans.enumerated() {
+            let width = DisplayWidth.of(span.text)
+            // A span that just fits is cut all the same when more follows, so that the mark shows.
+            let isLast = spans[(index + 1)...].allSatisfy { $0.text.isEmpty }
+            if width < room || (width == room && isLast) {
+                result.append(span)
+                room -= width
+                continue
+            }
+            let text = width > room ? span.text : span.text + " "
+            result.append(Span(DisplayWidth.cut(text, to: room), span.style, ink: span.ink))
+            break
+        }
+        return Line(result)
+    }
+
+    /// All of it with more style, to the edge: a row that is selected.
+    public func styled(_ style: Style, columns: Int) -> Line {
+        let cut = cut(to: columns)
+        let filled = cut.spans + [Span(String(repeating: " ", count: max(0, columns - cut.width)))]
+        return Line(filled.map { Span($0.text, $0.style.union(style), ink: $0.ink) })
+    }
+}
+
+/// The size of a screen, in cells.
+public struct Size: Sendable, Equatable {
+    public var rows: Int
+    public var columns: Int
+    public init(rows: Int, columns: Int) { (self.rows, self.columns) = (rows, columns) }
+}
+
+/// A whole screen, from its top; what is missing is empty.
+public struct Frame: Sendable, Equatable {
+    public var lines: [Line]
+    /// Where the cursor stands; nil hides it.
+    public var cursor: Position?
+
+    public struct Position: Sendable, Equatable {
+        public var row: Int
+        public var column: Int
+        public init(row: Int, column: Int) { (self.row, self.column) = (row, column) }
+    }
+
+    public init(_ lines: [Line], cursor: Position? = nil) { (self.lines, self.cursor) = (lines, cursor) }
+
+    /// `head` at the top, `foot` at the bottom, as much of `body` between them as fits; the foot gives way to the rest where it is tight.
+    public init(head: [Line], body: [Line], foot: [Line], size: Size, cursor: Position? = nil) {
+        let foot = foot.suffix(max(0, size.rows - head.count - min(body.count, 1)))
+        let room = max(0, size.rows - head.count - foot.count)
+        let shown = body.prefix(room)
+        let gap = [Line](repeating: Line(), count: room - shown.count)
+        lines = (head + shown + gap + foot).prefix(size.rows).map { $0.cut(to: size.columns) }
+        self.cursor = cursor.flatMap { $0.row < size.rows && $0.column < size.columns ? $0 : nil }
+    }
+
+    /// What is to be read, without spaces at the ends of lines.
+    public var text: String {
+        lines.map { line in
+            let text = line.text
+            return String(text[..<(text.lastIndex { $0 != " " }.map { text.index(after: $0) } ?? text.startIndex)])
+        }.joined(separator: "\n")
+    }
+}

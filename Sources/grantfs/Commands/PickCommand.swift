@@ -1,0 +1,76 @@
+import Consoles
+import GrantAdministration
+import GrantModel
+import GrantStore
+import TerminalUI
+
+/// `grantfs pick`
+enum PickCommand {
+    static let declaration = CommandDeclaration(
+        "pick", "Lets directories be chosen in the terminal, and grants them; prints the grants' ids.",
+        operands: [OperandDeclaration("START", isOptional: true)],
+        options: [
+            OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
+            OptionDeclaration("read-only", help: "a choice begins as read-only"), CommonOptions.timeout,
+            OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
+        ],
+        notes: [
+            "It starts in START, else where one picked last, else at home. Escape changes nothing and exits with 1; F1 shows the keys.",
+            "Nothing is granted unless everything that was chosen can be.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let view = try arguments.view() ?? .standard
+        let timeout = try arguments.timeout()
+        let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastPlace.read() ?? LastPlace.home
+        let picker = Picker(start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite)
+        let session = try PickerSession(picker, work: try work(arguments, timeout))
+        let changes: [GrantChange]?
+        do {
+            let screen = try Screen()
+            changes = try session.run(on: screen)
+            screen.close()
+        }
+        LastPlace.write(session.directory)
+        guard let changes else {
+            Terminal.note("nothing was granted")
+            return 1
+        }
+        return try print(changes, arguments, timeout)
+    }
+
+    /// As `grant` prints one.
+    static func print(_ changes: [GrantChange], _ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> Int32 {
+        if arguments.wantsJSON {
+            let described = GrantAdministrator.command(try arguments.openStore()).describe(changes.map(\.grant))
+            let documents = zip(described, changes).map { JSON.object(JSON.grant($0) + [JSON.mounts($1)]) }
+            try Terminal.print(JSON.array(documents).text)
+        } else {
+            for change in changes { try Terminal.print(change.grant.id.description) }
+        }
+        return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
+    }
+
+    /// The store is made when something is granted, and not before.
+    static func work(_ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> PickerSession.Work {
+        let directory = try arguments.storeDirectory()
+        let placeholder: GrantName
+        do { placeholder = try GrantName(entry: Array("picked".utf8)) } catch { throw GrantError(.system, error.rawValue) }
+        return PickerSession.Work(
+            list: { path throws(GrantError) in try DirectoryListing.of(path, lookout: .command) },
+            links: { $0.linksToDirectories(lookout: .command) },
+            propose: { path throws(GrantError) in
+                let proposal = try GrantAdministrator.propose(directory: path, name: placeholder, store: directory, lookout: .command)
+                if let store = try arguments.openStoreIfThere() { try GrantAdministrator.command(store).check(proposal) }
+                return proposal
+            },
+            taken: { () throws(GrantError) in
+                try arguments.openStoreIfThere()?.grants().map { PickerChoice.Place(view: $0.view, name: $0.name) } ?? []
+            },
+            grant: { choices throws(GrantError) in
+                let store = try GrantStore(directory: directory, create: true)
+                return try GrantAdministrator.command(store).grant(choices, timeout: timeout)
+            })
+    }
+}

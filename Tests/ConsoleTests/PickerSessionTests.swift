@@ -1,0 +1,150 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The picker in a real terminal.
+@Suite(.enabled(if: Machine.offers("tmux"), Comment(rawValue: Machine.needs("tmux"))))
+struct PickerSessionTests {
+    private func fixture() throws -> MountFixture {
+        let fixture = try MountFixture()
+        for name in ["projects/alpha", "projects/beta", "projects/gamma/inner", "projects/.hidden", "projects/日本語", "projects/two words"] {
+            _ = try fixture.source(name)
+        }
+        try FileManager.default.createSymbolicLink(atPath: fixture.base + "/source/projects/link", withDestinationPath: "alpha")
+        try FileManager.default.createSymbolicLink(atPath: fixture.base + "/source/projects/nowhere", withDestinationPath: "missing")
+        _ = FileManager.default.createFile(atPath: fixture.base + "/source/projects/file", contents: nil)
+        return fixture
+    }
+
+    @Test func twoDirectoriesAreFoundNamedAndGranted() throws {
+        let fixture = try fixture()
+        try fixture.grant(fixture.source("other"), name: "beta")
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
+        try terminal.expect("pick-browse")
+        try terminal.send("al")
+        try terminal.expect("pick-filter")
+        try terminal.send("Space", "C-u")
+        try terminal.send("Down", "Space")
+        try terminal.expect("pick-marked")
+        try terminal.send("Tab")
+        try terminal.expect("pick-review")
+        try terminal.send("Enter")
+        try terminal.waitFor("nothing is granted: 1 of 2 cannot be")
+        try terminal.send("Space", "Down", "n", "-2")
+        try terminal.expect("pick-naming")
+        try terminal.send("Enter")
+        try terminal.resize(columns: 40, rows: 10)
+        try terminal.expect("pick-narrow")
+        try terminal.resize(columns: 80, rows: 24)
+        try terminal.send("v", "C-u", "ci", "Enter")
+        try terminal.expect("pick-ready")
+        try terminal.send("Enter")
+        #expect(try terminal.status() == 0)
+
+        let grants = try fixture.list().filter { $0.name != "beta" }
+        #expect(grants.map(\.name) == ["beta-2", "alpha"])
+        #expect(grants.map(\.view) == ["ci", "default"])
+        #expect(grants.map(\.access) == ["read-write", "read-only"])
+        let printed = try String(contentsOfFile: terminal.outputFile, encoding: .utf8).split(separator: "\n").map(String.init)
+        #expect(printed == [grants[1].id, grants[0].id])
+    }
+
+    @Test func escapeChangesNothing() throws {
+        let fixture = try fixture()
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture)
+        try terminal.waitFor("alpha/")
+        try terminal.send("Space", "Tab")
+        try terminal.waitFor("1 directory is to be granted")
+        try terminal.send("Escape")
+        try terminal.waitFor("Space mark")
+        try terminal.send("Escape")
+        #expect(try terminal.status() == 1)
+        // The page is gone, and the line that was there before is not.
+        #expect(try terminal.screen() == "grantfs: nothing was granted\n")
+        #expect(!FileManager.default.fileExists(atPath: fixture.store))
+    }
+
+    @Test func nothingIsGrantedWhenANameIsTakenMeanwhile() throws {
+        let fixture = try fixture()
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects --json", in: fixture, redirected: true)
+        try terminal.waitFor("alpha/")
+        try terminal.send("Insert", "Insert", "Tab")
+        try terminal.waitFor("2 directories are to be granted")
+        try fixture.wait(until: "they were looked at", within: 30) { try !terminal.screen().contains("being looked at") }
+        try fixture.grant(fixture.source("other"), name: "beta")
+        try terminal.send("Enter")
+        try terminal.waitFor("nothing is granted: ")
+        #expect(try fixture.list().map(\.name) == ["beta"])
+        try terminal.send("Down", "d", "Enter")
+        #expect(try terminal.status() == 0)
+        let printed = try JSONDecoder().decode([GrantDocument].self, from: Data(contentsOf: URL(fileURLWithPath: terminal.outputFile)))
+        #expect(printed.map(\.name) == ["alpha"])
+        #expect(try fixture.list().map(\.name) == ["alpha", "beta"])
+    }
+
+    @Test func itStartsWhereOneWasLast() throws {
+        let fixture = try fixture()
+        do {
+            let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects/gamma", in: fixture)
+            try terminal.waitFor("inner/")
+            try terminal.send("Enter")
+            try terminal.waitFor("no directories")
+            try terminal.send("C-c")
+            #expect(try terminal.status() == 1)
+        }
+        let terminal = try TerminalSession("\"$GRANTFS\" pick", in: fixture)
+        try terminal.waitFor("BASE/source/projects/gamma/inner")
+        let attributes = try FileManager.default.attributesOfItem(atPath: fixture.base + "/state/grantfs")
+        #expect(attributes[.posixPermissions] as? Int == 0o700)
+    }
+
+    @Test func aStateThatCannotBeKeptIsNoFailure() throws {
+        let fixture = try fixture()
+        _ = FileManager.default.createFile(atPath: fixture.base + "/state", contents: nil)
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
+        try terminal.waitFor("alpha/")
+        try terminal.send("Tab")
+        try fixture.wait(until: "it was looked at", within: 30) {
+            try terminal.screen().contains("to be granted") && !terminal.screen().contains("looked at")
+        }
+        try terminal.send("Enter")
+        #expect(try terminal.status() == 0)
+    }
+
+    @Test(
+        .enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)),
+        .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    func aDirectoryThatDoesNotAnswerHoldsNobodyUp() throws {
+        let fixture = try fixture()
+        let source = try HangingSource("projects/hangs", in: fixture)
+        defer { source.end() }
+        try source.hang()
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture)
+        try terminal.waitFor("hangs/")
+        try terminal.send("hangs")
+        try terminal.waitFor("1 of ")
+        try terminal.send("Enter")
+        try terminal.waitFor("reading…")
+        try terminal.waitFor("does not answer")
+        try terminal.send("Escape")
+        #expect(try terminal.status() == 1)
+    }
+
+    @Test func aSignalGivesTheTerminalBack() throws {
+        let fixture = try fixture()
+        let terminal = try TerminalSession(
+            "sh -c 'echo $$ >\(fixture.base)/pid; exec \"$GRANTFS\" pick \(fixture.base)/source/projects'", in: fixture)
+        try terminal.waitFor("alpha/")
+        let pid = try #require(Int32(String(contentsOfFile: fixture.base + "/pid", encoding: .utf8).trimmingCharacters(in: .newlines)))
+        kill(pid, SIGTERM)
+        #expect(try terminal.status() == 128 + Int(SIGTERM))
+        #expect(try !terminal.screen().contains("alpha"))
+    }
+
+    @Test func withoutATerminalItSaysSo() throws {
+        let fixture = try fixture()
+        let output = try Command.run(["setsid", "--wait", Programs.grantfs, "pick", fixture.base], environment: fixture.environment)
+        #expect(output.status == 1)
+        #expect(output.errors == "grantfs: the screen cannot be shown: there is no terminal\n")
+    }
+}

@@ -1,0 +1,86 @@
+import Foundation
+import TestSupport
+
+/// A program in a terminal that tmux plays: a server of its own, on a socket in the fixture's directory, which ends with this value.
+final class TerminalSession {
+    private let socket: String
+    private let fixture: MountFixture
+    /// The shell's exit status of the program, once it has ended.
+    private let statusFile: String
+    /// What it wrote to stdout, where that is no terminal.
+    let outputFile: String
+
+    /// - Parameters:
+    ///   - command: a line of the shell; `$GRANTFS` is the program.
+    ///   - redirected: its stdout is a file.
+    init(_ command: String, in fixture: MountFixture, columns: Int = 80, rows: Int = 24, redirected: Bool = false) throws {
+        self.fixture = fixture
+        socket = fixture.base + "/tmux"
+        statusFile = fixture.base + "/status"
+        outputFile = fixture.base + "/output"
+        unlink(statusFile)
+        let line =
+            "\(command)\(redirected ? " >'\(outputFile)'" : ""); echo $? >'\(statusFile).new'; mv '\(statusFile).new' '\(statusFile)'; exec sleep 1000"
+        let variables = fixture.environment.merging(["GRANTFS": Programs.grantfs, "XDG_STATE_HOME": fixture.base + "/state"]) { $1 }
+        try tmux(
+            ["-f", "/dev/null", "new-session", "-d", "-x", "\(columns)", "-y", "\(rows)"] + variables.flatMap { ["-e", "\($0)=\($1)"] }
+                + ["sh", "-c", line])
+    }
+
+    deinit { _ = try? tmux(["kill-server"]) }
+
+    @discardableResult
+    private func tmux(_ arguments: [String]) throws -> Output {
+        try Command.run(["tmux", "-u", "-S", socket] + arguments, environment: ["LC_ALL": "C.UTF-8"], within: 20).orThrow()
+    }
+
+    /// Keys as tmux(1) names them; anything else is typed.
+    func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
+
+    func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
+
+    /// What is to be seen now, with the fixture's directory as BASE.
+    func screen() throws -> String {
+        let lines = try tmux(["capture-pane", "-p"]).text.replacingOccurrences(of: fixture.base, with: "BASE").components(separatedBy: "\n")
+        return lines.map { line in
+            line.replacingOccurrences(of: " +$", with: "", options: .regularExpression)
+                // A path that was cut has the end of the fixture's directory only.
+                .replacingOccurrences(of: "s-test\\.[A-Za-z0-9]{6}/", with: "s-test.XXXXXX/", options: .regularExpression)
+        }.joined(separator: "\n").trimmingCharacters(in: .newlines) + "\n"
+    }
+
+    /// Waits until the screen is what the file `Screens/NAME.txt` has. `masks` are patterns and what stands in their place.
+    func expect(_ name: String, masks: [(String, String)] = []) throws {
+        let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("Screens/\(name).txt")
+        let seen = {
+            let screen = try self.screen()
+            return masks.reduce(screen) { $0.replacingOccurrences(of: $1.0, with: $1.1, options: .regularExpression) }
+        }
+        if ProcessInfo.processInfo.environment["GRANTFS_RECORD_SCREENS"] == "1" {
+            pause(milliseconds: 3_000)
+            try seen().write(to: file, atomically: true, encoding: .utf8)
+            return
+        }
+        let expected = try String(contentsOf: file, encoding: .utf8)
+        do {
+            try fixture.wait(until: name, within: 30) { try seen() == expected }
+        } catch {
+            throw TestFailure("the screen is not \(name).txt, which is\n\(expected)\nbut\n\(try seen())")
+        }
+    }
+
+    func waitFor(_ text: String) throws {
+        do {
+            try fixture.wait(until: text, within: 30) { try screen().contains(text) }
+        } catch {
+            throw TestFailure("“\(text)” is not to be seen:\n\(try screen())")
+        }
+    }
+
+    /// Waits for its end; the exit status.
+    func status() throws -> Int {
+        try fixture.wait(until: "the program has ended", within: 30) { FileManager.default.fileExists(atPath: statusFile) }
+        let text = try String(contentsOfFile: statusFile, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
+        return Int(text) ?? -1
+    }
+}

@@ -1,0 +1,134 @@
+import Foundation
+import LinuxFS
+import TestSupport
+import Testing
+
+@testable import GrantKit
+
+@Suite struct CoordinatedAccessOfTasks {
+    /// A note that no daemon knows, and an environment without a store.
+    private func note() throws -> (Bench, URL, GrantEnvironment) {
+        let bench = try Bench()
+        let url = try bench.plain("folder").appendingPathComponent("note")
+        try Data("one".utf8).write(to: url)
+        return (bench, url, GrantEnvironment(store: bench.fixture.base + "/no-store"))
+    }
+
+    @Test("reads and writes, hands on what the work gives or throws, and lets go afterwards")
+    func works() async throws {
+        let (bench, url, environment) = try note()
+        try await GrantEnvironment.$current.withValue(environment) {
+            let text = try await CoordinatedFiles.read(url) { try String(contentsOf: $0, encoding: .utf8) }.get()
+            #expect(text == "one")
+            try await CoordinatedFiles.write(url, options: .forReplacing) { try Data("two".utf8).write(to: $0, options: .atomic) }.get()
+            #expect(url.text == "two")
+            let failed = try await CoordinatedFiles.read(url.sibling("none")) { try String(contentsOf: $0, encoding: .utf8) }
+            #expect(throws: CocoaError.self) { try failed.get() }
+            // Nothing is held by now.
+            try await CoordinatedFiles.claim(
+                [.writingIntent(with: url), .readingIntent(with: url.deletingLastPathComponent())], purpose: .init(), timeout: .zero
+            ) { urls in #expect(urls == [url, url.deletingLastPathComponent()]) }.get()
+        }
+        withExtendedLifetime(bench) {}
+    }
+
+    @Test("adds up, whoever comes: readers and writers of a hundred tasks")
+    func sum() async throws {
+        let (bench, url, environment) = try note()
+        try Data("0".utf8).write(to: url)
+        try await GrantEnvironment.$current.withValue(environment) {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<50 {
+                    group.addTask {
+                        try await CoordinatedFiles.write(url) { url in
+                            let number = Int(try String(contentsOf: url, encoding: .utf8)) ?? 0
+                            await Task.yield()
+                            try Data("\(number + 1)".utf8).write(to: url)
+                        }.get()
+                    }
+                    group.addTask {
+                        // Half a write would be no number.
+                        let text = try await CoordinatedFiles.read(url) { try String(contentsOf: $0, encoding: .utf8) }.get()
+                        #expect(Int(text) != nil)
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+        #expect(url.text == "50")
+        withExtendedLifetime(bench) {}
+    }
+
+    @Test("gives up when the time is over, or the task is cancelled, and does not block its own purpose")
+    func givesUp() async throws {
+        let (bench, url, environment) = try note()
+        try await GrantEnvironment.$current.withValue(environment) {
+            let purpose = CoordinatedFiles.Purpose()
+            try await CoordinatedFiles.write(url, purpose: purpose) { _ in
+                let late = await #expect(throws: CoordinationError.self) {
+                    try await CoordinatedFiles.read(url, timeout: .milliseconds(20)) { _ in Issue.record("beside a writer") }
+                }
+                #expect(late == .timedOut)
+                let waiting = Task { () -> CoordinationError? in
+                    do throws(CoordinationError) {
+                        _ = try await CoordinatedFiles.read(url) { _ in Issue.record("beside a writer") }
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+                try waitForClaims(1, on: url)
+                waiting.cancel()
+                #expect(await waiting.value == .cancelled)
+                try await CoordinatedFiles.read(url, purpose: purpose) { #expect($0 == url) }.get()
+            }.get()
+        }
+        withExtendedLifetime(bench) {}
+    }
+}
+
+@Suite struct AGrantedDirectoryOfALibrary {
+    @Test("is granted, found by what lies in it, kept as a bookmark, used and withdrawn")
+    func life() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder")
+        try Data("one".utf8).write(to: url.appendingPathComponent("note"))
+        try bench.program {
+            let granted = try GrantedDirectory.grant(url, to: ViewName("kit"), name: "notes")
+            #expect(granted.url == url && !granted.isInMount && granted.grant.name.description == "notes")
+            #expect(try GrantedDirectory(containing: url.appendingPathComponent("note")).id == granted.id)
+            #expect(try GrantedDirectory.all().map(\.id) == [granted.id])
+            let bookmark = try granted.bookmark()
+            let kept = try JSONDecoder().decode(DirectoryBookmark.self, from: JSONEncoder().encode(bookmark))
+            #expect(kept == bookmark)
+            let resolved = try kept.resolve()
+            #expect(resolved.url == url && resolved.grant?.id == granted.id && !resolved.isStale && !resolved.isInMount)
+            #expect(try granted.withAccess { try String(contentsOf: $0.appendingPathComponent("note"), encoding: .utf8) } == "one")
+            try granted.revoke()
+            #expect(throws: GrantError.self) { try granted.withAccess { _ in Issue.record("after its end") } }
+            #expect { try kept.resolve() } throws: { ($0 as? GrantError)?.code == .permission }
+            #expect { try GrantedDirectory(containing: url) } throws: { ($0 as? GrantError)?.code == .permission }
+            #expect(try GrantedDirectory.all().isEmpty)
+        }
+    }
+
+    @Test("is refused with an error that says why")
+    func refusals() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder")
+        try bench.program {
+            let granted = try GrantedDirectory.grant(url)
+            let cases: [(GrantError.Code, () throws -> Void)] = [
+                (.alreadyExists, { _ = try GrantedDirectory.grant(url) }),
+                (.usage, { _ = try GrantedDirectory.grant(url, name: "a/b") }),
+                (.invalidDirectory, { _ = try GrantedDirectory.grant(url.sibling("none")) }),
+                (.notFound, { _ = try GrantedDirectory(containing: url.appendingPathComponent("none")) }),
+                (.permission, { _ = try DirectoryBookmark(of: url.deletingLastPathComponent()) }),
+                (.invalidBookmark, { _ = try DirectoryBookmark(data: Data("no".utf8)) }),
+            ]
+            for (code, body) in cases { #expect("\(code)") { try body() } throws: { ($0 as? GrantError)?.code == code } }
+            try url.remove()
+            #expect { try granted.bookmark() } throws: { ($0 as? GrantError)?.code == .notFound }
+        }
+    }
+}

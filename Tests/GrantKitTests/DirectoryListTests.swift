@@ -1,0 +1,83 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// docs/Examples/DirectoryList, as somebody uses it.
+@Suite struct TheDirectoryList {
+    private struct Row: Hashable {
+        let id: String
+        let state: String
+        let place: String
+    }
+
+    private func run(_ fixture: MountFixture, _ arguments: String...) throws -> Output {
+        try Command.run([Programs.directoryList, fixture.base + "/list"] + arguments, environment: fixture.environment)
+    }
+
+    private func rows(_ fixture: MountFixture) throws -> [Row] {
+        try run(fixture, "list").orThrow().lines.map { line in
+            let fields = line.split(separator: "\t").map(String.init)
+            return Row(id: fields[0], state: fields[1], place: fields[2])
+        }
+    }
+
+    @Test("keeps directories over its end, shows what was moved as stale, renews it, lists contents, forgets")
+    func life() throws {
+        let fixture = try MountFixture()
+        let (docs, music) = (try fixture.source("docs"), try fixture.source("music"))
+        mkdir(docs + "/sub", 0o755)
+        for file in ["note", "sub/deep"] { try Data("x".utf8).write(to: URL(fileURLWithPath: "\(docs)/\(file)")) }
+        #expect(try rows(fixture).isEmpty)
+        let first = try run(fixture, "add", docs).orThrow().trimmed
+        let second = try run(fixture, "add", music).orThrow().trimmed
+        #expect(Set(try rows(fixture)) == [Row(id: first, state: "-", place: docs), Row(id: second, state: "-", place: music)])
+        #expect(try run(fixture, "contents", first).orThrow().lines == ["note", "sub/", "sub/deep"])
+        // To have it granted was the choice of whoever added it.
+        #expect(Set(try fixture.list("--view", "directory-list").map(\.name)) == ["docs", "music"])
+
+        rename(docs, docs + "-moved")
+        #expect(try rows(fixture).first { $0.id == first } == Row(id: first, state: "stale", place: docs + "-moved"))
+        #expect(try run(fixture, "contents", first).orThrow().lines.first == "note")
+        try run(fixture, "renew", first).orThrow()
+        #expect(try rows(fixture).first { $0.id == first } == Row(id: first, state: "-", place: docs + "-moved"))
+
+        try run(fixture, "remove", second).orThrow()
+        #expect(try rows(fixture).map(\.id) == [first])
+        for wrong in [["contents", second], ["contents", "nonsense"], ["add", fixture.base + "/none"], ["remove", second], ["explode"]] {
+            #expect(
+                try Command.run([Programs.directoryList, fixture.base + "/list"] + wrong, environment: fixture.environment).status != 0)
+        }
+    }
+
+    @Test("shows why a directory cannot be used: revoked, deleted, replaced; and what is no bookmark", .enabled(if: Machine.hasFUSE))
+    func losses() throws {
+        let fixture = try MountFixture()
+        let names = ["revoked", "deleted", "replaced"]
+        var ids: [String: String] = [:]
+        for name in names {
+            let directory = try fixture.source(name)
+            try Data("x".utf8).write(to: URL(fileURLWithPath: directory + "/note"))
+            ids[name] = try run(fixture, "add", directory).orThrow().trimmed
+        }
+        let mountpoint = try fixture.mount("directory-list")
+        // With a mount of the view, that is the way.
+        for name in names {
+            let id = try #require(ids[name])
+            #expect(try rows(fixture).contains(Row(id: id, state: "-", place: "\(mountpoint)/\(name)")))
+            #expect(try run(fixture, "contents", id).orThrow().lines == ["note"])
+        }
+        try fixture.revoke("revoked")
+        for name in ["deleted", "replaced"] { try FileManager.default.removeItem(atPath: "\(fixture.base)/source/\(name)") }
+        _ = try fixture.source("replaced")
+        try Data("no bookmark".utf8).write(to: URL(fileURLWithPath: "\(fixture.base)/list/\(UUID().uuidString).bookmark"))
+        let rows = try rows(fixture)
+        #expect(rows.count == 4 && rows.allSatisfy { $0.place.hasPrefix("unavailable: ") })
+        for (name, words) in [("revoked", "it is revoked"), ("deleted", "is missing"), ("replaced", "is replaced")] {
+            #expect(rows.contains { $0.id == ids[name] && $0.place.contains(words) }, "\(name): \(rows)")
+            #expect(try run(fixture, "contents", try #require(ids[name])).status == 1)
+        }
+        #expect(rows.contains { $0.place.contains("it is not a bookmark") })
+        try fixture.restore("revoked")
+        #expect(try run(fixture, "contents", try #require(ids["revoked"])).orThrow().lines == ["note"])
+    }
+}

@@ -1,0 +1,142 @@
+import Coordinator
+import Foundation
+import LinuxFS
+import TestSupport
+import Testing
+
+@testable import GrantKit
+
+/// With other processes, through the daemon of a mount.
+@Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
+struct AFileCoordinatorAndAMount {
+    private func mounted() throws -> (Bench, source: URL, inMount: URL, Crew) {
+        let bench = try Bench()
+        let source = try bench.granted("docs")
+        let mountpoint = try bench.fixture.mount()
+        return (bench, source, URL(fileURLWithPath: mountpoint + "/docs", isDirectory: true), Crew())
+    }
+
+    /// `grantfs coordinate`, which holds a claim until its input ends.
+    private func holding(_ bench: Bench, _ kind: String, _ path: String) throws -> Child {
+        let child = try Child(
+            [Programs.grantfs, "coordinate", kind, path, "--", "sh", "-c", "echo held; cat"], environment: bench.fixture.environment)
+        try child.expect("held")
+        return child
+    }
+
+    /// How many threads of this process have come past each other, and ask the daemon or have its word.
+    private func held(_ url: URL) throws -> Int { LocalClaims.process.held(of: try ClaimedItem(path: FilePath.words(url))) }
+
+    @Test("waits for other processes, and they for it, whichever way each names the item", arguments: [true, false])
+    func otherProcesses(isInMount: Bool) throws {
+        let (bench, source, inMount, crew) = try mounted()
+        let note = (isInMount ? inMount : source).appendingPathComponent("note")
+        try bench.program {
+            let other = try holding(bench, "write", isInMount ? source.path : inMount.path)
+            try crew.write(note, as: "w") { url in
+                crewWrite(url)
+            }
+            // Beside it nobody waits, here and there.
+            try crew.write(bench.plain("beside"), as: "beside")
+            try crew.events.wait(for: "beside out")
+            #expect(try bench.fixture.grantfs("coordinate", "read", note.path, "--timeout", "0", "--", "true").status != 0)
+            #expect(!crew.events.all.contains("w in"))
+            other.closeInput()
+            #expect(other.wait() == 0)
+            crew.finish()
+            #expect(crew.events.all.last == "w out")
+            #expect(source.appendingPathComponent("note").text == "written")
+            // What is held here keeps them out.
+            NSFileCoordinator().coordinate(readingItemAt: note, error: nil) { url in
+                #expect(url == note)
+                let read = try? bench.fixture.grantfs("coordinate", "read", source.path, "--timeout", "0", "--", "true").status
+                let write = try? bench.fixture.grantfs("coordinate", "write", source.path, "--timeout", "0", "--", "true").status
+                #expect(read == 0 && write == 1)
+            }
+            #expect(try bench.fixture.grantfs("coordinate", "write", source.path, "--timeout", "0", "--", "true").status == 0)
+        }
+    }
+
+    @Test("ends with the grant: who waits when it is revoked is refused, and so is who comes later, until it is restored")
+    func revoked() throws {
+        let (bench, source, inMount, crew) = try mounted()
+        try bench.program {
+            let other = try holding(bench, "write", source.path)
+            try crew.write(inMount.appendingPathComponent("note"), as: "w")
+            try crew.read(source.appendingPathComponent("note"), as: "r")
+            try bench.fixture.wait(until: "both wait") { try held(source) + held(inMount) == 2 }
+            try bench.fixture.revoke("docs")
+            crew.finish()
+            #expect(
+                Set(crew.events.all) == [
+                    "w failed \(CocoaError.fileWriteNoPermission.rawValue)", "r failed \(CocoaError.fileReadNoPermission.rawValue)",
+                ])
+            other.closeInput()
+            var error: NSError?
+            NSFileCoordinator().coordinate(readingItemAt: inMount, error: &error) { _ in Issue.record("in a revoked grant") }
+            #expect(error?.code == CocoaError.fileReadNoPermission.rawValue)
+            try bench.fixture.restore("docs")
+            error = nil
+            NSFileCoordinator().coordinate(readingItemAt: inMount, error: &error) { _ in }
+            #expect(error == nil)
+        }
+    }
+
+    @Test("is told when the daemon that it waits for ends, and goes on alone while nothing is mounted")
+    func daemonEnds() throws {
+        let (bench, source, _, crew) = try mounted()
+        try bench.program {
+            let other = try holding(bench, "write", source.path)
+            try crew.write(source.appendingPathComponent("note"), as: "w")
+            try bench.fixture.wait(until: "it waits") { try held(source) == 1 }
+            // It is on its way to the daemon, or there.
+            pause(milliseconds: 100)
+            try bench.fixture.killDaemon(at: bench.fixture.base + "/mount")
+            crew.finish()
+            #expect(crew.events.all == ["w failed \(CocoaError.fileWriteUnknown.rawValue)"])
+            other.closeInput()
+            var error: NSError?
+            NSFileCoordinator().coordinate(writingItemAt: source.appendingPathComponent("note"), error: &error) { _ in }
+            #expect(error == nil)
+        }
+    }
+
+    @Test("takes a batch of what is granted and what is not, both at once")
+    func mixed() throws {
+        let (bench, source, inMount, crew) = try mounted()
+        let beside = try bench.plain("beside")
+        bench.program {
+            var error: NSError?
+            NSFileCoordinator().coordinate(readingItemAt: inMount, options: [], writingItemAt: beside, options: [], error: &error) {
+                one, other in
+                #expect(one == inMount && other == beside)
+                #expect((try? bench.fixture.grantfs("coordinate", "write", source.path, "--timeout", "0", "--", "true").status) == 1)
+                do { try crew.read(beside, as: "r") } catch { Issue.record(error) }
+                do { try waitForClaims(1, on: beside) } catch { Issue.record(error) }
+            }
+            #expect(error == nil)
+            crew.finish()
+            #expect(crew.events.all == ["r in", "r out"])
+        }
+    }
+
+    @Test("gives the place in the mount to who named one there, also when a link or a rename leads elsewhere")
+    func terms() throws {
+        let (bench, source, inMount, _) = try mounted()
+        try FileManager.default.createSymbolicLink(atPath: source.path + "/link", withDestinationPath: "note")
+        bench.program {
+            var seen: [String] = []
+            NSFileCoordinator().coordinate(readingItemAt: inMount, error: nil) { seen.append($0.path) }
+            NSFileCoordinator().coordinate(
+                readingItemAt: inMount.appendingPathComponent("link"), options: .resolvesSymbolicLink, error: nil
+            ) { seen.append($0.path) }
+            NSFileCoordinator().coordinate(writingItemAt: inMount.appendingPathComponent("new"), error: nil) { seen.append($0.path) }
+            NSFileCoordinator().coordinate(writingItemAt: source.appendingPathComponent("new"), error: nil) { seen.append($0.path) }
+            #expect(seen == [inMount.path, inMount.path + "/note", inMount.path + "/new", source.path + "/new"])
+        }
+    }
+}
+
+private func crewWrite(_ url: URL) {
+    do { try Data("written".utf8).write(to: url) } catch { Issue.record(error) }
+}

@@ -1,0 +1,102 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// docs/Examples/NoteEditor, as somebody uses it, while other processes claim what it works on.
+@Suite(.enabled(if: Machine.hasFUSE, Comment(rawValue: Machine.noFUSE)))
+struct TheNoteEditor {
+    private func mounted() throws -> (MountFixture, source: String, inMount: String) {
+        let fixture = try MountFixture()
+        let source = try fixture.source("docs")
+        try Data("first\n".utf8).write(to: URL(fileURLWithPath: source + "/note"))
+        try fixture.grant(source)
+        return (fixture, source, try fixture.mount() + "/docs")
+    }
+
+    private func editor(_ fixture: MountFixture) throws -> Child { try Child([Programs.noteEditor], environment: fixture.environment) }
+
+    /// Says a line, and gives the next one that is no news of others.
+    private func ask(_ editor: Child, _ line: String) throws -> String {
+        editor.send(line)
+        return try answer(editor)
+    }
+
+    private func answer(_ editor: Child) throws -> String {
+        while let line = editor.line() {
+            if !line.hasPrefix("*") { return line }
+        }
+        throw TestFailure("the editor says nothing")
+    }
+
+    private func holding(_ fixture: MountFixture, _ kind: String, _ path: String) throws -> Child {
+        let child = try Child(
+            [Programs.grantfs, "coordinate", kind, path, "--", "sh", "-c", "echo held; cat"], environment: fixture.environment)
+        try child.expect("held")
+        return child
+    }
+
+    private func contents(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
+
+    @Test("opens, creates and saves, in a mount and on the host")
+    func life() throws {
+        let (fixture, source, inMount) = try mounted()
+        for directory in [inMount, source] {
+            let editor = try editor(fixture)
+            #expect(try ask(editor, "open \(directory)/note") == "done")
+            #expect(try ask(editor, "show").hasPrefix("first"))
+            #expect(try ask(editor, "type more") == "done")
+            #expect(try ask(editor, "save") == "done")
+            #expect(try ask(editor, "close") == "done")
+            #expect(try ask(editor, "create \(directory)/note").hasPrefix("failed: "))
+            let name = directory == source ? "host" : "mounted"
+            #expect(try ask(editor, "create \(directory)/\(name)") == "done")
+            #expect(contents("\(source)/\(name)") == "")
+            #expect(try ask(editor, "open \(directory)/note").hasPrefix("failed: "))
+            editor.closeInput()
+            #expect(editor.wait() == 0)
+        }
+        #expect(contents(source + "/note") == "first\nmore\nmore\n")
+    }
+
+    @Test("waits with opening and saving while another process holds a claim, and never reads half of what that writes")
+    func waits() throws {
+        let (fixture, source, inMount) = try mounted()
+        let editor = try editor(fixture)
+        let writer = try holding(fixture, "write", source + "/note")
+        try Data("half".utf8).write(to: URL(fileURLWithPath: source + "/note"))
+        editor.send("open \(inMount)/note")
+        #expect(editor.line(within: 0.3) == nil)
+        try Data("whole\n".utf8).write(to: URL(fileURLWithPath: source + "/note"))
+        writer.closeInput()
+        #expect(try answer(editor) == "done")
+        #expect(try ask(editor, "show") == "whole")
+
+        let reader = try holding(fixture, "read", "docs")
+        #expect(try ask(editor, "type new") == "done")
+        editor.send("save")
+        pause(milliseconds: 300)
+        #expect(contents(source + "/note") == "whole\n")
+        reader.closeInput()
+        #expect(try answer(editor) == "done")
+        #expect(contents(source + "/note") == "whole\nnew\n")
+    }
+
+    @Test("is refused when the grant is revoked, loses no text by it, and saves when it is restored")
+    func revoked() throws {
+        let (fixture, source, inMount) = try mounted()
+        let editor = try editor(fixture)
+        #expect(try ask(editor, "open \(inMount)/note") == "done")
+        #expect(try ask(editor, "type kept") == "done")
+        let writer = try holding(fixture, "write", "docs")
+        editor.send("save")
+        pause(milliseconds: 100)
+        try fixture.revoke("docs")
+        #expect(try answer(editor).hasPrefix("failed: "))
+        writer.closeInput()
+        #expect(try ask(editor, "save").hasPrefix("failed: "))
+        #expect(contents(source + "/note") == "first\n")
+        try fixture.restore("docs")
+        #expect(try ask(editor, "save") == "done")
+        #expect(contents(source + "/note") == "first\nkept\n")
+    }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import GrantKit
+import Synchronization
+
+/// A document that is open in the editor.
+///
+/// Others who coordinate are let in: unsaved text is written before somebody reads, nothing is written while somebody else writes, and what they
+/// have written is read again.
+final class Note: NSObject, NSFilePresenter, Sendable {
+    private struct State {
+        var url: URL
+        var text = ""
+        /// There is text that is not in the file.
+        var isDirty = false
+    }
+
+    let presentedItemOperationQueue = OperationQueue()
+    private let state: Mutex<State>
+    private let report: @Sendable (String) -> Void
+
+    /// `report` gets what happens to the note, in words, from whichever thread.
+    init(_ url: URL, report: @escaping @Sendable (String) -> Void) {
+        state = Mutex(State(url: url))
+        self.report = report
+        super.init()
+        presentedItemOperationQueue.maxConcurrentOperationCount = 1
+    }
+
+    var presentedItemURL: URL? { state.withLock { $0.url } }
+    var text: String { state.withLock { $0.text } }
+
+    // MARK: What its user does
+
+    /// Reads it. That is done, and its changes are listened to, under one claim, so that none is missed.
+    func open(_ done: @escaping @Sendable ((any Error)?) -> Void) {
+        access(.readingIntent(with: state.withLock { $0.url }), done) { note, url in
+            try note.load(url)
+            NSFileCoordinator.addFilePresenter(note)
+        }
+    }
+
+    /// Makes a new one, where there must be none.
+    func create(_ done: @escaping @Sendable ((any Error)?) -> Void) {
+        access(.writingIntent(with: state.withLock { $0.url }), done) { note, url in
+            try Data().write(to: url, options: .withoutOverwriting)
+            NSFileCoordinator.addFilePresenter(note)
+        }
+    }
+
+    func type(_ more: String) {
+        state.withLock { state in
+            state.text += more
+            state.isDirty = true
+        }
+    }
+
+    /// Puts the text in place of what the file has: all of it, or nothing.
+    func save(_ done: @escaping @Sendable ((any Error)?) -> Void) {
+        access(.writingIntent(with: state.withLock { $0.url }, options: .forReplacing), done) { note, url in try note.write(to: url) }
+    }
+
+    func close() { NSFileCoordinator.removeFilePresenter(self) }
+
+    /// Waits for the claim elsewhere, so that the queue stays free to answer others, and does the work there.
+    private func access(
+        _ intent: NSFileAccessIntent, _ done: @escaping @Sendable ((any Error)?) -> Void,
+        _ work: @escaping @Sendable (Note, URL) throws -> Void
+    ) {
+        NSFileCoordinator(filePresenter: self).coordinate(with: [intent], queue: presentedItemOperationQueue) { [self] error in
+            do {
+                if let error { throw error }
+                try work(self, intent.url)
+                done(nil)
+            } catch {
+                done(error)
+            }
+        }
+    }
+
+    private func load(_ url: URL) throws {
+        let text = try String(contentsOf: url, encoding: .utf8)
+        state.withLock { state in
+            state.text = text
+            state.isDirty = false
+        }
+    }
+
+    private func write(to url: URL) throws {
+        let (text, isDirty) = state.withLock { ($0.text, $0.isDirty) }
+        guard isDirty else { return }
+        try Data(text.utf8).write(to: url, options: .atomic)
+        // What was typed meanwhile is still to be written.
+        state.withLock { $0.isDirty = $0.text != text }
+    }
+
+    // MARK: What others ask and tell
+
+    func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
+        report("somebody reads")
+        reader(nil)
+    }
+
+    func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
+        report("somebody writes")
+        writer { [self] in report("nobody writes any more") }
+    }
+
+    func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void) {
+        do {
+            // Whoever asks waits for the answer: the file is this program's alone, and needs no claim.
+            try write(to: state.withLock { $0.url })
+            report("saved because it was asked for")
+            completionHandler(nil)
+        } catch {
+            completionHandler(error)
+        }
+    }
+
+    func accommodatePresentedItemDeletion(completionHandler: @escaping @Sendable ((any Error)?) -> Void) {
+        report("deleted")
+        completionHandler(nil)
+    }
+
+    func presentedItemDidMove(to newURL: URL) {
+        state.withLock { $0.url = newURL }
+        report("moved to \(newURL.lastPathComponent)")
+    }
+
+    func presentedItemDidChange() {
+        let (url, isDirty) = state.withLock { ($0.url, $0.isDirty) }
+        if isDirty { return report("changed by somebody else, and here") }
+        access(
+            .readingIntent(with: url, options: .withoutChanges), { [self] error in report(error == nil ? "read again" : "cannot be read") }
+        ) {
+            try $0.load($1)
+        }
+    }
+}
