@@ -22,10 +22,12 @@ extension NodeTree {
         if opened < 0 { return nil }
         var status = FileStatus()
         guard clinux_statx(opened, nil, &status) == 0, case let key = NodeKey(status),
-            let (id, node) = scope.withShard(of: key, { index -> (UInt64, UnsafeMutablePointer<Node>)? in
-                guard let id = index.find(key, in: nodes), let node = index.count(id, in: nodes) else { return nil }
-                return (id, node)
-            })
+            let (id, node) = scope.withShard(
+                of: key,
+                { index -> (UInt64, UnsafeMutablePointer<Node>)? in
+                    guard let id = index.find(key, in: nodes), let node = index.count(id, in: nodes) else { return nil }
+                    return (id, node)
+                })
         else {
             _ = clinux_close(opened)
             return nil
