@@ -90,6 +90,19 @@ bool clinux_other_is_in_group(pid_t tid, gid_t group) {
     }
     return false;
 }
+int clinux_thread_take_groups(pid_t tid) {
+    char text[4096], *end;
+    gid_t groups[512];
+    size_t count = 0;
+    const char *place = status_of(tid, "\nGroups:\t", text);
+    while (place != NULL && *place >= '0' && *place <= '9' && count < sizeof groups / sizeof *groups) {
+        gid_t group = (gid_t)strtoul(place, &end, 10);
+        // A number that was cut off would be another group.
+        if (*end == ' ' || *end == '\n') groups[count++] = group;
+        place = *end == ' ' ? end + 1 : end;
+    }
+    return clinux_thread_setgroups(groups, count);
+}
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
 int clinux_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name) == -1 ? -errno : 0; }
 

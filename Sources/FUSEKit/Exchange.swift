@@ -2,11 +2,17 @@ import CFuse3
 import CLinux
 import Glibc
 
-/// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no name for
-/// FUSE_HANDLE_KILLPRIV_V2, so that flag is set in the answer to FUSE_INIT on its way out. With it the kernel no longer asks for
-/// `security.capability` before each write, and says in each change whether set-id bits are to be cleared instead of clearing them.
+/// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no names for two
+/// flags, so they are set in the answer to FUSE_INIT on its way out.
+///
+/// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change whether set-id
+///   bits are to be cleared instead of clearing them.
+/// - FUSE_DIRECT_IO_ALLOW_MMAP: a file that is opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
 enum Exchange {
-    static let handleKillPrivilegesV2: UInt32 = 1 << 28
+    static let handleKillPrivilegesV2: UInt64 = 1 << 28
+    /// There are more than 32 flags.
+    static let extended: UInt64 = 1 << 30
+    static let mapsDirectly: UInt64 = 1 << 36
 
     /// To be called after the session was mounted and before it receives.
     static func install(in session: OpaquePointer) -> Int32 {
@@ -22,11 +28,17 @@ enum Exchange {
         return fuse_session_custom_io(session, &functions, fuse_session_fd(session))
     }
 
-    /// Sets the flag in struct fuse_init_out, where both sides want it.
+    /// Sets the flags in struct fuse_init_out, where both sides want them.
     private static func complete(_ answer: inout iovec, _ context: borrowing SessionContext) {
-        let flags = 12
-        guard context.options.killsSetID, context.offered & handleKillPrivilegesV2 != 0, answer.iov_len >= flags + 4 else { return }
-        let value = answer.iov_base.loadUnaligned(fromByteOffset: flags, as: UInt32.self)
-        answer.iov_base.storeBytes(of: value | handleKillPrivilegesV2, toByteOffset: flags, as: UInt32.self)
+        var wanted: UInt64 = 0
+        if context.options.killsSetID { wanted |= handleKillPrivilegesV2 }
+        if context.mapsDirectly { wanted |= mapsDirectly | extended }
+        wanted &= context.offered
+        let (low, high) = (12, 32)
+        guard answer.iov_len >= high + 4 else { return }
+        for (place, bits) in [(low, UInt32(truncatingIfNeeded: wanted)), (high, UInt32(wanted >> 32))] where bits != 0 {
+            let value = answer.iov_base.loadUnaligned(fromByteOffset: place, as: UInt32.self)
+            answer.iov_base.storeBytes(of: value | bits, toByteOffset: place, as: UInt32.self)
+        }
     }
 }

@@ -18,11 +18,14 @@ public enum Identity {
     }
 
     /// Makes the thread act as `caller`. Returns 0, or the error number of what the kernel refused.
+    ///
+    /// `groups`: with the caller's supplementary groups as well, for a server that checks by itself. That reads from /proc each time: the groups of
+    /// a process can change, and a thread's number can be used again.
     @inline(__always)
-    public static func assume(_ caller: Caller) -> Int32 {
+    public static func assume(_ caller: Caller, groups: Bool = false) -> Int32 {
         let current = clinux_identity()
-        if !canChange || (current.uid == caller.uid && current.gid == caller.gid) { return 0 }
-        return change(to: caller)
+        if !canChange || (current.uid == caller.uid && current.gid == caller.gid && !current.has_groups && !groups) { return 0 }
+        return change(to: caller, groups: groups)
     }
 
     /// Gives the thread the caller's umask: what it creates gets its mode from the backing file system, which leaves the umask
@@ -62,10 +65,15 @@ public enum Identity {
 
     private static let fsetid: Int32 = 4
 
-    private static func change(to caller: Caller) -> Int32 {
+    private static func change(to caller: Caller, groups: Bool) -> Int32 {
         let group = clinux_thread_setfsgid(caller.gid)
-        let user = group == 0 ? clinux_thread_setfsuid(caller.uid) : group
+        var user = group == 0 ? clinux_thread_setfsuid(caller.uid) : group
         var current = clinux_identity()
+        // Nobody acts with the groups of the one before.
+        if user == 0, groups || current.has_groups {
+            user = groups ? clinux_thread_take_groups(caller.pid) : clinux_thread_setgroups(nil, 0)
+        }
+        current.has_groups = groups || (user != 0 && current.has_groups)
         // After a refusal the identity is unknown; a value no caller has makes the next one try again.
         current.uid = user == 0 ? caller.uid : .max
         current.gid = user == 0 ? caller.gid : .max
@@ -79,7 +87,8 @@ public enum Identity {
         _ = clinux_thread_umask(0)
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
-        var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0, keeps_set_id: true)
+        if canChange { _ = clinux_thread_setgroups(nil, 0) }
+        var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0, keeps_set_id: true, has_groups: false)
         if canChange, clinux_thread_setfsgid(identity.gid) != 0 || clinux_thread_setfsuid(identity.uid) != 0 {
             // Unknown: a value no caller has makes the first request set it.
             identity.uid = .max

@@ -56,7 +56,11 @@ struct Message {
     private static let much = 128 << 10
 
     /// The flags that the kernel offers: struct fuse_init_in.
-    var offered: UInt32 { opcode == Opcode.initialize ? number(at: 52) : 0 }
+    var offered: UInt64 {
+        guard opcode == Opcode.initialize else { return 0 }
+        let low = UInt64(number(at: 52))
+        return low & Exchange.extended != 0 ? low | UInt64(number(at: 56)) << 32 : low
+    }
 
     /// FUSE_TMPFILE (open(2) with O_TMPFILE), which the library of version 3.14 answers with ENOSYS, is FUSE_CREATE in everything but its number
     /// (fs/fuse/dir.c, fuse_create_open): the operation of that gets it, and knows it by the flags.

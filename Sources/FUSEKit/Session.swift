@@ -121,9 +121,12 @@ struct SessionContext {
     let options: SessionOptions
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
-    var offered: UInt32 = 0
+    var offered: UInt64 = 0
     /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
     var kernelProtocol: UInt32 = 0
+
+    /// Whether files opened past the cache can be mapped shared.
+    var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.

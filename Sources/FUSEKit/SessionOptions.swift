@@ -11,12 +11,15 @@ public struct SessionOptions: Sendable {
     /// Whether the file system clears set-id bits and file capabilities where a request says so (FUSE_HANDLE_KILLPRIV_V2), if the kernel
     /// offers to leave it to us. Otherwise the kernel does, with a request more for each write.
     public var killsSetID: Bool
+    /// Whether files opened past the kernel's cache may be mapped shared (FUSE_DIRECT_IO_ALLOW_MMAP), if the kernel offers it.
+    public var mapsDirectly: Bool
 
-    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool) {
+    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool, mapsDirectly: Bool) {
         self.source = source
         self.mountWords = mountWords
         self.writeBack = writeBack
         self.checkData = checkData
         self.killsSetID = killsSetID
+        self.mapsDirectly = mapsDirectly
     }
 }

@@ -101,7 +101,7 @@ enum BookmarkFinder {
         view: [UInt8], _ grant: [UInt8], _ number: UInt64, _ below: [UInt8], _ data: BookmarkData
     ) throws(GrantError) -> Found {
         let mounts = try GrantedPlace.table().entries.filter { $0.type == GrantAdministrator.filesystemType && $0.source == view }
-        let directories = mounts.map { CanonicalPath.join($0.mountpoint, grant) }
+        let directories = mounts.compactMap { ViewPlace.directory(of: grant, in: $0) }
         let isOld = { (directory: [UInt8]) in FilePath.join(directory, below) == data.path }
         var refusal: GrantError?
         for directory in directories.filter(isOld) + directories.filter({ !isOld($0) }) {

@@ -34,8 +34,8 @@ enum BookmarkMaker {
         case .none: break
         }
         let way: BookmarkData.Way
-        if let place {
-            way = .view(name: place.view, grant: place.name, directory: try number(place.directory), below: place.below)
+        if let place, let directory = place.directory {
+            way = .view(name: place.view, grant: place.name, directory: try number(directory), below: place.below)
         } else {
             way = .item(try item(path, isDirectory: isDirectory))
         }

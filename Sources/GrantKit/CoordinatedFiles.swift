@@ -14,6 +14,7 @@ import LinuxFS
 public enum CoordinatedFiles {
     /// Whose work it is. Claims of one purpose never block each other.
     public struct Purpose: Sendable, Hashable {
+        /// What claims are compared by, among all processes.
         public let identifier: String
 
         /// One of its own.

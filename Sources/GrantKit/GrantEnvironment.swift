@@ -26,6 +26,7 @@ public struct GrantEnvironment: Sendable {
     /// view shows is used itself.
     public var usesMountsOnly: Bool
 
+    /// The commands' store, looked at by the caller itself, mounts or not, unless something else is said.
     public init(store: String? = nil, lookout: Lookout = .here, usesMountsOnly: Bool = false) {
         self.store = store
         self.lookout = lookout
@@ -35,10 +36,10 @@ public struct GrantEnvironment: Sendable {
     /// What is in force in this task.
     @TaskLocal public static var current = GrantEnvironment()
 
-    /// The operations on the store. With `create`, a missing store is made. Errors: those of `GrantStore.init`; `.usage` for a path that
+    /// The operations on the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`; `.usage` for a path that
     /// cannot be one.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
         let directory = try StoreLocation.directory(explicit: store.map { Array($0.utf8) })
-        return GrantAdministrator(store: try GrantStore(directory: directory, create: create), lookout: lookout)
+        return GrantAdministrator(store: try OpenStores.store(directory, create: create), lookout: lookout)
     }
 }

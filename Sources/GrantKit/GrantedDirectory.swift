@@ -7,12 +7,14 @@ import GrantModel
 /// There, a grant is what the system remembers of a choice in an open panel or a document picker. Here somebody makes it, with `grantfs grant` or with
 /// `GrantedDirectory.grant`: whoever may read the store may.
 public struct GrantedDirectory: Sendable, Identifiable {
+    /// The record, as it was when this value was made.
     public let grant: Grant
     /// In a mount of the grant's view when one shows it to this process; else the directory itself.
     public let url: URL
     /// Whether a revocation binds whoever uses `url`.
     public let isInMount: Bool
 
+    /// The grant's.
     public var id: GrantID { grant.id }
 
     /// Grants a directory, as `grantfs grant` does: durable when it returns, and shown in every mount of the view. A missing store is made.

@@ -8,25 +8,33 @@ import LinuxFS
 struct ViewPlace: Equatable {
     /// The view's name, which is the mount's source.
     let view: [UInt8]
-    let mountpoint: [UInt8]
+    let mount: MountEntry
     /// The grant's name.
     let name: [UInt8]
     /// Below the grant, joined by `/`; empty for the granted directory itself.
     let below: [UInt8]
 
-    /// The granted directory, in the mount.
-    var directory: [UInt8] { CanonicalPath.join(mountpoint, name) }
+    /// The granted directory, in the mount; nil where a directory below it was bound elsewhere.
+    var directory: [UInt8]? { ViewPlace.directory(of: name, in: mount) }
+
+    /// A mount shows the whole view, or, bound elsewhere, one granted directory of it.
+    static func directory(of name: [UInt8], in mount: MountEntry) -> [UInt8]? {
+        if mount.root == [UInt8(ascii: "/")] { return CanonicalPath.join(mount.mountpoint, name) }
+        return mount.root.dropFirst().elementsEqual(name) ? mount.mountpoint : nil
+    }
 
     /// nil for a path outside of every mount of a view, and for the root of one, which belongs to no grant. `path` is absolute and canonical.
     init?(_ path: [UInt8], in table: MountTable) {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType,
-            let inside = FilePath.below(entry.mountpoint, path), !inside.isEmpty
+            let below = FilePath.below(entry.mountpoint, path)
         else { return nil }
+        let inside = FilePath.join(entry.root, below).drop { $0 == UInt8(ascii: "/") }
+        if inside.isEmpty { return nil }
         let names = inside.split(separator: UInt8(ascii: "/"), maxSplits: 1)
         view = entry.source
-        mountpoint = entry.mountpoint
+        mount = entry
         name = Array(names[0])
-        below = names.count > 1 ? Array(names[1]) : []
+        self.below = names.count > 1 ? Array(names[1]) : []
     }
 }
 
@@ -48,7 +56,7 @@ struct GrantedPlace {
     init(_ path: [UInt8], administrator: GrantAdministrator) throws(GrantError) {
         let table = try GrantedPlace.table()
         if let place = ViewPlace(path, in: table) {
-            self = try GrantedPlace.inside(place, path, administrator)
+            self = try GrantedPlace.inside(place, path, administrator, table)
             return
         }
         let now = Instant(nanoseconds: Clock.realtime)
@@ -73,15 +81,21 @@ struct GrantedPlace {
         (self.grant, self.directory, self.below) = (grant, directory, below)
     }
 
-    private static func inside(_ place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator) throws(GrantError) -> GrantedPlace
-    {
-        guard let mount = try administrator.store.mounts().last(where: { $0.mountpoint == place.mountpoint }),
+    private static func inside(
+        _ place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator, _ table: MountTable
+    ) throws(GrantError) -> GrantedPlace {
+        // Wherever it is bound, it is the filesystem of the mount that the store knows.
+        let mounts = try administrator.store.mounts().filter { record in
+            guard let entry = table.entry(mountpoint: record.mountpoint) else { return false }
+            return entry.major == place.mount.major && entry.minor == place.mount.minor
+        }
+        guard let mount = mounts.last,
             Array(mount.view.description.utf8) == place.view,
             let grant = try administrator.store.grants(view: mount.view).first(where: { $0.name.bytes == place.name })
         else {
             throw GrantError(
                 .permission, "“\(FilePath.shown(path))” is not granted",
-                cause: "the mount at \(FilePath.shown(place.mountpoint)) is of another store")
+                cause: "the mount at \(FilePath.shown(place.mount.mountpoint)) is of another store")
         }
         let described = administrator.describe([grant])[0]
         try described.requireUsable()

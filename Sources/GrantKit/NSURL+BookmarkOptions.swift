@@ -3,7 +3,9 @@ import Foundation
 extension NSURL {
     /// How the data of a bookmark is made. The names and numbers are Apple's.
     public struct BookmarkCreationOptions: OptionSet, Sendable {
+        /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
+        /// Bits that have no name here change nothing.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// There: less is remembered. Here: the same as without; bookmarks are small.
@@ -21,7 +23,9 @@ extension NSURL {
 
     /// How a bookmark's item is looked for. The names and numbers are Apple's.
     public struct BookmarkResolutionOptions: OptionSet, Sendable {
+        /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
+        /// Bits that have no name here change nothing.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// There: nobody is asked for a password. Here nobody ever is.

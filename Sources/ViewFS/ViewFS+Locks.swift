@@ -21,6 +21,7 @@ extension ViewFS {
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
+                if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }
                 let more = file.pointee.appendsOnly ? O_NONBLOCK | O_APPEND : O_NONBLOCK
                 let both = view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, O_RDWR | more) }
                 return both >= 0 ? both : view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags | more) }

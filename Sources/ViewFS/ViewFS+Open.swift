@@ -132,19 +132,23 @@ extension ViewFS {
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = appendsOnly || writesDirectly(flags, worker) ? 1 : 0
+        info.pointee.direct_io = appendsOnly || goesPastCache(flags, worker) ? 1 : 0
         return handle
     }
 
-    /// Whether what is written goes past the kernel's cache, for descriptors that can only write; always without write-back, where each write
-    /// is a request anyway.
-    /// - Appends have to: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    ///   fuse_fill_write_pages), and somebody else's line could come between.
-    /// - Others save a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel sees to it
-    ///   that others do not read old pages.
-    private func writesDirectly(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
-        guard !policy.writeBack, flags & O_ACCMODE == O_WRONLY else { return false }
-        return flags & O_APPEND != 0 || worker.pointee.dropsCacheAtDirectWrites
+    /// Whether the file is opened past the kernel's cache; never under write-back.
+    /// - What appends has to be: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+    ///   fuse_fill_write_pages), and somebody else's line could come between. What can read as well only where it can be mapped all the same.
+    /// - What can only write saves a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel
+    ///   sees to it that others do not read old pages. Each write is a request anyway.
+    private func goesPastCache(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
+        if policy.writeBack { return false }
+        let appends = flags & O_APPEND != 0
+        switch flags & O_ACCMODE {
+        case O_WRONLY: return appends || worker.pointee.dropsCacheAtDirectWrites
+        case O_RDWR: return appends && worker.pointee.mapsDirectly
+        default: return false
+        }
     }
 
     /// Undoes `keep`.

@@ -22,7 +22,7 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
         guard verdict == .enter else { return refuse(request, verdict, scope: node.pointee.scope) }
-        let identity = Identity.assume(request.caller)
+        let identity = Identity.assume(request.caller, groups: node.pointee.asksCallers)
         if entry != .read { Identity.keepSetID(!killing) }
         if identity != 0 {
             request.reply(error: identity)
@@ -73,7 +73,8 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
         if verdict == .enter {
-            let identity = Identity.assume(request.caller)
+            let node = tree.nodes.find(directory.pointee.node)
+            let identity = Identity.assume(request.caller, groups: node?.pointee.asksCallers ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
         } else {

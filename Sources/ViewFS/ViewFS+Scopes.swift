@@ -19,13 +19,25 @@ extension ViewFS {
         // Before the descriptor is given away.
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
-        let nodes = tree.addScope(id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts)
+        let nodes = tree.addScope(
+            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: hasServer(descriptor))
         hostWatch?.begin(nodes, directory: descriptor)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
         return Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
             mount: hasNumber ? number : nil, readOnly: readOnly)
+    }
+
+    /// Whether a server or another daemon decides what each user may do there, which may be less than the kernel in front believes: NFS with its
+    /// root squashed, sshfs. f_type of statfs(2), as in linux/magic.h.
+    private func hasServer(_ directory: borrowing FileDescriptor) -> Bool {
+        let (nfs, fuse, cifs, smb, ceph, afs, plan9): (Int64, Int64, Int64, Int64, Int64, Int64, Int64) = (
+            0x6969, 0x6573_5546, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F, 0x0102_1997
+        )
+        var (type, number): (Int64, UInt64) = (0, 0)
+        guard clinux_fstatfs_type(directory.number, &type, &number) == 0 else { return false }
+        return [nfs, fuse, cifs, smb, ceph, afs, plan9].contains(type)
     }
 
     /// What open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.

@@ -38,6 +38,8 @@ public struct NodeKey: Hashable, Sendable {
 public struct Node: ~Copyable {
     public let key: NodeKey
     public let scope: UInt32
+    /// See `ScopeNodes.asksCallers`.
+    public let asksCallers: Bool
     // The tree keeps a scope's nodes together for as long as one of them lives.
     private let ownerReference: Unmanaged<ScopeNodes>
     /// S_IFMT of the file: an inode never changes its type.
@@ -82,6 +84,7 @@ public struct Node: ~Copyable {
     init(key: NodeKey, owner: ScopeNodes, type: mode_t, descriptor: Int32) {
         self.key = key
         scope = owner.scope
+        asksCallers = owner.asksCallers
         ownerReference = Unmanaged.passUnretained(owner)
         self.type = type
         lookups = Atomic(1)

@@ -22,8 +22,9 @@ public final class NodeTree: @unchecked Sendable {
     // MARK: scopes
 
     /// Makes room for a scope's nodes. `handleBase`: nil where the daemon may not open by handle.
-    public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool) -> ScopeNodes {
-        let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts)
+    /// `asksCallers`: see there.
+    public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool = false) -> ScopeNodes {
+        let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts, asksCallers: asksCallers)
         scopes.withLock { $0[scope] = made }
         budget.grant(1)
         return made

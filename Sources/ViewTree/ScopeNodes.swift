@@ -19,6 +19,8 @@ public final class ScopeNodes: @unchecked Sendable {
     let isReleased = Atomic<Bool>(false)
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
+    /// Whether a server behind the filesystem checks by itself what a user may do: then operations are done with the caller's groups as well.
+    public let asksCallers: Bool
 
     /// How changes of names beside the mount are told: a `ChangeWatch.Means`, or 0 when they are not.
     public let watchMeans = Atomic<UInt8>(0)
@@ -34,8 +36,9 @@ public final class ScopeNodes: @unchecked Sendable {
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
 
-    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool) {
+    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool) {
         self.scope = scope
+        self.asksCallers = asksCallers
         self.crossesMounts = crossesMounts
         base = Atomic(handleBase?.number ?? -1)
         baseReference = Lock(handleBase)

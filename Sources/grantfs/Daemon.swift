@@ -64,7 +64,9 @@ enum Daemon {
         do throws(Errno) {
             // For tests: what a kernel before 5.11 does.
             let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
-            try files.mount(at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID)
+            let mapsDirectly = getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil
+            try files.mount(
+                at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly)
             // The mount answers when the kernel has the root's attributes from us.
             let root = try FileDescriptor.open(mountpoint.utf8, OpenFlags.path | O_DIRECTORY)
             guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }

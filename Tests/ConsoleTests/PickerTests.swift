@@ -38,6 +38,13 @@ extension Picker {
     fileprivate var markedPaths: [String] { choices.map { String(decoding: $0.path, as: UTF8.self) } }
 }
 
+/// Hits the keys, and compares what the last one asked for.
+private func expect(_ effects: [Picker.Effect], from picker: inout Picker, _ keys: Key..., at place: SourceLocation = #_sourceLocation) {
+    var given: [Picker.Effect] = []
+    for key in keys { given = picker.handle(key) }
+    #expect(given == effects, sourceLocation: place)
+}
+
 @Suite struct PickerTests {
     @Test func typingNarrowsTheListAndErasingWidensIt() {
         var picker = picker(["Beta", "alphabet", "gamma", ".hidden"])
@@ -56,28 +63,16 @@ extension Picker {
 
     @Test func directoriesAreEnteredAndLeft() {
         var picker = picker(["a", "b"])
-        do {
-            let effects = picker.hit("", .down, .enter)
-            #expect(effects == [.list(bytes("/d/b"), number: 2)])
-        }
+        expect([.list(bytes("/d/b"), number: 2)], from: &picker, .down, .enter)
         #expect(picker.text.contains("reading…"))
         picker.handle(listed("/d/b", ["c"], number: 2))
         #expect(picker.selectedName == "c")
-        do {
-            let effects = picker.hit("", .backspace)
-            #expect(effects == [.list(bytes("/d"), number: 3)])
-        }
+        expect([.list(bytes("/d"), number: 3)], from: &picker, .backspace)
         picker.handle(listed("/d", ["a", "b"], number: 3))
         #expect(picker.selectedName == "b")
-        do {
-            let effects = picker.hit("", .left)
-            #expect(effects == [.list(bytes("/"), number: 4)])
-        }
+        expect([.list(bytes("/"), number: 4)], from: &picker, .left)
         picker.handle(listed("/", ["d"], number: 4))
-        do {
-            let effects = picker.hit("", .left)
-            #expect(effects == [])
-        }
+        expect([], from: &picker, .left)
     }
 
     @Test func anAnswerForADirectoryThatWasLeftChangesNothing() {
@@ -95,10 +90,7 @@ extension Picker {
         #expect(picker.text.contains("! Permission denied"))
         picker.hit("", .home, .character(" "))
         #expect(picker.choices.isEmpty && picker.text.contains("what cannot be read cannot be granted"))
-        do {
-            let effects = picker.hit("", .left)
-            #expect(effects == [.list(bytes("/d"), number: 3)])
-        }
+        expect([.list(bytes("/d"), number: 3)], from: &picker, .left)
     }
 
     @Test func severalAreMarkedInSeveralDirectories() {
@@ -117,10 +109,7 @@ extension Picker {
         #expect(picker.text.contains("link/  symbolic link"))
         picker.hit(" ")
         #expect(picker.choices.isEmpty && picker.text.contains("a symbolic link is not followed"))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.list(bytes("/d/link"), number: 2)])
-        }
+        expect([.list(bytes("/d/link"), number: 2)], from: &picker, .enter)
         picker.handle(listed("/elsewhere", ["x"], number: 2))
         picker.hit(" ")
         #expect(picker.markedPaths == ["/elsewhere/x"])
@@ -140,37 +129,19 @@ extension Picker {
 
     @Test func escapeCancelsAndFromTheReviewGoesBackFirst() {
         var picker = picker(["a"])
-        do {
-            let effects = picker.hit("", .tab)
-            #expect(effects == [.look([bytes("/d/a")])])
-        }
-        do {
-            let effects = picker.hit("", .escape)
-            #expect(effects == [])
-        }
+        expect([.look([bytes("/d/a")])], from: &picker, .tab)
+        expect([], from: &picker, .escape)
         #expect(picker.markedPaths == ["/d/a"])
-        do {
-            let effects = picker.hit("", .escape)
-            #expect(effects == [.cancel])
-        }
+        expect([.cancel], from: &picker, .escape)
         picker.hit("", .tab)
-        do {
-            let effects = picker.hit("", .control("c"))
-            #expect(effects == [.cancel])
-        }
+        expect([.cancel], from: &picker, .control("c"))
     }
 
     @Test func enterOnTheDirectoryItselfChoosesIt() {
         var picker = picker(["a"])
-        do {
-            let effects = picker.hit("", .home, .enter)
-            #expect(effects == [.look([bytes("/d")])])
-        }
+        expect([.look([bytes("/d")])], from: &picker, .home, .enter)
         picker.handle(.looked(bytes("/d"), .fine))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.grant(picker.choices)])
-        }
+        expect([.grant(picker.choices)], from: &picker, .enter)
     }
 
     @Test(arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 60, columns: 200), Size(rows: 1, columns: 1)])
@@ -207,10 +178,7 @@ extension Picker {
     @Test func oneNameTwiceIsAProblemUntilNameOrViewIsAnother() {
         var picker = reviewed()
         #expect(picker.text.contains("“x” is chosen twice in the view “default”"))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [])
-        }
+        expect([], from: &picker, .enter)
         #expect(picker.text.contains("nothing is granted: 2 of 2 cannot be"))
         picker.hit("n")
         picker.hit("2", .enter)
@@ -220,10 +188,7 @@ extension Picker {
         picker.hit("v", .control("u"))
         picker.hit("ci", .enter)
         #expect(picker.choices[1].view.description == "ci" && picker.problem(0) == nil)
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.grant(picker.choices)])
-        }
+        expect([.grant(picker.choices)], from: &picker, .enter)
         #expect(picker.choices.map(\.access) == [.readOnly, .readOnly])
     }
 
@@ -238,15 +203,9 @@ extension Picker {
         picker.hit("", .down, .character("v"), .character("2"), .enter)
         picker.handle(.looked(bytes("/d/x"), .refused("it holds the store")))
         #expect(picker.text.contains("! it holds the store"))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [])
-        }
+        expect([], from: &picker, .enter)
         picker.hit("", .up, .delete)
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.grant(picker.choices)])
-        }
+        expect([.grant(picker.choices)], from: &picker, .enter)
         #expect(picker.markedPaths == ["/d/x/x"])
     }
 
@@ -254,40 +213,22 @@ extension Picker {
         var picker = picker(["a"])
         picker.hit("", .tab)
         #expect(picker.text.contains("being looked at…"))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [])
-        }
+        expect([], from: &picker, .enter)
         picker.handle(.looked(bytes("/d/a"), .fine))
         // Whoever went back and came again gets a fresh look.
         picker.hit("", .escape, .tab)
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [])
-        }
+        expect([], from: &picker, .enter)
     }
 
     @Test func whileItIsGrantedNoKeyDoesAnything() {
         var picker = reviewed()
         picker.hit("n2", .enter)
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.grant(picker.choices)])
-        }
-        do {
-            let effects = picker.hit("", .control("c"))
-            #expect(effects == [])
-        }
-        do {
-            let effects = picker.hit("", .escape, .enter)
-            #expect(effects == [])
-        }
+        expect([.grant(picker.choices)], from: &picker, .enter)
+        expect([], from: &picker, .control("c"))
+        expect([], from: &picker, .escape, .enter)
         picker.handle(.refused("the store is full"))
         #expect(picker.text.contains("nothing is granted: the store is full"))
-        do {
-            let effects = picker.hit("", .enter)
-            #expect(effects == [.grant(picker.choices)])
-        }
+        expect([.grant(picker.choices)], from: &picker, .enter)
     }
 
     @Test func aNameThatIsNoneIsNotTaken() {

@@ -80,4 +80,29 @@ import Testing
         try fixture.restore("revoked")
         #expect(try run(fixture, "contents", try #require(ids["revoked"])).orThrow().lines == ["note"])
     }
+
+    @Test(
+        "works in a sandbox, where it sees the view and no store",
+        .enabled(if: Machine.hasFUSE && Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
+    func sandboxed() throws {
+        let fixture = try MountFixture()
+        let source = try fixture.source("docs")
+        try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/note"))
+        // The one place that both worlds see.
+        try FileManager.default.copyItem(atPath: Programs.directoryList, toPath: source + "/DirectoryList")
+        try fixture.grant(source)
+        // Swift's libraries are wherever this process has them from.
+        let maps = Processes.kernelText("/proc/self/maps").split(separator: "\n")
+        let core = try #require(maps.first { $0.hasSuffix("/libswiftCore.so") }?.split(separator: " ").last)
+        try fixture.grant((String(core) as NSString).deletingLastPathComponent, name: "swift", "--read-only")
+        let script = """
+            run() { /grants/docs/DirectoryList /tmp/list "$@"; }
+            id=$(run add /grants/docs) && run list && run contents "$id" && run add /usr
+            """
+        let output = try fixture.grantfs("run", "--env", "LD_LIBRARY_PATH=/grants/swift", "--", "sh", "-c", script)
+        #expect(output.lines.first?.hasSuffix("\t-\t/grants/docs") == true, "\(output)")
+        #expect(output.lines.dropFirst() == ["DirectoryList", "note"])
+        // What nobody granted stays so: there is no store that it could be granted in.
+        #expect(output.status == 1)
+    }
 }

@@ -92,6 +92,39 @@ struct ABookmarkAndAMount {
         }
     }
 
+    @Test("of what was bound elsewhere is one of the grant", .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+    func bound() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try url.appendingPathComponent("deep", isDirectory: true).make()
+        let mountpoint = try bench.fixture.mount()
+        let (whole, grant, deep) = (try bench.plain("whole"), try bench.plain("grant"), try bench.plain("deep"))
+        for (from, to) in [(mountpoint, whole), (mountpoint + "/docs", grant), (mountpoint + "/docs/deep", deep)] {
+            try bench.fixture.mountOther(["mount", "--bind", from], at: to.path)
+        }
+        let places = [whole.appendingPathComponent("docs", isDirectory: true), grant, deep]
+        try bench.program {
+            for place in places {
+                #expect(place.startAccessingSecurityScopedResource())
+                place.stopAccessingSecurityScopedResource()
+                let found = try bench.resolve(try place.bookmarkData(options: .withSecurityScope))
+                #expect(found.url.path == mountpoint + "/docs" + (place == deep ? "/deep" : ""))
+            }
+        }
+        try bench.programWithoutStore {
+            for place in places.dropLast() {
+                let data = try place.appendingPathComponent("note").bookmarkData()
+                #expect(try bench.resolve(data) == (place.appendingPathComponent("note"), false))
+            }
+            // What lies above is not to be seen from there.
+            let data = try deep.bookmarkData()
+            #expect(try bench.resolve(data) == (deep, false))
+            try bench.fixture.revoke("docs")
+            for place in places { #expect(!place.startAccessingSecurityScopedResource()) }
+            #expect(bench.failure(data) != nil)
+        }
+    }
+
     @Test(
         "does not lead into what was mounted over the view",
         .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))

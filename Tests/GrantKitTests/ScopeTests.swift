@@ -127,3 +127,28 @@ import Testing
         #expect(try count(url) == 0)
     }
 }
+
+@Suite struct AStoreThatAProgramHasOpen {
+    @Test("is another one when another one has come to its place, and none when it is gone")
+    func exchanged() throws {
+        let bench = try Bench()
+        let url = try bench.granted("docs")
+        try bench.program {
+            #expect(url.startAccessingSecurityScopedResource())
+            url.stopAccessingSecurityScopedResource()
+            let data = try url.bookmarkData(options: .withSecurityScope)
+            let away = bench.fixture.store + "-away"
+            try FileManager.default.moveItem(atPath: bench.fixture.store, toPath: away)
+            #expect(!url.startAccessingSecurityScopedResource())
+            #expect(bench.failure(data) == .fileNoSuchFile)
+            // A new store that grants the same directory is not the old one.
+            try bench.fixture.grantfs("grant", url.path).orThrow()
+            #expect(url.startAccessingSecurityScopedResource())
+            url.stopAccessingSecurityScopedResource()
+            #expect(bench.failure(data) == .fileReadCorruptFile)
+            try FileManager.default.removeItem(atPath: bench.fixture.store)
+            try FileManager.default.moveItem(atPath: away, toPath: bench.fixture.store)
+            #expect(bench.failure(data) == nil)
+        }
+    }
+}

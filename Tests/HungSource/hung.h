@@ -2,6 +2,7 @@
 
 #define FUSE_USE_VERSION 314
 #include <fuse.h>
+#include <stdbool.h>
 
 // Waits for as long as the control file says that `operation` hangs. A file without words hangs everything; a word like `read=5` makes
 // the operation fail with that errno, which is returned; 0 otherwise.
@@ -12,6 +13,9 @@ int pass(const char *operation);
         if (error_to_give) return -error_to_give; \
     } while (0)
 void set_control_file(const char *path);
+
+// Whether operations are done as who asks for them, and as nobody for root.
+extern bool squashes;
 
 // Passes every operation on to the directory `root`, each through `pass` first.
 extern const struct fuse_operations operations;

@@ -1,12 +1,16 @@
-// hung-source DIRECTORY MOUNTPOINT CONTROL: shows DIRECTORY at MOUNTPOINT, in the foreground. While the file CONTROL exists, the
-// operations that it names (all of them when it is empty) do not return. They go on when it is removed.
+// hung-source DIRECTORY MOUNTPOINT CONTROL [squash]: shows DIRECTORY at MOUNTPOINT, in the foreground. While the file CONTROL exists, the
+// operations that it names (all of them when it is empty) do not return. They go on when it is removed. With `squash` it is a server
+// that does everything as who asks for it, and as nobody for root, to all users.
 #include "hung.h"
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 int main(int count, char **arguments) {
-    if (count != 4) {
-        fputs("usage: hung-source DIRECTORY MOUNTPOINT CONTROL\n", stderr);
+    squashes = count == 5 && strcmp(arguments[4], "squash") == 0;
+    if (count != 4 && !squashes) {
+        fputs("usage: hung-source DIRECTORY MOUNTPOINT CONTROL [squash]\n", stderr);
         return 2;
     }
     root = open(arguments[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -15,6 +19,8 @@ int main(int count, char **arguments) {
         return 1;
     }
     set_control_file(arguments[3]);
-    char *words[] = {arguments[0], "-f", "-o", "max_threads=2000,max_idle_threads=8,subtype=hung,fsname=hung", arguments[2], NULL};
-    return fuse_main(5, words, &operations, NULL);
+    umask(0);
+    char *words[] = {arguments[0], "-f", "-o", "max_threads=2000,max_idle_threads=8,subtype=hung,fsname=hung", arguments[2],
+                     "-oallow_other", NULL};
+    return fuse_main(squashes ? 6 : 5, words, &operations, NULL);
 }

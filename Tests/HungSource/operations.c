@@ -36,9 +36,11 @@ static int hung_readdir(const char *path, void *list, fuse_fill_dir_t fill, off_
 }
 
 static int hung_opendir(const char *path, struct fuse_file_info *info) {
-    (void)path, (void)info;
+    (void)info;
     PASS("opendir");
-    return 0;
+    // As a server that has to read it.
+    int fd = openat(root, below(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : result(close(fd));
 }
 
 static int keep(int fd, struct fuse_file_info *info) {
@@ -128,6 +130,30 @@ static int hung_utimens(const char *path, const struct timespec times[2], struct
     return result(utimensat(root, below(path), times, AT_SYMLINK_NOFOLLOW));
 }
 
+static int hung_chmod(const char *path, mode_t mode, struct fuse_file_info *info) {
+    (void)info;
+    PASS("chmod");
+    return result(fchmodat(root, below(path), mode, 0));
+}
+
+static int hung_link(const char *from, const char *to) {
+    PASS("link");
+    return result(linkat(root, below(from), root, below(to), 0));
+}
+
+static int hung_symlink(const char *text, const char *path) {
+    PASS("symlink");
+    return result(symlinkat(text, root, below(path)));
+}
+
+static int hung_readlink(const char *path, char *text, size_t size) {
+    PASS("readlink");
+    ssize_t length = readlinkat(root, below(path), text, size - 1);
+    if (length < 0) return -errno;
+    text[length] = 0;
+    return 0;
+}
+
 static int hung_statfs(const char *path, struct statvfs *st) {
     (void)path;
     PASS("statfs");
@@ -154,5 +180,5 @@ const struct fuse_operations operations = {
     .getattr = hung_getattr, .readdir = hung_readdir, .opendir = hung_opendir, .open = hung_open, .create = hung_create,
     .read = hung_read, .write = hung_write, .flush = hung_flush, .release = hung_release, .fsync = hung_fsync,
     .truncate = hung_truncate, .mkdir = hung_mkdir, .unlink = hung_unlink, .rmdir = hung_rmdir, .rename = hung_rename,
-    .utimens = hung_utimens, .statfs = hung_statfs, .flock = hung_flock, .init = hung_init,
+    .utimens = hung_utimens, .chmod = hung_chmod, .link = hung_link, .symlink = hung_symlink, .readlink = hung_readlink, .statfs = hung_statfs, .flock = hung_flock, .init = hung_init,
 };

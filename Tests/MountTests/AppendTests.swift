@@ -30,8 +30,10 @@ extension MountTests {
             return (lines.count, whole.count, lines.reduce(0) { $0 + $1.utf8.count + 1 })
         }
 
-        private func prepared(_ cache: String) throws -> (fixture: MountFixture, source: String, mounts: [String]) {
+        /// `past`: as where what is read as well can go past the cache, or as on a kernel where it cannot.
+        private func prepared(_ cache: String, past: Bool = true) throws -> (fixture: MountFixture, source: String, mounts: [String]) {
             let fixture = try MountFixture()
+            if !past { fixture.switches["GRANTFS_TEST_NO_DIRECT_MAPS"] = "1" }
             let source = try fixture.source("a")
             try fixture.grant(source)
             let mounts = try ["one", "two"].map { try fixture.mount(at: $0, options: "cache=\(cache)") + "/a" }
@@ -49,20 +51,67 @@ extension MountTests {
             fixture.finish()
         }
 
-        @Test("what can read as well loses and tears no line of one mount's writers", arguments: ["shared", "none"])
-        func readAndWrite(cache: String) throws {
-            let (fixture, source, mounts) = try prepared(cache)
+        @Test(
+            "what can read as well loses and tears no line of one mount's writers", arguments: ["shared", "none"], [true, false])
+        func readAndWrite(cache: String, past: Bool) throws {
+            let (fixture, source, mounts) = try prepared(cache, past: past)
             let result = try appended("O_RDWR", at: Array(repeating: mounts[0], count: 6), to: source + "/log")
             #expect(result == (900, 900, Self.bytesWanted))
             fixture.finish()
         }
 
-        /// The kernel sends a write that crosses a page in two requests (docs/semantics.md); each of them is appended.
-        @Test("what can read as well loses no byte among two mounts and the host", arguments: ["shared", "none"])
-        func readAndWriteEverywhere(cache: String) throws {
-            let (fixture, source, mounts) = try prepared(cache)
+        /// Through the cache the kernel sends a write that crosses a page in two requests (docs/semantics.md); each of them is appended.
+        @Test(
+            "what can read as well loses no byte among two mounts and the host, and tears no line where it goes past the cache",
+            arguments: ["shared", "none"], [true, false])
+        func readAndWriteEverywhere(cache: String, past: Bool) throws {
+            let (fixture, source, mounts) = try prepared(cache, past: past)
             let result = try appended("O_RDWR", at: [mounts[0], mounts[1], source, mounts[0], mounts[1], source], to: source + "/log")
             #expect(result.bytes == Self.bytesWanted)
+            if past, Self.kernelMapsDirectly { #expect(result == (900, 900, Self.bytesWanted)) }
+            fixture.finish()
+        }
+
+        /// FUSE_DIRECT_IO_ALLOW_MMAP came with Linux 6.6.
+        private static let kernelMapsDirectly: Bool = {
+            let release = Processes.kernelText("/proc/sys/kernel/osrelease").split { !$0.isNumber }.compactMap { Int($0) }
+            return release.count > 1 && (release[0], release[1]) >= (6, 6)
+        }()
+
+        /// A program that reads, maps and appends by one descriptor and by another one. Arguments: the file, and the same beside the mount.
+        private static let mapping = """
+            import mmap, os, sys
+            path, behind = sys.argv[1:]
+            fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            os.write(fd, b'a' * 8192)
+            memory, private = mmap.mmap(fd, 8192), mmap.mmap(fd, 8192, mmap.MAP_PRIVATE)
+            cached = os.open(path, os.O_RDWR)
+            memory[0:5] = b'store'
+            print(os.pread(fd, 5, 0), os.pread(cached, 5, 0), private[0:5])
+            os.pwrite(cached, b'write', 4096)
+            print(os.pread(fd, 5, 4096), memory[4096:4101], private[4096:4101])
+            memory[10:14] = b'more'
+            os.write(fd, b'end')
+            print(os.fstat(fd).st_size, os.fstat(cached).st_size, os.pread(cached, 10, 8190), os.pread(fd, 10, 8190), memory[10:14])
+            memory.flush()
+            host = os.open(behind, os.O_RDWR | os.O_APPEND)
+            print(os.pread(host, 14, 0), os.pread(host, 5, 4096), os.pread(host, 10, 8190))
+            os.write(host, b'host')
+            print(os.pread(fd, 20, 8190), os.write(fd, b'again'), os.pread(fd, 20, 8190), os.fstat(fd).st_size)
+            print(os.lseek(fd, 0, os.SEEK_END), os.read(fd, 1), os.sendfile(1, fd, 8190, 12))
+            """
+
+        @Test(
+            "what appends and reads can be mapped, and all ways to the file agree", arguments: ["shared", "none", "exclusive"],
+            [true, false])
+        func mapped(cache: String, past: Bool) throws {
+            let (fixture, source, mounts) = try prepared(cache, past: past)
+            let native = try fixture.directory("native") + "/log"
+            // With write-back nothing goes to the file behind or comes from there at once, and through the cache nothing comes at once.
+            let end = cache == "exclusive" ? "host = " : cache == "shared" && !(past && Self.kernelMapsDirectly) ? "os.write(host" : nil
+            let script = end.map { Self.mapping.components(separatedBy: $0)[0] } ?? Self.mapping
+            let run = { (path: String, behind: String) in try Command.run(["python3", "-c", script, path, behind]).orThrow().text }
+            #expect(try run(mounts[0] + "/log", source + "/log") == run(native, native))
             fixture.finish()
         }
     }

@@ -10,11 +10,12 @@ public final class HangingSource {
     private let control: String
     private let server: Child
 
-    public init(_ name: String, in fixture: MountFixture) throws {
+    /// `squashes`: it does everything as who asks for it, and as nobody for root, like an NFS server with its root squashed. For all users.
+    public init(_ name: String, in fixture: MountFixture, squashes: Bool = false) throws {
         directory = try fixture.source(name)
         behind = try fixture.directory("outside/" + name)
         control = fixture.base + "/outside/" + name + ".hangs"
-        server = try Child([Programs.hungSource, behind, directory, control])
+        server = try Child([Programs.hungSource, behind, directory, control] + (squashes ? ["squash"] : []))
         let directory = directory
         try fixture.wait(until: "the source that can hang is mounted") { fixture.mountpoints.contains(directory) }
     }

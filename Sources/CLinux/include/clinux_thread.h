@@ -24,6 +24,8 @@ int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
 uint64_t clinux_other_capabilities(pid_t tid);
 // Whether a group is among another thread's supplementary ones; false when that cannot be found out, or is past the first few hundred.
 bool clinux_other_is_in_group(pid_t tid, gid_t group);
+// Gives the calling thread the supplementary groups of another one: the first few hundred, none when they cannot be found out.
+int clinux_thread_take_groups(pid_t tid);
 pid_t clinux_gettid(void);
 int clinux_set_thread_name(const char *name);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
@@ -36,7 +38,7 @@ static inline void *clinux_worker(void) { return clinux_own_worker; }
 static inline void clinux_set_worker(void *worker) { clinux_own_worker = worker; }
 
 // The identity this thread acts with now, as it last set it.
-struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; bool keeps_set_id; };
+struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; bool keeps_set_id, has_groups; };
 extern __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
 static inline struct clinux_thread_identity clinux_identity(void) { return clinux_own_identity; }
 static inline void clinux_set_identity(struct clinux_thread_identity identity) { clinux_own_identity = identity; }

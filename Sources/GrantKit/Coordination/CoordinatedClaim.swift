@@ -139,9 +139,9 @@ extension CoordinatedAccess {
         let below = place.below.isEmpty ? [] : [UInt8(ascii: "/")] + place.below
         if !below.isEmpty && host.suffix(below.count).elementsEqual(below) && !followsLink { return named }
         guard let administrator = try? environment.administrator(),
-            let granted = try? GrantedPlace(place.directory, administrator: administrator),
+            let seen = place.directory, let granted = try? GrantedPlace(seen, administrator: administrator),
             let inside = FilePath.below(granted.directory, host)
         else { return named }
-        return FilePath.join(place.directory, inside)
+        return FilePath.join(seen, inside)
     }
 }

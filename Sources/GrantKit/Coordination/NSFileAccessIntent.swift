@@ -17,10 +17,12 @@ public final class NSFileAccessIntent: NSObject, Sendable {
         super.init()
     }
 
+    /// To read the item.
     public static func readingIntent(with url: URL, options: NSFileCoordinator.ReadingOptions = []) -> NSFileAccessIntent {
         NSFileAccessIntent(url, isWriting: false) { .reading($0, options) }
     }
 
+    /// To write the item, which need not exist yet.
     public static func writingIntent(with url: URL, options: NSFileCoordinator.WritingOptions = []) -> NSFileAccessIntent {
         NSFileAccessIntent(url, isWriting: true) { .writing($0, options) }
     }

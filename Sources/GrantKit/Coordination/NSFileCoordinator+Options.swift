@@ -4,7 +4,9 @@ import GrantAdministration
 extension NSFileCoordinator {
     /// What a coordinated reading is for. The names and numbers are Apple's.
     public struct ReadingOptions: OptionSet, Sendable {
+        /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
+        /// Bits that have no name here change nothing.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// Presenters are not asked to save first.
@@ -20,7 +22,9 @@ extension NSFileCoordinator {
 
     /// What a coordinated writing is for. The names and numbers are Apple's.
     public struct WritingOptions: OptionSet, Sendable {
+        /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
+        /// Bits that have no name here change nothing.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// Presenters are asked to make way for the item's end. Everybody else is excluded, readers of metadata too.

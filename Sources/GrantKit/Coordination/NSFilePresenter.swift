@@ -29,11 +29,15 @@ import Foundation
     func presentedItemDidMove(to newURL: URL)
     /// The item's content or attributes have changed; also when it may have, and nobody can say.
     func presentedItemDidChange()
+    /// There is something new in the presented directory.
     func presentedSubitemDidAppear(at url: URL)
+    /// Something in the presented directory has another place now, there or elsewhere.
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL)
+    /// Something in the presented directory has other content or attributes now, or is gone.
     func presentedSubitemDidChange(at url: URL)
 }
 
+/// What Apple has as optional: answers at once, and nothing else.
 extension NSFilePresenter {
     public var primaryPresentedItemURL: URL? { nil }
     public func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) { reader(nil) }

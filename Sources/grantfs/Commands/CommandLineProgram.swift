@@ -9,11 +9,10 @@ enum CommandLineProgram {
         summary: "Grants directories to views, mounts the views, and withdraws what was granted, live.",
         commands: [
             GrantCommand.declaration, PickCommand.declaration, ListCommand.declaration, RevokeCommand.declaration,
-            RestoreCommand.declaration,
-            RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration, ConfirmCommand.declaration,
-            RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration, UnmountCommand.declaration,
-            RunCommand.declaration, CoordinateCommand.declaration,
-            StatusCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
+            RestoreCommand.declaration, RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration,
+            ConfirmCommand.declaration, RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration,
+            UnmountCommand.declaration, RunCommand.declaration, CoordinateCommand.declaration, StatusCommand.declaration,
+            TopCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [

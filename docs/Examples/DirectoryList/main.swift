@@ -18,7 +18,11 @@ func show(_ entry: DirectoryList.Entry) {
 /// What a document picker does: the directory that somebody picks is granted, and the program gets its URL.
 func pick(_ path: String) throws -> URL {
     let url = URL(fileURLWithPath: path, isDirectory: true)
-    if (try? GrantedDirectory(containing: url)) != nil { return url }
+    // What is granted already, or shown to this program by a mount, is nobody's choice any more.
+    if url.startAccessingSecurityScopedResource() {
+        url.stopAccessingSecurityScopedResource()
+        return url
+    }
     return try GrantedDirectory.grant(url, to: ViewName("directory-list")).url
 }
 

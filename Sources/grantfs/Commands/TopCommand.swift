@@ -1,0 +1,94 @@
+import Consoles
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+import TerminalUI
+
+/// `grantfs top`
+enum TopCommand {
+    static let declaration = CommandDeclaration(
+        "top", "Shows mounts and grants live; keys revoke, restore, narrow and unmount, asking first.",
+        options: [
+            CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks; 2 when left out"),
+            CommonOptions.timeout,
+        ],
+        notes: ["Where stdout is no terminal it looks twice, prints one page and ends. For programs there is status --json."], run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let work = try work(arguments)
+        let delay = try delay(arguments)
+        guard isatty(Terminal.standardOutput) == 1, getenv("TERM").map({ String(cString: $0) }) != "dumb" else {
+            var top = Top(delay: delay)
+            top.handle(.seen(try work.look()))
+            usleep(UInt32(delay * 1e6))
+            top.handle(.seen(try work.look()))
+            try Terminal.print(top.text())
+            return 0
+        }
+        let session = try TopSession(delay: delay, work: work)
+        let screen = try Screen()
+        try session.run(on: screen)
+        screen.close()
+        return 0
+    }
+
+    /// Seconds, a tenth to an hour.
+    private static func delay(_ arguments: ParsedArguments) throws(GrantError) -> Double {
+        guard let text = try arguments.text("delay") else { return 2 }
+        guard let seconds = Double(text), seconds >= 0.1, seconds <= 3600 else {
+            throw GrantError(.usage, "“\(text)” is no delay", advice: "a number of seconds, 0.1 to 3600")
+        }
+        return seconds
+    }
+
+    private static func work(_ arguments: ParsedArguments) throws(GrantError) -> TopSession.Work {
+        let view = try arguments.view()
+        let timeout = try arguments.timeout()
+        return TopSession.Work(
+            look: { () throws(GrantError) in
+                guard let store = try arguments.openStoreIfThere() else { return TopSnapshot(time: Clock.monotonic, sections: []) }
+                let mounts = try GrantAdministrator(store: store).status(view: view, timeout: 1)
+                return TopSnapshot(
+                    time: Clock.monotonic, now: Instant(nanoseconds: Clock.realtime), grants: try store.grants(view: view), mounts: mounts)
+            },
+            act: { action throws(GrantError) in
+                if case .unmount(let mountpoint) = action {
+                    let place = try Mountpoint(mountpoint)
+                    guard try place.mounted()?.type == GrantAdministrator.filesystemType else {
+                        throw GrantError(.mountFailed, "\(place.shown) cannot be unmounted", cause: "no view is mounted there")
+                    }
+                    try place.unmount()
+                    return "unmounted \(Terminal.visible(mountpoint))"
+                }
+                let store = try arguments.openStore()
+                return try change(action, GrantAdministrator.command(store), timeout)
+            })
+    }
+
+    private static func change(_ action: Top.Action, _ administrator: GrantAdministrator, _ timeout: Double) throws(GrantError) -> String {
+        let (change, verb): (GrantChange, String)
+        switch action {
+        case .revoke(let id): (change, verb) = (try administrator.revoke([try grant(id, administrator)], timeout: timeout)[0], "revoked")
+        case .restore(let id): (change, verb) = (try administrator.restore([try grant(id, administrator)], timeout: timeout)[0], "restored")
+        case .set(let id, let access):
+            change = try administrator.set(try grant(id, administrator), access: access, name: nil, expires: nil, timeout: timeout)
+            verb = "made \(access.rawValue)"
+        case .unmount: return ""
+        }
+        let silent = change.mounts.filter { !$0.confirmed }.map { String(decoding: $0.mountpoint, as: UTF8.self) }
+        if !silent.isEmpty {
+            return "\(verb) “\(change.grant.name)” on record, but not confirmed by \(silent.joined(separator: ", "))"
+        }
+        let count = change.mounts.count
+        return "\(verb) “\(change.grant.name)”" + (count == 0 ? "" : ", confirmed by \(count == 1 ? "1 mount" : "\(count) mounts")")
+    }
+
+    private static func grant(_ id: GrantID, _ administrator: GrantAdministrator) throws(GrantError) -> Grant {
+        guard let grant = try administrator.store.grant(id) else {
+            throw GrantError(.notFound, "nothing was changed", cause: "the grant is gone by now")
+        }
+        return grant
+    }
+}
