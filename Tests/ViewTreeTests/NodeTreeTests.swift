@@ -154,7 +154,7 @@ import ViewTree
         // Bound first: what cannot be copied cannot be looked into by #expect.
         let (isTrimmed, isTrimmedAgain) = (table.trim(), table.trim())
         #expect(isTrimmed && !isTrimmedAgain)
-        #expect(full - residentBytes > 20 << 20)
+        #expect(full - residentBytes > 10 << 20)
         let found = table.find(kept)?.pointee.number
         #expect(found == 200_000)
         let isGone = ids.allSatisfy { table.find($0) == nil }
