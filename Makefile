@@ -12,6 +12,9 @@ FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # mount(8) looks for its helpers here and nowhere else, whatever PREFIX is. By the link it finds them for the type that
 # /proc/mounts shows, fuse.grantfs, which is what it goes by for a remount.
 HELPERDIR ?= /sbin
+# Where systemd looks for units and tmpfiles of what an administrator has installed.
+UNITDIR ?= $(PREFIX)/lib/systemd
+TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 INSTALL ?= install
 
 program := .build/release/grantfs
@@ -67,7 +70,7 @@ run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documen
 	@$(MAKE) --no-print-directory release
 	@.ci/try $(program)
 
-install: $(program) ## install the program, the mount helper, the man pages and completions (PREFIX, DESTDIR)
+install: $(program) ## install the program, the mount helper, units, man pages and completions (PREFIX, DESTDIR)
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
 	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
@@ -80,10 +83,16 @@ install: $(program) ## install the program, the mount helper, the man pages and 
 	$(program) completion bash >'$(DESTDIR)$(BASHDIR)/grantfs'
 	$(program) completion zsh >'$(DESTDIR)$(ZSHDIR)/_grantfs'
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
+	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)'
+	for kind in system user; do \
+		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/grantfs@.service >'$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service || exit 1; \
+		chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service; done
+	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
 	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
+	rm -f '$(DESTDIR)$(UNITDIR)/system/grantfs@.service' '$(DESTDIR)$(UNITDIR)/user/grantfs@.service' '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	rm -f '$(DESTDIR)$(BASHDIR)/grantfs' '$(DESTDIR)$(ZSHDIR)/_grantfs' '$(DESTDIR)$(FISHDIR)/grantfs.fish'
 
 manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options

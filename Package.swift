@@ -36,6 +36,7 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
         .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "CSeccomp", pkgConfig: "libseccomp", providers: [.apt(["libseccomp-dev"])]),
         // Without pkg-config: it gives definitions that the package manager warns of and that change nothing here.
         .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
         .target(
@@ -43,6 +44,7 @@ let package = Package(
 
         library("GrantModel", []),
         library("LinuxFS", ["CLinux"]),
+        library("Confinement", ["CSeccomp", "CLinux", "LinuxFS"]),
         library("Bookmarks", ["LinuxFS", "GrantModel"]),
         library("GrantStore", ["CSQLite", "GrantModel", "LinuxFS"]),
         library("Coordinator", ["GrantModel"]),
@@ -58,7 +60,7 @@ let package = Package(
             name: "grantfs",
             dependencies: [
                 "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
-                "GrantAdministration", "TerminalUI", "Consoles",
+                "Confinement", "GrantAdministration", "TerminalUI", "Consoles",
             ],
             swiftSettings: strict),
 
@@ -97,7 +99,12 @@ let package = Package(
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
         .executableTarget(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
-        tests("ControlTests", ["Control", "GrantModel", "LinuxFS"]),
+        .executableTarget(
+            name: "ConfinedProbe", dependencies: ["Confinement", "LinuxFS"], path: "Tests/ConfinedProbe", swiftSettings: strict),
+        .executableTarget(
+            name: "DecoderFuzzer", dependencies: ["Control", "GrantAdministration", "GrantModel"], path: "Tests/DecoderFuzzer",
+            exclude: ["Corpus"], swiftSettings: strict),
+        tests("ControlTests", ["Control", "GrantModel", "LinuxFS", "TestSupport"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
         tests(

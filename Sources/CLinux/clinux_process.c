@@ -124,7 +124,8 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
                                               (manner & clinux_SPAWN_GROUP ? POSIX_SPAWN_SETPGROUP : 0));
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    if (detached) {
+    if (manner & clinux_SPAWN_SILENT) posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (manner & (clinux_SPAWN_DETACHED | clinux_SPAWN_SILENT)) {
         posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }

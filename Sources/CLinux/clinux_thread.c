@@ -69,12 +69,20 @@ static const char *status_of(pid_t tid, const char *field, char text[4096]) {
     const char *line = strstr(text, field);
     return line == NULL ? NULL : line + strlen(field);
 }
-// A thread in a user namespace of its own has every capability there, and none outside.
+static ssize_t read_small(const char *path, char text[1024]) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd == -1 ? -1 : read(fd, text, 1024);
+    if (fd != -1) close(fd);
+    return length;
+}
+// A thread in a user namespace of its own has every capability there, and none outside. Namespaces are told apart by their maps
+// (user_namespaces(7)), which everybody may read; /proc/PID/ns would take CAP_SYS_PTRACE. The same map as the first namespace's can be made
+// by its root alone.
 static bool shares_user_namespace(pid_t tid) {
-    struct stat own, other;
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)tid);
-    return stat("/proc/thread-self/ns/user", &own) == 0 && stat(path, &other) == 0 && own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+    char path[40], own[1024], other[1024];
+    snprintf(path, sizeof path, "/proc/%d/uid_map", (int)tid);
+    ssize_t length = read_small("/proc/thread-self/uid_map", own);
+    return length > 0 && read_small(path, other) == length && memcmp(own, other, (size_t)length) == 0;
 }
 uint64_t clinux_other_capabilities(pid_t tid) {
     char text[4096];

@@ -1,7 +1,7 @@
 import GrantModel
 
 /// What is wrong with a message.
-enum CodingFlaw: Error, Equatable {
+package enum CodingFlaw: Error, Equatable {
     case endsEarly
     case hasMore
     case otherVersion
@@ -10,7 +10,7 @@ enum CodingFlaw: Error, Equatable {
 }
 
 /// Messages as bytes: the protocol's version, the kind, the fields.
-protocol WireMessage: Sendable {
+package protocol WireMessage: Sendable {
     func write(to writer: inout BinaryWriter)
     static func read(from reader: inout MessageReader) throws(CodingFlaw) -> Self
 }
@@ -19,7 +19,7 @@ protocol WireMessage: Sendable {
 let protocolVersion: UInt8 = 1
 
 extension WireMessage {
-    var encoded: [UInt8] {
+    package var encoded: [UInt8] {
         var writer = BinaryWriter()
         writer.write(protocolVersion)
         write(to: &writer)
@@ -27,7 +27,7 @@ extension WireMessage {
     }
 
     /// Reads one message that fills `bytes`. Any input is answered with a message or an error, never with a trap.
-    static func decode(_ bytes: [UInt8]) throws(CodingFlaw) -> Self {
+    package static func decode(_ bytes: [UInt8]) throws(CodingFlaw) -> Self {
         var reader = MessageReader(bytes)
         guard try reader.number(UInt8.self) == protocolVersion else { throw .otherVersion }
         let message = try read(from: &reader)
@@ -37,7 +37,7 @@ extension WireMessage {
 }
 
 /// A reader that knows the model's values.
-struct MessageReader {
+package struct MessageReader {
     private var reader: BinaryReader
 
     init(_ bytes: [UInt8]) { reader = BinaryReader(bytes[...]) }

@@ -10,6 +10,8 @@ public enum ControlRequest: Sendable, Equatable {
     /// The withdrawal of these grants could not be recorded: shut them all the same, until the store says otherwise.
     case shut(grants: [GrantID], timeoutMilliseconds: UInt32)
     case status
+    /// What the mount counts.
+    case metrics
     /// Where are the directories of these grants now? Answered with `located`.
     case locate(grants: [GrantID])
     /// Answered with `done`, by a daemon that is able to answer.
@@ -25,6 +27,7 @@ public enum ControlReply: Sendable, Equatable {
     /// An outcome for each grant of the request.
     case applied([GrantOutcome])
     case status(MountStatus)
+    case metrics(MountMetrics)
     /// A place for each grant that the mount holds open; the others are left out.
     case located([GrantPlace])
     /// It could not be done; the text is for people.

@@ -1,7 +1,7 @@
 import GrantModel
 
 extension ControlReply: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .applied(let outcomes):
             writer.write(UInt8(1))
@@ -9,6 +9,9 @@ extension ControlReply: WireMessage {
         case .status(let status):
             writer.write(UInt8(2))
             status.write(to: &writer)
+        case .metrics(let metrics):
+            writer.write(UInt8(16))
+            metrics.write(to: &writer)
         case .failed(let text):
             writer.write(UInt8(3))
             writer.write(text)
@@ -23,10 +26,11 @@ extension ControlReply: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
         switch try reader.number(UInt8.self) {
         case 1: return .applied(try reader.list { (reader) throws(CodingFlaw) in try GrantOutcome.read(from: &reader) })
         case 2: return .status(try MountStatus.read(from: &reader))
+        case 16: return .metrics(try MountMetrics.read(from: &reader))
         case 3: return .failed(try reader.string())
         case 4: return .done
         case 5:
@@ -57,7 +61,7 @@ extension GrantOutcome {
 }
 
 extension MountStatus {
-    fileprivate func write(to writer: inout BinaryWriter) {
+    func write(to writer: inout BinaryWriter) {
         writer.write(view.description)
         writer.write(mountpoint)
         writer.write(pid)
@@ -68,7 +72,7 @@ extension MountStatus {
         writer.write(list: requests) { $1.write(to: &$0) }
     }
 
-    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
         guard let view = try? ViewName(try reader.string()) else { throw .badValue }
         return MountStatus(
             view: view, mountpoint: try reader.bytes(), pid: try reader.number(Int32.self),

@@ -1,13 +1,14 @@
 import GrantModel
 
 extension ControlRequest: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .apply(let grants, let timeout):
             writer.write(UInt8(1))
             writer.write(timeout)
             writer.write(list: grants) { $0.write($1) }
         case .status: writer.write(UInt8(2))
+        case .metrics: writer.write(UInt8(16))
         case .ping: writer.write(UInt8(3))
         case .unmount: writer.write(UInt8(4))
         case .release(let grants, let timeout):
@@ -25,7 +26,7 @@ extension ControlRequest: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlRequest {
         switch try reader.number(UInt8.self) {
         case 1:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
@@ -39,6 +40,7 @@ extension ControlRequest: WireMessage {
         case 6:
             let (grants, timeout) = try grantsAndTimeout(from: &reader)
             return .shut(grants: grants, timeoutMilliseconds: timeout)
+        case 16: return .metrics
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         case 8: return .session
         default: throw .unknownKind

@@ -1,7 +1,7 @@
 import GrantModel
 
 extension SessionRequest: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .claim(let claim):
             writer.write(UInt8(1))
@@ -33,7 +33,7 @@ extension SessionRequest: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> SessionRequest {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> SessionRequest {
         switch try reader.number(UInt8.self) {
         case 1: return .claim(try ClaimRequest.read(from: &reader))
         case 2: return .endClaim(try reader.number(UInt64.self))
@@ -100,7 +100,7 @@ extension MessageReader {
 }
 
 extension SessionNews: WireMessage {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .granted(let claim, let reach):
             writer.write(UInt8(1))
@@ -141,7 +141,7 @@ extension SessionNews: WireMessage {
         }
     }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> SessionNews {
+    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> SessionNews {
         switch try reader.number(UInt8.self) {
         case 1:
             return .granted(

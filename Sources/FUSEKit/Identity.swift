@@ -10,6 +10,9 @@ public enum Identity {
     // Safe to share: written once, by `prepareProcess`, before there are threads.
     nonisolated(unsafe) static var canChange = false
 
+    /// Whether what the daemon does for others has their rights: it takes on their identity, or it has no more rights than any user.
+    public static var isSafeForOthers: Bool { canChange || geteuid() != 0 }
+
     /// To be called once, before the first thread is made.
     public static func prepareProcess() {
         let (setgid, setuid): (Int32, Int32) = (6, 7)
@@ -64,6 +67,7 @@ public enum Identity {
     }
 
     private static let fsetid: Int32 = 4
+    private static let systemAdministration: Int32 = 21
 
     private static func change(to caller: Caller, groups: Bool) -> Int32 {
         let group = clinux_thread_setfsgid(caller.gid)
@@ -85,6 +89,8 @@ public enum Identity {
     /// for somebody else just then.
     static func resetOnThisThread() {
         _ = clinux_thread_umask(0)
+        // What mounting and watching take is not for who serves requests.
+        _ = clinux_capability_drop(systemAdministration)
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
         if canChange { _ = clinux_thread_setgroups(nil, 0) }

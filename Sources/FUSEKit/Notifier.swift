@@ -1,5 +1,6 @@
 import CFuse3
 import Glibc
+import LinuxFS
 
 /// Tells the kernel to forget. Every call may wait for requests that the daemon has to answer, so it is made by a thread that
 /// serves none, and with no lock held that a handler takes (fuse_lowlevel.h, fuse_lowlevel_notify_inval_inode).
@@ -15,7 +16,7 @@ public struct Notifier: @unchecked Sendable {
     /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
     public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
-    /// `expireName` for `length` bytes at `name`.
+    /// `expireName` for `length` bytes at `name`, with a 0 behind them: the library sends that as well.
     public func expireName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
         let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, name, length, FUSE_LL_EXPIRE_ONLY)
         return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
@@ -24,6 +25,6 @@ public struct Notifier: @unchecked Sendable {
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
     /// the kernel cannot expire (before 6.2).
     public func expireName(_ name: [UInt8], in parent: NodeID) -> Int32 {
-        name.withUnsafeBytes { expireName($0.baseAddress!.assumingMemoryBound(to: CChar.self), length: $0.count, in: parent) }
+        withCString(name) { expireName($0, length: name.count, in: parent) }
     }
 }

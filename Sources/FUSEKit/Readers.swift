@@ -56,6 +56,8 @@ struct Readers: ~Copyable {
     }
 
     var count: Int { number.load(ordering: .relaxed) }
+    /// With those who stand by.
+    var workers: Int { count + standing.load(ordering: .relaxed) }
 
     func began() { number.wrappingAdd(1, ordering: .relaxed) }
     func ended() { number.wrappingSubtract(1, ordering: .relaxed) }

@@ -43,6 +43,9 @@ public struct Request: ~Copyable {
         fuse_reply_err(raw, EIO)
     }
 
+    /// Whether it opens something: OPEN, OPENDIR, CREATE, TMPFILE.
+    public var isOpening: Bool { [14, 27, 35, 51].contains(worker.pointee.opcode.load(ordering: .relaxed)) }
+
     /// What `Session` was given as its file system.
     @inline(__always)
     public static func state<T: AnyObject>(of raw: fuse_req_t, as type: T.Type) -> Unmanaged<T> {

@@ -4,6 +4,11 @@ import Synchronization
 public struct RequestCounts: Sendable, Equatable {
     /// Opcodes are below this; what is not is counted as the last.
     static let kinds = 64
+    /// Behind the kinds: bytes.
+    static let readBytes = 64
+    static let writtenBytes = 65
+    /// Counters of a worker, in whole cache lines.
+    static let width = 72
 
     /// By opcode (linux/fuse.h, enum fuse_opcode), without those that never came.
     public let byOpcode: [(opcode: UInt32, count: UInt64)]

@@ -1,6 +1,7 @@
 import CFuse3
 import CLinux
 import Glibc
+import LinuxFS
 import Synchronization
 
 extension Session {
@@ -39,10 +40,12 @@ extension Session {
             let others = readers.tookRequest()
             let message = Message(buffer, received)
             if others == 0, message.mayTakeLong { addReader() }
-            worker.pointee.note(message)
+            let timed = worker.pointee.note(message)
+            let began = timed >= 0 ? Clock.monotonic : 0
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
             Message.passOn(buffer, message.opcode)
             fuse_session_process_buf(pointer, &buffer)
+            if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
             if readers.shouldStandBy(), !readers.standBy() {
                 finish(worker, &buffer)

@@ -13,7 +13,7 @@ public typealias BufferVector = fuse_bufvec
 /// One mount: the library's session, its workers, and the loop that hands requests to them.
 ///
 /// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`: a request that hangs keeps its worker,
-/// so another is started whenever the last idle one takes a request, and every worker owns a slot that a revoker can look into.
+/// so others read when it is held up (`Readers`), and every worker owns a slot that a revoker can look into.
 public final class Session: @unchecked Sendable {
     // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
     public let notifier: Notifier
@@ -70,13 +70,13 @@ public final class Session: @unchecked Sendable {
         // One mapping for all buffers; the kernel gives pages as they are touched.
         let buffers = mmap(
             nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
-        // calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
-        let counts = calloc(workerLimit * RequestCounts.kinds, MemoryLayout<Atomic<UInt64>>.stride)!
-            .bindMemory(to: Atomic<UInt64>.self, capacity: workerLimit * RequestCounts.kinds)
+        let counts = zeroed(workerLimit * RequestCounts.width)
+        let timings = zeroed(workerLimit * RequestCounts.kinds * RequestTimings.width)
         for slot in 0..<workerLimit {
             (workers + slot).initialize(
                 to: Worker(
-                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.kinds, context: context))
+                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
+                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width, context: context))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
@@ -114,6 +114,11 @@ public final class Session: @unchecked Sendable {
     public func waitUntilEnded() {
         while !hasEnded { endings.wait() }
     }
+}
+
+/// Counters at zero, kept for ever. By calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
+private func zeroed(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
+    calloc(count, MemoryLayout<Atomic<UInt64>>.stride)!.bindMemory(to: Atomic<UInt64>.self, capacity: count)
 }
 
 /// What the library hands to every operation: our settings, and the file system.

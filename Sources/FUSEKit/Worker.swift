@@ -20,6 +20,8 @@ public struct Worker: ~Copyable {
     let killsSetID = Atomic<Bool>(false)
     /// How many requests of each kind came here: `RequestCounts`.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
+    /// How long they took: `RequestTimings`.
+    let timings: UnsafeMutablePointer<Atomic<UInt64>>
     /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
@@ -29,8 +31,9 @@ public struct Worker: ~Copyable {
 
     init(
         slot: Int, buffer: UnsafeMutableRawPointer, counts: UnsafeMutablePointer<Atomic<UInt64>>,
-        context: UnsafeMutablePointer<SessionContext>
+        timings: UnsafeMutablePointer<Atomic<UInt64>>, context: UnsafeMutablePointer<SessionContext>
     ) {
+        self.timings = timings
         self.slot = slot
         self.buffer = buffer
         self.counts = counts
@@ -43,15 +46,18 @@ public struct Worker: ~Copyable {
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
-    /// Notes what `message` is before the library takes it apart.
+    /// Notes what `message` is before the library takes it apart. The kind, when it is one that is to be timed; else -1.
     @inline(__always)
-    func note(_ message: Message) {
+    func note(_ message: Message) -> Int {
         let opcode = message.opcode
         self.opcode.store(opcode, ordering: .relaxed)
         killsSetID.store(message.killsSetID, ordering: .relaxed)
-        let count = counts + min(Int(opcode), RequestCounts.kinds - 1)
+        let kind = min(Int(opcode), RequestCounts.kinds - 1)
+        let count = counts + kind
+        let before = count.pointee.load(ordering: .relaxed)
         // One writer: no exchange is needed.
-        count.pointee.store(count.pointee.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
+        count.pointee.store(before &+ 1, ordering: .relaxed)
+        return before & (RequestTimings.sampling - 1) == 0 ? kind : -1
     }
 
     /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.

@@ -13,6 +13,18 @@ public struct MountReport: Sendable {
 }
 
 extension GrantAdministrator {
+    /// The mountpoints of this store's mounts that stand and whose daemon has ended, and of every other dead view that this user may look at.
+    public func deadMounts() throws(GrantError) -> [[UInt8]] {
+        let records = try store.mounts()
+        let entries = try Placement.currentTable().entries.filter { $0.type == GrantAdministrator.filesystemType }
+        let paths = Set(entries.map(\.mountpoint)).sorted { $0.lexicographicallyPrecedes($1) }
+        let isDead = inParallel(paths) { path in
+            if records.contains(where: { $0.mountpoint == path && $0.process.isRunning }) { return false }
+            return (try? Mountpoint(path))?.isDead() ?? false
+        }
+        return zip(paths, isDead).filter(\.1).map(\.0)
+    }
+
     /// Every live mount of the store. All daemons are asked at once; each has `timeout` seconds.
     public func status(view: ViewName? = nil, timeout: Double = 2) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
@@ -34,7 +46,7 @@ extension GrantAdministrator {
                 return MountReport(record: records[index], status: status, silence: nil, holders: held)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: records[index], status: nil, silence: reason, holders: held)
-            case .success(.done), .success(.applied), .success(.located):
+            case .success(.done), .success(.applied), .success(.located), .success(.metrics):
                 return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
             }
         }

@@ -91,7 +91,7 @@ public struct Mountpoint: Sendable {
     }
 
     /// Whether the kernel answers ENOTCONN. The directory is opened, because its attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
-    private func isDead() -> Bool {
+    func isDead() -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)
         let work: @Sendable () -> Void = {

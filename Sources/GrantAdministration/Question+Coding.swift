@@ -3,7 +3,7 @@ import LinuxFS
 
 // Questions and answers as bytes, for the program that looks. Both ends are the same program, so there is no version.
 extension Question {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .find(let bookmark, let held):
             writer.write(UInt8(1))
@@ -30,7 +30,7 @@ extension Question {
     }
 
     /// nil for bytes that are none.
-    init?(from reader: inout BinaryReader) {
+    package init?(from reader: inout BinaryReader) {
         switch try? reader.read(UInt8.self) {
         case 1:
             guard let bookmark = reader.bookmark(), let held = reader.optionalBytes() else { return nil }
@@ -56,7 +56,7 @@ extension Question {
 }
 
 extension Answer {
-    func write(to writer: inout BinaryWriter) {
+    package func write(to writer: inout BinaryWriter) {
         switch self {
         case .found(let found):
             writer.write(UInt8(1))
@@ -98,7 +98,7 @@ extension Answer {
     }
 
     /// nil for bytes that are none.
-    init?(from reader: inout BinaryReader) {
+    package init?(from reader: inout BinaryReader) {
         switch try? reader.read(UInt8.self) {
         case 1:
             guard let word = try? reader.readString(), let finding = BookmarkFinding(rawValue: word), let path = reader.optionalBytes(),

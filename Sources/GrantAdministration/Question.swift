@@ -3,7 +3,7 @@ import GrantModel
 import LinuxFS
 
 /// What has to be looked at on filesystems that may not answer.
-enum Question: Sendable {
+package enum Question: Sendable {
     /// Where a bookmark's directory is; `heldAt` as a running mount says.
     case find(Bookmark, heldAt: [UInt8]?)
     /// The bookmark of the directory at a path as somebody gave it.
@@ -29,7 +29,7 @@ enum Question: Sendable {
     }
 }
 
-enum Answer: Sendable {
+package enum Answer: Sendable {
     case found(FoundDirectory)
     case bookmarked(NamedDirectory)
     case canonical([UInt8])
@@ -45,7 +45,7 @@ enum Answer: Sendable {
 }
 
 /// What became of a bookmark's directory.
-struct FoundDirectory: Sendable {
+package struct FoundDirectory: Sendable {
     var finding: BookmarkFinding
     var path: [UInt8]?
     var isInTrash: Bool
@@ -53,7 +53,7 @@ struct FoundDirectory: Sendable {
 }
 
 /// A directory that somebody named.
-struct NamedDirectory: Sendable {
+package struct NamedDirectory: Sendable {
     var bookmark: Bookmark
     /// Of the mount it was reached through.
     var device: DeviceNumber

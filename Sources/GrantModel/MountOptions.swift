@@ -18,6 +18,10 @@ public struct MountOptions: Sendable, Equatable {
     public var noAccessTime = false
     public var submounts = false
     public var cache = CacheMode.shared
+    /// How many openings the log keeps; nil when none are written down.
+    public var audit: Int?
+    /// What `audit` without a number means.
+    public static let standardAudit = 200_000
     /// `store=DIR`, when given.
     public var store: String?
 

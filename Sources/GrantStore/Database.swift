@@ -70,6 +70,9 @@ final class Database {
     /// How many rows the last statement changed.
     var changes: Int { Int(sqlite3_changes(handle)) }
 
+    /// The number of the row that was inserted last.
+    var lastRow: Int64 { sqlite3_last_insert_rowid(handle) }
+
     /// All or nothing: what `body` did is on disk when this returns, and undone when it throws.
     func transaction<Result>(_ body: () throws(GrantError) -> Result) throws(GrantError) -> Result {
         try execute("BEGIN IMMEDIATE")

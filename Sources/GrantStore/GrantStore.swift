@@ -22,8 +22,13 @@ public final class GrantStore: Sendable {
     ///
     /// A store that is damaged, newer, of somebody else or not readable is an error, and is left as it is; so is one that is
     /// missing without `create` (`.notFound`).
-    public convenience init(directory: String, create: Bool) throws(GrantError) {
+    ///
+    /// `survivesPowerLoss` false: what this value writes survives the end of any process, and is not waited for until it is on the disk.
+    public convenience init(directory: String, create: Bool, survivesPowerLoss: Bool = true) throws(GrantError) {
         try self.init(directory: directory, create: create, schema: .current)
+        if !survivesPowerLoss {
+            try connection.withLock { (database: inout Database) throws(GrantError) in try database.execute("PRAGMA synchronous = NORMAL") }
+        }
     }
 
     init(directory: String, create: Bool, schema: Schema) throws(GrantError) {

@@ -14,6 +14,8 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case released
     case bookmarkMoved
     case bookmarkReplaced
+    /// A file or directory was opened through a mount with `-o audit`.
+    case opened
 }
 
 /// One line of the log: who did what, when.
@@ -28,11 +30,16 @@ public struct LogEntry: Hashable, Sendable {
     public var name: GrantName?
     /// For people.
     public var detail: String
+    /// Of an opening: where the file is on the host, when that is known, and 0 or the errno that was given.
+    public var path: [UInt8]?
+    public var error: Int32?
 
     public init(
         number: Int64 = 0, time: Instant, event: LogEvent, actor: Actor, view: ViewName? = nil, grant: GrantID? = nil,
-        name: GrantName? = nil, detail: String = ""
+        name: GrantName? = nil, detail: String = "", path: [UInt8]? = nil, error: Int32? = nil
     ) {
+        self.path = path
+        self.error = error
         self.number = number
         self.time = time
         self.event = event

@@ -48,7 +48,12 @@ struct Schema: Sendable {
             name BLOB,
             detail TEXT NOT NULL
         ) STRICT;
+        """,
         """
+        ALTER TABLE log ADD COLUMN path BLOB;
+        ALTER TABLE log ADD COLUMN error INTEGER;
+        CREATE INDEX log_openings ON log (number) WHERE event = 'opened';
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.

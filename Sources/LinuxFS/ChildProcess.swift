@@ -6,12 +6,14 @@ public enum ChildProcess {
     /// posix_spawn(3) with all signals unblocked and at their default. `detached`: in a session of its own, stdin and stdout
     /// at /dev/null, and no other descriptors inherited but stderr. `inGroup`: in a process group of its own, nothing inherited but the three
     /// standard descriptors. `descriptors` have the numbers from 3 on in the child. A program without a slash is looked for in PATH.
-    /// `environment`, as `NAME=VALUE`, takes the place of this process's.
+    /// `silent`: all three at /dev/null. `environment`, as `NAME=VALUE`, takes the place of this process's.
     public static func spawn(
         _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
-        descriptors: [Int32] = []
+        silent: Bool = false, descriptors: [Int32] = []
     ) throws(Errno) -> Int32 {
-        let manner = (detached ? Int32(clinux_SPAWN_DETACHED) : 0) | (inGroup ? Int32(clinux_SPAWN_GROUP) : 0)
+        let manner =
+            (detached ? Int32(clinux_SPAWN_DETACHED) : 0) | (inGroup ? Int32(clinux_SPAWN_GROUP) : 0)
+            | (silent ? Int32(clinux_SPAWN_SILENT) : 0)
         let words = CStrings(arguments)
         let variables = environment.map { CStrings($0) }
         return try Errno.check(
@@ -67,6 +69,9 @@ public struct PipePair: ~Copyable, Sendable {
         reading = FileDescriptor(owning: ends[0])
         writing = FileDescriptor(owning: ends[1])
     }
+
+    /// Keeps the writing end alone, so that whoever reads sees when it is closed.
+    public consuming func closeReading() -> FileDescriptor { writing }
 
     /// Keeps the reading end alone, so that the end of what the others write can be seen.
     public consuming func closeWriting() -> FileDescriptor { reading }

@@ -39,6 +39,9 @@ final class LockLane: Sendable {
 // Locks that have to wait. Each scope's are tried for by one thread, at once when something was unlocked here and every few milliseconds
 // otherwise: a lock that the host holds is only seen by trying.
 extension LockTable {
+    /// How many wait.
+    var waitingCount: Int { state.withLock { $0.waiters.count } }
+
     /// Has `waiter` answered once it has its lock, or cannot have it.
     func wait(_ waiter: LockWaiter) {
         // First: as soon as it is on the list, the request may be answered by another thread.

@@ -13,8 +13,10 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .read) { request, node, descriptor in
             let opened = view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
-            if opened < 0 {
-                request.reply(error: -opened)
+            let unwritten = view.audit(request.caller, node, opened < 0 ? descriptor : opened, error: max(0, -opened))
+            if opened < 0 || unwritten != 0 {
+                if opened >= 0 { _ = clinux_close(opened) }
+                request.reply(error: opened < 0 ? -opened : unwritten)
                 return
             }
             // Before the number is given away: from then on it may be closed at any time.

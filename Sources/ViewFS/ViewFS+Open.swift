@@ -11,11 +11,13 @@ extension ViewFS {
         view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
             // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
             guard node.pointee.type == S_IFREG else {
+                _ = view.audit(request.caller, node, descriptor, error: ENXIO)
                 request.reply(error: ENXIO)
                 return
             }
             let (opened, appendsOnly) = view.reopen(descriptor, flags)
             if opened < 0 {
+                _ = view.audit(request.caller, node, descriptor, error: -opened)
                 request.reply(error: -opened)
                 return
             }
@@ -27,6 +29,12 @@ extension ViewFS {
                 return
             }
             view.noteMode(status.st.st_mode)
+            let unwritten = view.audit(request.caller, node, opened, error: 0)
+            if unwritten != 0 {
+                _ = clinux_close(opened)
+                request.reply(error: unwritten)
+                return
+            }
             // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
@@ -62,7 +70,9 @@ extension ViewFS {
                     : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
             }
             if opened < 0 {
-                request.reply(error: opened == -EEXIST && flags & O_EXCL == 0 ? ESTALE : -opened)
+                let isRaced = opened == -EEXIST && flags & O_EXCL == 0
+                if !isRaced { _ = view.audit(request.caller, node, directory, error: -opened) }
+                request.reply(error: isRaced ? ESTALE : -opened)
                 return
             }
             let path = view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
@@ -74,11 +84,13 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
-            guard error == 0, let child = view.tree.nodes.find(parameters.ino),
+            let unwritten = error == 0 ? view.audit(request.caller, node, opened, error: 0) : 0
+            guard error == 0, unwritten == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request.worker)
             else {
-                if error != 0 { _ = clinux_close(opened) } else { view.tree.forget(parameters.ino, 1) }
-                request.reply(error: error != 0 ? error : ENFILE)
+                if error != 0 || unwritten != 0 { _ = clinux_close(opened) }
+                if error == 0 { view.tree.forget(parameters.ino, 1) }
+                request.reply(error: error != 0 ? error : unwritten != 0 ? unwritten : ENFILE)
                 return
             }
             if !request.reply(entry: &parameters, file: info) {

@@ -85,7 +85,9 @@ extension ViewFS {
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {
         coordinator.noteDenial(ScopeID(rawValue: scope), uid: request.caller.uid, pid: request.caller.pid)
-        request.reply(error: verdict == .readOnly ? EROFS : EACCES)
+        let error = verdict == .readOnly ? EROFS : EACCES
+        if let audit, request.isOpening { _ = audit.record(request.caller, scope: scope, descriptor: nil, error: error) }
+        request.reply(error: error)
     }
 }
 

@@ -11,7 +11,12 @@ extension ViewFS {
         view.onFile(request, info.fh, for: .read) { request, file in
             let buffer = request.worker.pointee.buffer
             let count = clinux_pread(file.pointee.descriptor, buffer, min(size, Worker.bufferSize), offset)
-            if count < 0 { request.reply(error: Int32(-count)) } else { request.reply(bytes: buffer, count: count) }
+            if count < 0 {
+                request.reply(error: Int32(-count))
+            } else {
+                request.worker.pointee.note(read: count)
+                request.reply(bytes: buffer, count: count)
+            }
         }
     }
 
@@ -47,6 +52,7 @@ extension ViewFS {
             }
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset + off_t(done))
+            request.worker.pointee.note(written: done)
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }

@@ -17,6 +17,7 @@ extension ViewFS {
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         // Before the descriptor is given away.
+        audit?.note(id.rawValue, of: grant)
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let nodes = tree.addScope(
@@ -105,6 +106,9 @@ extension ViewFS {
 
     /// Descriptors that nodes, open files and open directories hold.
     public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
+
+    /// Requests for a lock that wait for somebody else's.
+    public var waitingLockCount: Int { locks.waitingCount }
 
     /// Whether a withdrawal of everything was carried through.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }

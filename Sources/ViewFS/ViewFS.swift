@@ -23,6 +23,8 @@ public final class ViewFS: @unchecked Sendable {
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
     let handleBases = HandleBases()
+    /// Where openings are written down, if they are.
+    public let audit: OpenAudit?
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
@@ -37,7 +39,8 @@ public final class ViewFS: @unchecked Sendable {
     static let lockSlots = workerLimit..<workerLimit + 128
 
     /// `descriptorLimit`: how many descriptors nodes may keep open together.
-    public init(cache: CacheMode, descriptorLimit: Int) {
+    public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil) {
+        self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         tree = NodeTree(descriptorLimit: descriptorLimit)
         root = RootDirectory()

@@ -12,18 +12,22 @@ enum Daemon {
     /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
-    /// `temporary`: the file of a mount that is cleaned away when the command ends that made it.
+    /// `isBackground`: nobody reads what it says on standard error, and it is no service. `temporary`: the file of a mount that is cleaned away when the command ends that made it.
     ///
     /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
-        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, temporary: String? = nil,
-        ready: (GrantError?) -> Void
+        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, isBackground: Bool = false,
+        temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
         Identity.prepareProcess()
-        let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64))
+        Confinement.giveUpCapabilities()
+        SystemLog.open(isForeground: !isBackground)
+        if isBackground { ServiceManager.leave() }
+        let audit = options.audit.map { _ in OpenAudit() }
+        let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64), audit: audit)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
         let claims = ClaimService(files: files) { mounted.isRevoked($0) }
         mounted.claims = claims
@@ -41,18 +45,33 @@ enum Daemon {
                     bootID: own?.bootID ?? "", socket: socket, since: mounted.since))
             // Best effort: a record of a process that is gone is pruned by whoever meets it.
             defer { try? store.unregister(id) }
+            if options.allowOther, !Identity.isSafeForOthers {
+                throw GrantError(
+                    .permission, "the view “\(view)” cannot be mounted for other users",
+                    cause: "what they do would be done as root", advice: "this process needs CAP_SETUID, CAP_SETGID and CAP_SETPCAP")
+            }
+            if let audit, let limit = options.audit {
+                try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
+            }
             mounted.reconcile()
             try mount(files, view, mountpoint, options)
             try startWatching(mounted)
+            // It starts a program for that, which nobody here may from now on.
+            let unmounter = geteuid() == 0 ? nil : try? Unmounter(mountpoint: mountpoint)
+            Confinement.filterCalls()
             try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
             ready(nil)
+            mounted.say(.info, .mounted, "mounted view “\(view)” at \(mountpoint)")
+            ServiceManager.ready("view “\(view)” is mounted at \(mountpoint)")
             let left = Lock<TemporaryMount?>(nil)
             if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
-            if files.session?.hasEnded == false { unmount(mountpoint) }
+            ServiceManager.stopping()
+            if files.session?.hasEnded == false { unmount(mountpoint, unmounter) }
             // Best effort: what is left then, the next command takes away.
             try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
+            mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(mountpoint)")
             return 0
         } catch {
             ready(error)
@@ -80,9 +99,14 @@ enum Daemon {
     }
 
     private static func startWatching(_ mounted: MountedView) throws(GrantError) {
+        try start("grantfs-store") { mounted.watchStore() }
+        try start("grantfs-dirs") { mounted.watchDirectories() }
+    }
+
+    /// A thread for as long as the daemon lives.
+    private static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(GrantError) {
         do throws(Errno) {
-            try WorkerThread.start("grantfs-store") { mounted.watchStore() }.detach()
-            try WorkerThread.start("grantfs-dirs") { mounted.watchDirectories() }.detach()
+            try WorkerThread.start(name, body).detach()
         } catch {
             throw GrantError(.system, "no thread could be started", cause: error.description)
         }
@@ -90,34 +114,26 @@ enum Daemon {
 
     /// Ends this daemon when the command has ended that its mount is for, and leaves in `left` what is to be cleaned up then.
     private static func watch(_ file: String, _ store: GrantStore, _ left: Lock<TemporaryMount?>) throws(GrantError) {
-        do throws(Errno) {
-            try WorkerThread.start("grantfs-command") {
-                guard let mount = TemporaryMount.awaitEnd(of: file, in: store) else { return }
-                left.withLock { $0 = mount }
-                kill(getpid(), SIGTERM)
-            }.detach()
-        } catch {
-            throw GrantError(.system, "no thread could be started", cause: error.description)
+        try start("grantfs-command") {
+            guard let mount = TemporaryMount.awaitEnd(of: file, in: store) else { return }
+            left.withLock { $0 = mount }
+            kill(getpid(), SIGTERM)
         }
     }
 
     /// Waits for a signal, for a command, or for the kernel's end of the connection; the latter two come as signals as well.
     private static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
         guard let session = files.session else { return }
-        do throws(Errno) {
-            try WorkerThread.start("grantfs-end") {
-                session.waitUntilEnded()
-                kill(getpid(), SIGUSR1)
-            }.detach()
-        } catch {
-            throw GrantError(.system, "no thread could be started", cause: error.description)
+        try start("grantfs-end") {
+            session.waitUntilEnded()
+            kill(getpid(), SIGUSR1)
         }
         var signals = signals
         while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
     }
 
     /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
-    private static func unmount(_ mountpoint: String) {
+    private static func unmount(_ mountpoint: String, _ unmounter: Unmounter?) {
         let flushing = BackgroundTask {
             guard let root = try? FileDescriptor.open(mountpoint.utf8, O_RDONLY | O_DIRECTORY) else { return }
             root.flushFilesystem()
@@ -125,9 +141,9 @@ enum Daemon {
         let deadline = Clock.monotonic + 5_000_000_000
         while !flushing.isDone, Clock.monotonic < deadline { usleep(1_000) }
         do throws(GrantError) {
-            try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true)
+            if let unmounter { try unmounter.unmount() } else { try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true) }
         } catch {
-            Terminal.report(error)
+            SystemLog.write(.error, Terminal.visible(error.description))
         }
     }
 

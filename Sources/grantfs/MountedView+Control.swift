@@ -17,6 +17,7 @@ struct MountControl: ControlHandler {
         case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
         case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
         case .status: .status(mounted.status)
+        case .metrics: .metrics(mounted.metrics)
         case .locate(let grants): .located(mounted.places(of: grants))
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.

@@ -144,7 +144,7 @@ extension MountedView {
         do throws(GrantError) {
             try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
         } catch {
-            Terminal.report(error)
+            SystemLog.write(.error, Terminal.visible(error.description), fields)
         }
     }
 }

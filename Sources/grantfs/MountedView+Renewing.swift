@@ -48,7 +48,7 @@ extension MountedView {
             try store.renewBookmarks(renewals.map { ($0.grant, $0.new) }, by: actor)
         } catch {
             // The next look tries again.
-            return Terminal.report(error)
+            return SystemLog.write(.error, Terminal.visible(error.description), fields)
         }
         state.withLock { state in
             for renewal in renewals where state.grants[renewal.grant]?.grant.bookmark == renewal.old {

@@ -65,23 +65,41 @@ extension MountedView {
 
     /// One line of the log for the refusals of a second, with who was refused last: of withdrawn grants, and of changes below read-only ones.
     private func logDenials() {
-        state.withLock { state in
+        let refusals = state.withLock { state -> [Refusal] in
+            var refusals: [Refusal] = []
             for scope in state.closed + state.grants.values.compactMap(\.scope) {
                 guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
-                log(refused.count, refused.uid, refused.pid, live.grant, state.store)
+                refusals.append(Refusal(grant: live.grant, count: refused.count, uid: refused.uid, pid: refused.pid))
             }
             for (grant, refused) in files.root.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
-                log(refused.count, refused.uid, refused.pid, live.grant, state.store)
+                refusals.append(Refusal(grant: live.grant, count: refused.count, uid: refused.uid, pid: refused.pid))
             }
+            for refusal in refusals {
+                state.counts.note(denials: refusal.count, of: refusal.grant)
+                // Best effort: what is refused is refused, whether or not it can be written down.
+                try? state.store.append(
+                    .denied, view: view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
+                    by: Actor(uid: refusal.uid, pid: refusal.pid, program: ""))
+            }
+            return refusals
+        }
+        for refusal in refusals {
+            say(
+                .notice, .denied,
+                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(mountpoint), the last of uid \(refusal.uid), pid \(refusal.pid)",
+                of: refusal.grant)
         }
     }
 
-    private func log(_ count: UInt64, _ uid: UInt32, _ pid: Int32, _ grant: Grant, _ store: GrantStore) {
-        // Best effort: what is refused is refused, whether or not it can be written down.
-        try? store.append(
-            .denied, view: view, grant: grant.id, name: grant.name, detail: count == 1 ? "1 operation" : "\(count) operations",
-            by: Actor(uid: uid, pid: pid, program: ""))
+    /// What was refused of one grant in a second, and who came last.
+    private struct Refusal {
+        let grant: Grant
+        let count: UInt64
+        let uid: UInt32
+        let pid: Int32
+
+        var operations: String { count == 1 ? "1 operation" : "\(count) operations" }
     }
 
     /// Frees what the kernel has forgotten of closed scopes.

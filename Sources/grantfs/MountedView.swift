@@ -34,6 +34,7 @@ final class MountedView: @unchecked Sendable {
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
         var closings: [GrantID: Closing] = [:]
+        var counts = MountCounts()
         /// Shut without a record, as long as the store has the grant active in this activation.
         var shutUnrecorded: [GrantID: Int64] = [:]
         /// Looks at directories that have not ended.
@@ -83,18 +84,24 @@ final class MountedView: @unchecked Sendable {
     /// The first half: withdrawals, names, access. False when the store could not be read. No granted directory is touched.
     func takeAway(reopening: Bool = false) -> Bool {
         var names: Set<GrantName> = []
+        // Said without the lock: the system's log may make its writers wait.
+        var failure: GrantError?
+        var isRecovered = false
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
                 if reopening || state.isRefusing { state.store = try GrantStore(directory: state.store.directory, create: false) }
                 let grants = try state.store.grants(view: view)
+                isRecovered = state.isRefusing
                 state.isRefusing = false
                 return (withdraw(grants, &state, &names), false)
             } catch {
-                if !state.isRefusing { Terminal.report(error) }
+                if !state.isRefusing { failure = error }
                 state.isRefusing = true
                 return (refuseAll(&state, &names), true)
             }
         }
+        if let failure { SystemLog.write(.error, Terminal.visible("everything is refused: \(failure)"), fields) }
+        if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
         files.forgetRootNames(names)
         for task in tasks { task() }
         return !isRefusing
@@ -164,13 +171,15 @@ final class MountedView: @unchecked Sendable {
     func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
         let closing = Closing()
+        let record = state.grants[grant]?.grant
         state.closings[grant] = closing
         if withdrawal == .all { state.closed.append(scope) }
-        let (files, claims) = (files, claims)
-        return {
+        return { [self] in
             if withdrawal == .all { claims?.withdrawn(scope) }
-            _ = BackgroundTask {
+            _ = BackgroundTask { [self] in
                 let outcome = files.finish(scope, withdrawal, patience: 2_000)
+                self.state.withLock { $0.counts.note(outcome, withdrawal) }
+                if let record { say(outcome, withdrawal, of: record) }
                 closing.outcome.withLock { $0 = outcome }
             }
         }

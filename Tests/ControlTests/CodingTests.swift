@@ -7,6 +7,7 @@ private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 
 private let requests: [ControlRequest] = [
     .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount, .session,
+    .metrics,
     .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
 ]
 
@@ -19,7 +20,15 @@ private func replies() throws -> [ControlReply] {
         inodes: 7, descriptors: 9)
     let outcome = GrantOutcome(
         grant: ids[1], confirmed: true, milliseconds: 0.25, drained: 1, flushedBytes: 2, invalidatedInodes: 3, pending: .max)
+    var withdrawals = WithdrawalCounts()
+    withdrawals.durations.note(nanoseconds: 5_000)
+    (withdrawals.flushedBytes, withdrawals.released) = (4, 5)
+    let metrics = MountMetrics(
+        status: status, timings: [RequestDurations(opcode: 15, durations: withdrawals.durations)], readBytes: .max, writtenBytes: 1,
+        denials: [DenialCount(grant: ids[1], name: try GrantName(entry: [0xFE]), count: 6)], revocations: withdrawals,
+        narrowings: WithdrawalCounts(), waitingLocks: 2, workers: 3)
     return [
+        .metrics(metrics),
         .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,
         .located([GrantPlace(grant: ids[0], path: [0x2F, 0xFF]), GrantPlace(grant: ids[1], path: [])]),
     ]

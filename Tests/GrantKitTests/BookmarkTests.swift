@@ -117,6 +117,24 @@ import Testing
         }
     }
 
+    @Test("can be kept in a file, which leads where the bookmark leads; what is none is refused")
+    func inAFile() throws {
+        let bench = try Bench()
+        let url = try bench.plain("folder")
+        let file = url.sibling("alias")
+        try bench.program {
+            let data = try url.bookmarkData(options: .suitableForBookmarkFile)
+            try URL.writeBookmarkData(data, to: URL(fileURLWithPath: file.path))
+            #expect(try URL.bookmarkData(withContentsOf: URL(fileURLWithPath: file.path)) == data)
+            #expect(try URL(resolvingAliasFileAt: URL(fileURLWithPath: file.path)) == url)
+            let other = url.appendingPathComponent("note")
+            try Data("no".utf8).write(to: other)
+            #expect(cocoaCode { _ = try URL(resolvingAliasFileAt: other) } == .fileReadCorruptFile)
+            #expect(cocoaCode { try URL.writeBookmarkData(Data("no".utf8), to: other) } == .fileReadCorruptFile)
+            #expect(throws: CocoaError.self) { try URL(resolvingAliasFileAt: url.appendingPathComponent("none")) }
+        }
+    }
+
     @Test("is refused with the code that says why")
     func refusals() throws {
         let bench = try Bench()

@@ -152,6 +152,8 @@ extension MountTests {
             if !daemonToo {
                 #expect(try FileManager.default.contentsOfDirectory(atPath: fixture.store + "/run").isEmpty, "the daemon has cleaned up")
             }
+            // A killed process holds its lock until its last thread has ended, a moment after it is seen to be dead.
+            try fixture.wait(until: "the next command cleans up") { try fixture.list("--all").isEmpty }
             try expectNothingLeft("after the next command")
             try? FileManager.default.removeItem(atPath: source + "/alive")
             pause(milliseconds: 300)

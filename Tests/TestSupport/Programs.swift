@@ -11,6 +11,8 @@ public enum Programs {
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")
     public static let namespaceStress = located("NamespaceStress", variable: "GRANTFS_NAMESPACE_STRESS")
     public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
+    public static let decoderFuzzer = located("DecoderFuzzer", variable: "GRANTFS_DECODER_FUZZER")
+    public static let confinedProbe = located("ConfinedProbe", variable: "GRANTFS_CONFINED_PROBE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 
     /// The examples of docs/Examples.

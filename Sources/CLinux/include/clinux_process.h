@@ -27,7 +27,8 @@ int clinux_memory_file(const void *data, size_t size);
 // posix_spawn, no signals blocked or ignored. `manner`, or 0: DETACHED, stdin and stdout from /dev/null, a new session, nothing else
 // inherited but stderr; GROUP, a process group of its own, nothing inherited but stdin, stdout and stderr.
 // `descriptors` become the numbers from 3 on of the child, `environment` (or NULL for this process's) its variables. Returns the child's pid.
-enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2 };
+// SILENT, all three from and to /dev/null, nothing else inherited.
+enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
 pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count);
 // 1 when the child has ended and is still to be waited for, 0 while it runs.

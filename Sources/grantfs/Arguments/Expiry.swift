@@ -17,6 +17,17 @@ enum Expiry {
         return instant
     }
 
+    /// A time that may have passed, or how long ago it was: `1h`. `.usage` when it is neither.
+    static func parsePast(_ text: String, now: Instant) throws(GrantError) -> Instant {
+        if let later = duration(text, now), let later {
+            return Instant(nanoseconds: now.nanoseconds - (later.nanoseconds - now.nanoseconds))
+        }
+        guard let instant = time(text), let instant else {
+            throw GrantError(.usage, "“\(text)” is no time", advice: "30m, 1h, 7d, or 2030-01-31T12:00:00Z")
+        }
+        return instant
+    }
+
     /// nil: no duration. `.some(nil)`: too long.
     private static func duration(_ text: String, _ now: Instant) -> Instant?? {
         guard let unit = text.last.flatMap({ units[$0] }) else { return nil }

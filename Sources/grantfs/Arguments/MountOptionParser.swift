@@ -19,7 +19,7 @@ struct MountOptionParser {
 
     /// What is suggested.
     private static let known = [
-        "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache",
+        "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache", "audit",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -45,6 +45,7 @@ struct MountOptionParser {
         if let value {
             switch name {
             case "store": try setStore(value)
+            case "audit": options.audit = try MountOptionParser.audit(value)
             case "cache": options.cache = try MountOptionParser.cache(value)
             case "comment", "user", "uhelper", "helper": break
             // The kernel's words in /proc/mounts, which mount(8) hands back for a remount.
@@ -67,6 +68,7 @@ struct MountOptionParser {
         case "exec": options.noExecute = false
         case "noatime": options.noAccessTime = true
         case "atime": options.noAccessTime = false
+        case "audit": options.audit = MountOptions.standardAudit
         case "submounts": options.submounts = true
         case "remount": isRemount = true
         case "store", "cache": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
@@ -81,6 +83,14 @@ struct MountOptionParser {
             throw GrantError(.usage, "the mount option “store=\(value)” is wrong", cause: "it is not an absolute path")
         }
         options.store = value
+    }
+
+    private static func audit(_ value: String) throws(GrantError) -> Int {
+        guard let count = Int(value), (100...1_000_000_000).contains(count) else {
+            throw GrantError(
+                .usage, "the mount option “audit=\(value)” is wrong", cause: "it is no number of openings to keep, from 100 on")
+        }
+        return count
     }
 
     private static func cache(_ value: String) throws(GrantError) -> CacheMode {

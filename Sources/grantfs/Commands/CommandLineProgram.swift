@@ -11,8 +11,9 @@ enum CommandLineProgram {
             GrantCommand.declaration, PickCommand.declaration, ListCommand.declaration, RevokeCommand.declaration,
             RestoreCommand.declaration, RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration,
             ConfirmCommand.declaration, RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration,
-            UnmountCommand.declaration, RunCommand.declaration, CoordinateCommand.declaration, StatusCommand.declaration,
-            TopCommand.declaration, LogCommand.declaration, LookCommand.declaration, CompletionCommand.declaration,
+            UnmountCommand.declaration, RunCommand.declaration, CoordinateCommand.declaration, DoctorCommand.declaration,
+            StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
+            LookCommand.declaration, UnmounterCommand.declaration, CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [

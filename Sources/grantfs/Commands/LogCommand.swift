@@ -1,12 +1,15 @@
 import Glibc
 import GrantModel
 import GrantStore
+import LinuxFS
 
 /// `grantfs log`
 enum LogCommand {
     static let declaration = CommandDeclaration(
         "log", "Shows who granted, revoked, restored, changed, mounted, or was denied, and when.",
         options: [
+            OptionDeclaration("grant", value: "SELECTOR", help: "only of grants of this name, or with this id or beginning of an id"),
+            OptionDeclaration("since", value: "WHEN", help: "only what is not older: 30m, 1h, 7d, or an ISO 8601 time"),
             OptionDeclaration("follow", help: "go on as entries come, until interrupted"),
             OptionDeclaration("json", help: "one JSON document on stdout; with --follow one on each line"),
         ],
@@ -16,10 +19,11 @@ enum LogCommand {
     private static let batch = 1000
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        if arguments.has("follow") { try follow(arguments) }
+        let filter = try LogFilter(arguments)
+        if arguments.has("follow") { try follow(arguments, filter) }
         var entries: [LogEntry] = []
         if let store = try arguments.openStoreIfThere() {
-            try read(store, after: 0) { entries.append($0) }
+            try read(store, after: 0) { if filter.takes($0) { entries.append($0) } }
         }
         if arguments.wantsJSON {
             try Terminal.print(JSON.array(entries.map { .object(json($0)) }).text)
@@ -29,13 +33,14 @@ enum LogCommand {
         return 0
     }
 
-    private static func follow(_ arguments: ParsedArguments) throws(GrantError) -> Never {
+    private static func follow(_ arguments: ParsedArguments, _ filter: LogFilter) throws(GrantError) -> Never {
         let store = try arguments.openStore()
         var last: Int64 = 0
         while true {
             // The version is read first: what is added meanwhile changes it again.
             let version = try store.dataVersion()
             last = try read(store, after: last) { entry throws(GrantError) in
+                if !filter.takes(entry) { return }
                 try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
             }
             while try store.dataVersion() == version { usleep(200_000) }
@@ -59,12 +64,17 @@ enum LogCommand {
     }
 
     private static func json(_ entry: LogEntry) -> [(String, JSON)] {
-        [
+        var members: [(String, JSON)] = [
             ("number", .integer(entry.number)), ("time", JSON.time(entry.time)), ("event", .string(entry.event.rawValue)),
             ("uid", .unsigned(UInt64(entry.actor.uid))), ("pid", .integer(Int64(entry.actor.pid))),
             ("program", .string(entry.actor.program)), ("view", entry.view.map { .string($0.description) } ?? .null),
             ("grant", entry.grant.map { .string($0.description) } ?? .null),
-        ] + (entry.name.map { JSON.members("name", $0.bytes) } ?? [("name", .null)]) + [("detail", .string(entry.detail))]
+        ]
+        if let name = entry.name { members += JSON.members("name", name.bytes) } else { members.append(("name", .null)) }
+        members.append(("detail", .string(entry.detail)))
+        if let path = entry.path { members += JSON.members("path", path) }
+        if let error = entry.error { members.append(("result", .integer(Int64(error)))) }
+        return members
     }
 
     private static func line(_ entry: LogEntry) -> String {
@@ -72,6 +82,8 @@ enum LogCommand {
         if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }
         if let view = entry.view { text += " in view \(Terminal.visible(view.description))" }
+        if let path = entry.path { text += " \(Terminal.visible(path))" }
+        if let error = entry.error, error != 0 { text += ": \(Errno(error))" }
         if !entry.detail.isEmpty { text += ": \(Terminal.visible(entry.detail))" }
         return text + "  [uid \(entry.actor.uid), pid \(entry.actor.pid), \(Terminal.visible(entry.actor.program))]"
     }

@@ -18,7 +18,7 @@ enum MountCommand {
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime store=DIR submounts "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime store=DIR submounts audit "
                 + "cache=shared|exclusive|none, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
@@ -44,7 +44,9 @@ enum MountCommand {
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         let temporary = try arguments.text("temporary")
-        return Daemon.run(store: store, view: view, mountpoint: path, options: options, temporary: temporary) { error in
+        return Daemon.run(
+            store: store, view: view, mountpoint: path, options: options, isBackground: ready != nil, temporary: temporary
+        ) { error in
             if let error {
                 Terminal.report(error)
             } else if let ready {

@@ -1,0 +1,6 @@
+#pragma once
+#include <seccomp.h>
+// A macro with an argument, which Swift does not import.
+static inline uint32_t cseccomp_refuse(uint16_t error) { return SCMP_ACT_ERRNO(error); }
+static const uint32_t cseccomp_allow = SCMP_ACT_ALLOW;
+static const uint32_t cseccomp_end_process = SCMP_ACT_KILL_PROCESS;

@@ -1,0 +1,109 @@
+import CLinux
+import FUSEKit
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// One opening of a file or directory, as it is written down.
+public struct OpenRecord: Sendable {
+    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    public let time: Int64
+    public let uid: UInt32
+    public let pid: Int32
+    /// /proc/PID/comm; empty when the process had ended or is of another PID namespace.
+    public let program: [UInt8]
+    /// Where the file is on the host; nil when the grant's gate refused.
+    public let path: [UInt8]?
+    /// The scope that it was reached through.
+    public let scope: UInt32
+    /// 0, or the errno that was given.
+    public let error: Int32
+}
+
+/// Writes down every opening before it is answered (`-o audit`).
+///
+/// A worker leaves its record and waits until a thread that serves no requests has written it, with all that came meanwhile. It
+/// waits inside the scope, where a revoker finds and answers it, and holds no lock.
+///
+/// Locking: `queue` is rank 2, held for a moment.
+public final class OpenAudit: Sendable {
+    /// One record, and who waits for it.
+    final class Entry: @unchecked Sendable {
+        // Safe to share: `isWritten` is set before `done` is posted, and read after.
+        let record: OpenRecord
+        let done = Semaphore()
+        var isWritten = false
+
+        init(_ record: OpenRecord) { self.record = record }
+    }
+
+    /// What is written together.
+    public struct Batch: Sendable {
+        let entries: [Entry]
+        public var records: [OpenRecord] { entries.map(\.record) }
+
+        /// Lets those go on who wait. Not written: their openings are refused.
+        public func settle(written: Bool) {
+            for entry in entries {
+                entry.isWritten = written
+                entry.done.post()
+            }
+        }
+    }
+
+    private let queue = Lock<[Entry]>([])
+    private let wake = Semaphore()
+    /// Which grant a scope is of, for as long as anybody may ask.
+    private let grants = Lock<[UInt32: GrantID]>([:])
+
+    public init() {}
+
+    /// Waits for records, and takes all that there are. For one thread.
+    public func next() -> Batch {
+        while true {
+            wake.waitForAny()
+            let entries = queue.withLock { queue -> [Entry] in
+                defer { queue = [] }
+                return queue
+            }
+            if !entries.isEmpty { return Batch(entries: entries) }
+        }
+    }
+
+    public func grant(of scope: UInt32) -> GrantID? { grants.withLock { $0[scope] } }
+    func note(_ scope: UInt32, of grant: GrantID) { grants.withLock { $0[scope] = grant } }
+
+    /// Writes down that `descriptor` (of the file opened, or O_PATH of the one that was not) was opened with this result, and waits for that. False
+    /// when it could not be written: then the opening is not to succeed.
+    func record(_ caller: Caller, scope: UInt32, descriptor: Int32?, error: Int32) -> Bool {
+        let entry = Entry(
+            OpenRecord(
+                time: Clock.realtime, uid: caller.uid, pid: caller.pid, program: OpenAudit.program(caller.pid),
+                path: descriptor.flatMap { OpenAudit.path($0) }, scope: scope, error: error))
+        queue.withLock { $0.append(entry) }
+        wake.post()
+        entry.done.wait()
+        return entry.isWritten
+    }
+
+    private static func program(_ pid: Int32) -> [UInt8] {
+        guard pid > 0, let name = try? File.contents(of: "/proc/\(pid)/comm".utf8) else { return [] }
+        return name.last == 0x0A ? name.dropLast() : name
+    }
+
+    private static func path(_ descriptor: Int32) -> [UInt8]? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { buffer in
+            let count = clinux_descriptor_path(descriptor, buffer.baseAddress!, buffer.count)
+            return count > 0 ? buffer.prefix(Int(count)).map { UInt8(bitPattern: $0) } : nil
+        }
+    }
+}
+
+extension ViewFS {
+    /// Writes an opening down where that is asked for. The error to be given instead of success: EACCES, as wherever the store fails, or 0.
+    @inline(__always)
+    func audit(_ caller: Caller, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
+        guard let audit else { return 0 }
+        return audit.record(caller, scope: node.pointee.scope, descriptor: descriptor, error: error) ? 0 : EACCES
+    }
+}

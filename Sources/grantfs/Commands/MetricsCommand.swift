@@ -1,0 +1,37 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs metrics`
+enum MetricsCommand {
+    static let declaration = CommandDeclaration(
+        "metrics", "Prints what every live mount of the store counts, as OpenMetrics.",
+        options: [
+            CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer; 2 when left out"),
+            OptionDeclaration("listen", value: "unix:PATH", help: "answer scrapes by HTTP at this socket, until interrupted"),
+        ],
+        notes: [
+            "For node_exporter's textfile collector write it to a file beside and rename that; for a scrape, --listen makes a socket of mode 0600."
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let view = try arguments.view()
+        let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
+        let read: @Sendable () throws(GrantError) -> String = { () throws(GrantError) in
+            guard let store = try arguments.openStoreIfThere() else { return MountMetricsText.text(of: []) }
+            return MountMetricsText.text(of: try GrantAdministrator(store: store).metrics(view: view, timeout: timeout))
+        }
+        guard let listen = arguments.bytes("listen") else {
+            try Terminal.print(try read(), terminator: "")
+            return 0
+        }
+        guard listen.starts(with: Array("unix:".utf8)), listen.count > 5 else {
+            throw GrantError(
+                .usage, "“\(String(decoding: listen, as: UTF8.self))” is no place to listen at", advice: "--listen unix:/run/grantfs.sock")
+        }
+        return try MetricsServer.run(path: CanonicalPath.absolute(Array(listen.dropFirst(5))), read)
+    }
+}

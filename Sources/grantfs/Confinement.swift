@@ -1,0 +1,24 @@
+import Confinement
+import Glibc
+import LinuxFS
+
+/// What the daemon gives up. Somebody who found a fault in it could then do what a file server does, and nothing else.
+enum Confinement {
+    /// Before the first thread is made, and after what needs more.
+    static func giveUpCapabilities() {
+        do throws(Errno) {
+            try Capabilities.keep(Capabilities.ofDaemon)
+        } catch {
+            Terminal.note("the daemon keeps the capabilities it was started with: \(error)")
+        }
+    }
+
+    /// Once it is mounted: a user's mount is made by a program with set-id bits, which nobody can start from then on.
+    static func filterCalls() {
+        do throws(Errno) {
+            try SystemCallFilter.install(getenv("GRANTFS_TEST_END_AT_CALLS") == nil ? .error : .end)
+        } catch {
+            Terminal.note("the daemon may make any system call: \(error)")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Glibc
+import LinuxFS
+
+/// What the kernel has that is made use of. Each is tried, but for what shows in a mount only: that goes by the version.
+enum KernelChecks {
+    static func run() -> [Finding] {
+        var findings = [version]
+        findings.append(beneath)
+        findings.append(changes)
+        findings.append(mountNumbers)
+        findings.append(handles)
+        if let requestTimeout { findings.append(requestTimeout) }
+        return findings
+    }
+
+    /// Of the running kernel: 6 and 8 of `6.8.0-45-generic`.
+    static var release: (major: Int, minor: Int)? {
+        var name = utsname()
+        guard uname(&name) == 0 else { return nil }
+        let text = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0) }
+        return numbers.count >= 2 ? (numbers[0], numbers[1]) : nil
+    }
+
+    private static var version: Finding {
+        guard let (major, minor) = release else { return .note("kernel", "the kernel's version is not known") }
+        let isBefore = { (other: (Int, Int)) in (major, minor) < other }
+        var lacks: [String] = []
+        if isBefore((5, 11)) { lacks.append("small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)") }
+        if isBefore((6, 2)) { lacks.append("names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)") }
+        if lacks.isEmpty { return .ok("kernel", "Linux \(major).\(minor)") }
+        return .note("kernel", "Linux \(major).\(minor): " + lacks.joined(separator: "; "), "a newer kernel, where speed matters")
+    }
+
+    /// openat2(2), without which no granted directory is entered.
+    private static var beneath: Finding {
+        do {
+            let root = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
+            _ = try FileDescriptor.openBeneath(root.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
+            return .ok("openat2", "directories can be entered without leaving the granted one")
+        } catch {
+            return .problem(
+                "openat2", "openat2 does not work: \(error)", "Linux 5.6 or later, and a container or service that allows the call")
+        }
+    }
+
+    private static var changes: Finding {
+        do {
+            _ = try ChangeWatch(.names)
+            return .ok("changes", "changes beside a mount are told by fanotify")
+        } catch {
+            let means = "where inotify watches are left, else within a second"
+            switch error.rawValue {
+            case EPERM: return .note("changes", "without CAP_SYS_ADMIN changes beside a mount are told by inotify, \(means)")
+            case ENOSYS, EINVAL:
+                return .note(
+                    "changes", "the kernel's fanotify gives no names: changes beside a mount show by inotify, \(means)",
+                    "Linux 5.17 or later")
+            default: return .note("changes", "fanotify does not work: \(error); changes beside a mount show by inotify, \(means)")
+            }
+        }
+    }
+
+    private static var mountNumbers: Finding {
+        // No mount has this number, and a kernel that knows the call says so.
+        if MountNumber.isThere(UInt64.max >> 1) == false {
+            return .ok("mounts", "mounts have numbers that are never used again")
+        }
+        return .note(
+            "mounts", "mounts have no numbers of their own: a grant that was let go of with “grantfs release” may take longer to come back",
+            "Linux 6.8 or later")
+    }
+
+    private static var handles: Finding {
+        // CAP_DAC_READ_SEARCH, see capabilities(7).
+        if ProcessCapability.has(2) { return .ok("handles", "directories can be found by their handles") }
+        return .note("handles", "without CAP_DAC_READ_SEARCH a directory that is moved while no view shows it may not be found again")
+    }
+
+    /// A kernel that gives up on requests ends the whole connection, the other grants with it.
+    private static var requestTimeout: Finding? {
+        let seconds = ["default_request_timeout", "max_request_timeout"].compactMap {
+            File.line(of: "/proc/sys/fs/fuse/" + $0).flatMap { Int($0) }
+        }
+        if seconds.isEmpty { return nil }
+        guard let timeout = seconds.filter({ $0 > 0 }).min() else {
+            return .ok("timeout", "the kernel waits for requests as long as they take")
+        }
+        return .problem(
+            "timeout",
+            "the kernel ends a mount in which a request takes longer than \(timeout) seconds: one granted filesystem that hangs takes all with it",
+            "sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0")
+    }
+}

@@ -1,0 +1,93 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// The store, its grants and its mounts.
+enum StoreChecks {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> [Finding] {
+        let directory = try arguments.storeDirectory()
+        let store: GrantStore
+        do {
+            guard let opened = try arguments.openStoreIfThere() else { return [.ok("store", "there is no store in \(directory) yet")] }
+            store = opened
+        } catch {
+            return [.problem("store", error.description, error.advice ?? "restore it from a backup, or choose another with --store")]
+        }
+        var findings = [space(directory)]
+        do {
+            let administrator = GrantAdministrator.command(store)
+            findings += grants(try administrator.list())
+            findings += try mounts(administrator)
+        } catch {
+            findings.append(.problem("store", error.description, error.advice ?? "restore it from a backup"))
+        }
+        return findings
+    }
+
+    /// A revocation that cannot be written is none that lasts.
+    private static func space(_ directory: String) -> Finding {
+        var filesystem = statvfs()
+        guard statvfs(directory, &filesystem) == 0 else {
+            return .problem("store", "the store \(directory) cannot be looked at: \(Errno(errno))", "look at its filesystem")
+        }
+        if filesystem.f_flag & UInt(ST_RDONLY) != 0 {
+            return .problem(
+                "store", "the store \(directory) is on a read-only filesystem: nothing can be revoked for good", "mount it read-write")
+        }
+        let free = UInt64(filesystem.f_bavail) * UInt64(filesystem.f_frsize)
+        if free < 16 << 20 {
+            return .problem(
+                "store", "the filesystem of the store \(directory) has \(free >> 20) MiB left: revocations may not be recorded",
+                "make room there")
+        }
+        return .ok("store", "the store \(directory) is sound")
+    }
+
+    private static func grants(_ grants: [GrantDescription]) -> [Finding] {
+        let findings = grants.compactMap { grant -> Finding? in
+            let name = "the grant “\(grant.grant.name)” in view “\(grant.grant.view)”"
+            let path = String(decoding: grant.path, as: UTF8.self)
+            switch grant.finding {
+            case .ok, .moved: return nil
+            case .weak: return .note("grants", "\(name) is on a filesystem without lasting handles: \(path)")
+            case .unavailable:
+                let why = grant.isSilent ? "whose filesystem does not answer" : "whose filesystem is not mounted"
+                return .note("grants", "\(name) is of a directory \(why): \(path)", "it is back when that is; grantfs revoke takes it away")
+            case .replaced:
+                return .problem(
+                    "grants", "\(name) leads to another directory than its own: \(path)",
+                    "grantfs confirm accepts it, grantfs remove forgets the grant")
+            case .missing:
+                return .problem(
+                    "grants", "\(name) is of a directory that is nowhere: \(path)",
+                    "grantfs repair says what it needs; grantfs remove forgets it")
+            case .ambiguous:
+                return .problem("grants", "\(name) could be one of several directories: \(path)", "unmount or remove all copies but one")
+            }
+        }
+        return findings.isEmpty
+            ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
+    }
+
+    private static func mounts(_ administrator: GrantAdministrator) throws(GrantError) -> [Finding] {
+        var findings: [Finding] = []
+        let reports = try administrator.status()
+        for report in reports {
+            guard let silence = report.silence else { continue }
+            let place = String(decoding: report.record.mountpoint, as: UTF8.self)
+            findings.append(
+                .problem(
+                    "mounts", "the mount at \(place) does not answer: \(silence)",
+                    "if it stays so: kill \(report.record.pid), and mount it again"))
+        }
+        for place in try administrator.deadMounts() {
+            let shown = String(decoding: place, as: UTF8.self)
+            findings.append(
+                .problem(
+                    "mounts", "the mount at \(shown) is dead: its daemon has ended", "mount the view there again, or umount -l \(shown)"))
+        }
+        return findings.isEmpty ? [.ok("mounts", "\(reports.count) \(reports.count == 1 ? "mount" : "mounts"), alive")] : findings
+    }
+}

@@ -1,0 +1,28 @@
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+// What a mount says in the system's log: one line where one line tells it.
+extension MountedView {
+    /// What every entry of this mount has.
+    var fields: [SystemLog.Field] {
+        [("GRANTFS_VIEW", Array(view.description.utf8)), ("GRANTFS_MOUNTPOINT", Array(mountpoint.utf8))]
+    }
+
+    func say(_ level: SystemLog.Level, _ event: LogEvent, _ message: String, of grant: Grant? = nil) {
+        var all = fields + [("GRANTFS_EVENT", Array(event.rawValue.utf8))]
+        if let grant { all += [("GRANTFS_GRANT", Array(grant.id.description.utf8)), ("GRANTFS_NAME", grant.name.bytes)] }
+        SystemLog.write(level, Terminal.visible(message), all)
+    }
+
+    /// A withdrawal that was carried through.
+    func say(_ outcome: ClosingOutcome, _ withdrawal: ViewFS.Withdrawal, of grant: Grant) {
+        let what = withdrawal == .all ? "withdrew “\(grant.name)”" : "narrowed “\(grant.name)” to read-only"
+        let milliseconds = (outcome.milliseconds * 10).rounded() / 10
+        var message = "\(what) at \(mountpoint) in \(milliseconds) ms: \(outcome.drained) operations ended, "
+        message += "\(outcome.flushedBytes) bytes flushed, \(outcome.invalidatedInodes) inodes forgotten"
+        if outcome.pending > 0 { message += ", \(outcome.pending) operations stuck in the source" }
+        say(outcome.pending > 0 ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)
+    }
+}

@@ -1,0 +1,89 @@
+// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, what a look-out answers. The first byte
+// says which. What can be read must give the same bytes when it is written, read and written again; whatever else the bytes are, it must be refused
+// and not end the process.
+//
+// Built with -DFUZZING it is libFuzzer's program (.ci/fuzz); otherwise it reads the files and directories that it is given, once.
+import Control
+import Glibc
+import GrantAdministration
+import GrantModel
+
+func tryBytes(_ bytes: [UInt8]) {
+    guard let kind = bytes.first else { return }
+    let rest = Array(bytes.dropFirst())
+    switch kind % 6 {
+    case 0:
+        if let request = try? ControlRequest.decode(rest) { check((try? ControlRequest.decode(request.encoded))?.encoded, request.encoded) }
+    case 1: if let reply = try? ControlReply.decode(rest) { check((try? ControlReply.decode(reply.encoded))?.encoded, reply.encoded) }
+    case 2:
+        if let bookmark = try? Bookmark(encoded: rest) {
+            check((try? Bookmark(encoded: bookmark.encoded()))?.encoded(), bookmark.encoded())
+        }
+    case 3:
+        if let request = try? SessionRequest.decode(rest) { check((try? SessionRequest.decode(request.encoded))?.encoded, request.encoded) }
+    case 4: if let news = try? SessionNews.decode(rest) { check((try? SessionNews.decode(news.encoded))?.encoded, news.encoded) }
+    default:
+        var reader = BinaryReader(rest[...])
+        if let question = Question(from: &reader) { check(rewritten(question) { Question(from: &$0) }, written(question)) }
+        reader = BinaryReader(rest[...])
+        if let answer = Answer(from: &reader) { check(rewritten(answer) { Answer(from: &$0) }, written(answer)) }
+    }
+}
+
+protocol Written { func write(to writer: inout BinaryWriter) }
+extension Question: Written {}
+extension Answer: Written {}
+
+func written(_ value: some Written) -> [UInt8] {
+    var writer = BinaryWriter()
+    value.write(to: &writer)
+    return writer.bytes
+}
+
+/// The bytes of what was read from the bytes of `value`.
+func rewritten<Value: Written>(_ value: Value, _ read: (inout BinaryReader) -> Value?) -> [UInt8]? {
+    var reader = BinaryReader(written(value)[...])
+    return read(&reader).map { written($0) }
+}
+
+func check(_ again: [UInt8]?, _ value: [UInt8]) {
+    precondition(again == value, "written and read again it is another")
+}
+
+#if FUZZING
+    @_silgen_name("LLVMFuzzerRunDriver")
+    func runDriver(
+        _ count: UnsafeMutablePointer<Int32>, _ words: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
+        _ body: @convention(c) (UnsafePointer<UInt8>?, Int) -> Int32
+    ) -> Int32
+
+    var count = CommandLine.argc
+    var words = CommandLine.unsafeArgv
+    exit(
+        runDriver(&count, &words) { bytes, length in
+            tryBytes(Array(UnsafeBufferPointer(start: bytes, count: length)))
+            return 0
+        })
+#else
+    func tryFile(_ path: String) {
+        guard let file = fopen(path, "r") else { return }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        tryBytes(Array(bytes[..<fread(&bytes, 1, bytes.count, file)]))
+    }
+
+    var tried = 0
+    for path in CommandLine.arguments.dropFirst() {
+        guard let directory = opendir(path) else { fatalError("no such directory: \(path)") }
+        while let entry = readdir(directory) {
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+            }
+            if name.hasPrefix(".") { continue }
+            tryFile(path + "/" + name)
+            tried += 1
+        }
+        closedir(directory)
+    }
+    print(tried)
+#endif

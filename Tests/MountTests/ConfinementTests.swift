@@ -1,0 +1,82 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What a daemon may still do once it serves.
+extension MountTests {
+    @Suite struct AConfinedDaemon {
+        /// The fields of /proc/PID/task/TID/status, for each thread.
+        private func threads(_ pid: pid_t) throws -> [[String: String]] {
+            try FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task").map { thread in
+                let text = Processes.kernelText("/proc/\(pid)/task/\(thread)/status")
+                let fields = text.split(separator: "\n").map {
+                    $0.split(separator: ":", maxSplits: 1).map { $0.trimmingCharacters(in: .whitespaces) }
+                }
+                return Dictionary(fields.filter { $0.count == 2 }.map { ($0[0], $0[1]) }) { first, _ in first }
+            }
+        }
+
+        private func mask(_ text: String?) -> UInt64 { text.flatMap { UInt64($0, radix: 16) } ?? .max }
+
+        @Test("has system calls filtered on every thread, and gains nothing by starting a program", arguments: [true, false])
+        func filtered(byUser: Bool) throws {
+            if byUser, !Machine.usersCanMount { return }
+            let fixture = try MountFixture(owner: byUser ? try #require(Machine.plainUser) : .current)
+            try fixture.grant(try fixture.source("docs"))
+            let mountpoint = try fixture.mount()
+            for thread in try threads(try fixture.daemon(at: mountpoint)) {
+                #expect(thread["Seccomp"] == "2" && thread["NoNewPrivs"] == "1", "\(thread["Name"] ?? "")")
+            }
+        }
+
+        @Test("keeps the capabilities of a file server; those who serve requests cannot mount", .enabled(if: Identity.isRoot))
+        func capabilities() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("docs"))
+            let mountpoint = try fixture.mount()
+            try Command.run(["ls", mountpoint + "/docs"]).orThrow()
+            // capabilities(7): chown, the DACs, fowner, fsetid, setgid, setuid, linux_immutable, sys_admin, sys_resource, mknod, lease
+            let numbers: [UInt64] = [0, 1, 2, 3, 4, 6, 7, 9, 21, 24, 27, 28]
+            let kept = numbers.reduce(UInt64(0)) { $0 | 1 << $1 }
+            for thread in try threads(try fixture.daemon(at: mountpoint)) {
+                for field in ["CapPrm", "CapEff", "CapBnd"] {
+                    #expect(mask(thread[field]) & ~kept == 0, "\(thread["Name"] ?? "") \(field)")
+                }
+                #expect(mask(thread["CapInh"]) == 0 && mask(thread["CapAmb"]) == 0)
+                if thread["Name"] == "grantfs-worker" { #expect(mask(thread["CapPrm"]) & (1 << 21) == 0) }
+            }
+        }
+
+        @Test(
+            "of a user is unmounted by a signal though it may start no program",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        func unmountsAsUser() throws {
+            let fixture = try MountFixture(owner: try #require(Machine.plainUser))
+            try fixture.grant(try fixture.source("docs"))
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            kill(daemon, SIGTERM)
+            try fixture.wait(until: "the daemon is gone") { !Processes.isRunning(daemon) }
+            #expect(!Processes.kernelText("/proc/self/mountinfo").contains(" \(mountpoint) "))
+        }
+
+        @Test("cannot start programs, reach a network, look into processes, or enter namespaces, and can do what files need")
+        func calls() throws {
+            let output = try Command.run([Programs.confinedProbe]).orThrow()
+            var results: [String: String] = [:]
+            for line in output.lines where !line.contains(":") {
+                let words = line.split(separator: " ").map(String.init)
+                if words.count == 2 { results[words[0]] = words[1] }
+            }
+            let allowed = ["open", "socket-unix", "unshare-fs", "thread"]
+            let refused = [
+                "socket-inet", "socket-netlink", "unshare-mounts", "unshare-users", "mount", "setuid", "chroot", "sethostname", "acct",
+                "swapoff",
+                "setns", "ptrace", "personality", "fork", "spawn",
+            ]
+            for name in allowed { #expect(results[name] == "0", "\(name)") }
+            for name in refused { #expect(results[name] == "\(EPERM)", "\(name)") }
+            #expect(results["umount"] == "\(ENOENT)")
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite("The doctor") struct Doctor {
+        private struct Report: Decodable {
+            struct Finding: Decodable {
+                let check: String
+                let level: String
+                let message: String
+                let advice: String?
+            }
+            let healthy: Bool
+            let findings: [Finding]
+
+            func problems(_ check: String) -> [Finding] { findings.filter { $0.check == check && $0.level == "problem" } }
+        }
+
+        private let fixture: MountFixture
+
+        init() throws { fixture = try MountFixture() }
+
+        /// What it says of this fixture's store; the exit status goes with it.
+        private func examine(_ environment: [String: String] = [:]) throws -> Report {
+            let output = try Command.run(
+                [Programs.grantfs, "doctor", "--json"], environment: fixture.environment.merging(environment) { $1 })
+            let report = try output.decoded(as: Report.self)
+            #expect(output.status == (report.healthy ? 0 : 1), "\(output)")
+            #expect(report.healthy == !report.findings.contains { $0.level == "problem" })
+            #expect(report.findings.allSatisfy { $0.level != "problem" || $0.advice?.isEmpty == false }, "each problem has a remedy")
+            return report
+        }
+
+        @Test("finds nothing wrong with a store whose grants and mounts are well, and makes none where there is none")
+        func healthy() throws {
+            let before = try examine()
+            #expect(before.problems("store").isEmpty && !FileManager.default.fileExists(atPath: fixture.store))
+            try fixture.grant(try fixture.source("a"))
+            try fixture.mount()
+            let report = try examine()
+            for check in ["device", "openat2", "store", "grants"] {
+                #expect(report.findings.contains { $0.check == check && $0.level == "ok" }, "\(check): \(report.findings)")
+            }
+            #expect(report.findings.contains { $0.check == "kernel" && $0.message.contains("Linux ") })
+        }
+
+        @Test("names a dead mount, and what takes it away does")
+        func deadMount() throws {
+            try fixture.grant(try fixture.source("a"))
+            let mountpoint = try fixture.mount()
+            #expect(try examine().problems("mounts").filter { $0.message.contains(mountpoint) }.isEmpty)
+            try fixture.killDaemon(at: mountpoint)
+            let found = try examine().problems("mounts").filter { $0.message.contains(mountpoint) }
+            #expect(found.count == 1 && found[0].advice?.contains("umount -l \(mountpoint)") == true, "\(found)")
+            try Command.run(Identity.isRoot ? ["umount", "-l", mountpoint] : ["fusermount3", "-uz", mountpoint]).orThrow()
+            #expect(try examine().problems("mounts").filter { $0.message.contains(mountpoint) }.isEmpty)
+        }
+
+        @Test("names a mount whose daemon does not answer")
+        func hangingDaemon() throws {
+            try fixture.grant(try fixture.source("a"))
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            let found = try examine().problems("mounts").filter { $0.message.contains(mountpoint) }
+            #expect(found.count == 1 && found[0].advice?.contains("kill \(daemon)") == true, "\(found)")
+        }
+
+        @Test("names a grant whose directory is gone, and one that leads to another")
+        func staleGrants() throws {
+            let gone = try fixture.source("gone")
+            let replaced = try fixture.source("replaced")
+            try fixture.grant(gone)
+            try fixture.grant(replaced)
+            try FileManager.default.removeItem(atPath: gone)
+            try FileManager.default.moveItem(atPath: replaced, toPath: fixture.base + "/outside/there")
+            try FileManager.default.removeItem(atPath: fixture.base + "/outside/there")
+            // Others come first, so that the inode is not used again.
+            _ = try fixture.source("first")
+            _ = try fixture.source("second")
+            _ = try fixture.source("replaced")
+            let found = try examine().problems("grants").map(\.message)
+            #expect(found.count == 2 && found.contains { $0.contains("“gone”") && $0.contains("nowhere") }, "\(found)")
+            #expect(found.contains { $0.contains("“replaced”") && $0.contains("another directory") }, "\(found)")
+        }
+
+        @Test("names a store that is damaged")
+        func damagedStore() throws {
+            try fixture.grant(try fixture.source("a"))
+            try Data("no database".utf8).write(to: URL(fileURLWithPath: fixture.store + "/grants.sqlite"))
+            let report = try examine()
+            #expect(!report.healthy && report.problems("store").count == 1, "\(report.findings)")
+        }
+
+        @Test("says which package is missing")
+        func programs() throws {
+            let report = try examine(["PATH": "/nowhere"])
+            let named = Dictionary(report.findings.map { ($0.check, $0) }) { first, _ in first }
+            #expect(named["bubblewrap"]?.level == "note" && named["bubblewrap"]?.advice == "install the package bubblewrap")
+            #expect(named["fusermount3"]?.level == (Identity.isRoot ? "note" : "problem"))
+            #expect(named["fusermount3"]?.advice == "install the package fuse3")
+        }
+
+        @Test("tells a user who may not open /dev/fuse so", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))
+        func closedDevice() throws {
+            let user = try #require(Machine.plainUser)
+            let program = fixture.base + "/grantfs"
+            try Command.run(["cp", Programs.grantfs, program]).orThrow()
+            // In a mount namespace of its own, so that nobody else is without the device.
+            let output = try Command.shell(
+                """
+                exec unshare -m sh -c 'touch "$1/closed"; chmod 600 "$1/closed"; mount --bind "$1/closed" /dev/fuse
+                exec setpriv --reuid="$2" --regid="$3" --clear-groups "$1/grantfs" --store "$1/own" doctor --json' sh "$1" "$2" "$3"
+                """, fixture.base, "\(user.uid)", "\(user.gid)")
+            let report = try output.decoded(as: Report.self)
+            #expect(output.status == 1 && report.problems("device").count == 1, "\(output)")
+        }
+    }
+}

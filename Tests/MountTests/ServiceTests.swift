@@ -1,0 +1,121 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// A datagram socket at a path, as journald and service managers have one.
+private final class DatagramSocket {
+    private let descriptor: Int32
+
+    init(at path: String) throws {
+        descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+        let bound = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+        }
+        guard bound == 0 else { throw TestFailure("bind \(path): \(String(cString: strerror(errno)))") }
+    }
+
+    deinit { close(descriptor) }
+
+    /// The next datagram as text; nil when none comes in time.
+    func next(within milliseconds: Int32 = 10_000) -> String? {
+        var item = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&item, 1, milliseconds) > 0 else { return nil }
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        let count = recv(descriptor, &buffer, buffer.count, 0)
+        return count < 0 ? nil : String(decoding: buffer.prefix(count), as: UTF8.self)
+    }
+}
+
+extension MountTests {
+    @Suite("A daemon that is a service") struct Service {
+        private let fixture: MountFixture
+
+        init() throws {
+            fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+        }
+
+        @Test("says when its mount answers, and when it ends (sd_notify)")
+        func notifying() throws {
+            let path = fixture.base + "/notify"
+            let manager = try DatagramSocket(at: path)
+            let mountpoint = fixture.base + "/mount"
+            let daemon = try Child(
+                [Programs.grantfs, "mount", "-f", "default", mountpoint],
+                environment: fixture.environment.merging(["NOTIFY_SOCKET": path]) { $1 })
+            let ready = try #require(manager.next(), "READY=1")
+            #expect(ready.split(separator: "\n").contains("READY=1") && ready.contains("STATUS="), "\(ready)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: mountpoint) == ["a"], "the mount answers by then")
+            kill(daemon.pid, SIGTERM)
+            #expect(try #require(manager.next()).split(separator: "\n").contains("STOPPING=1"))
+            #expect(daemon.wait(within: 10) == 0)
+        }
+
+        @Test("that is started by another service in the background speaks for nobody")
+        func notNotifying() throws {
+            let path = fixture.base + "/notify"
+            let manager = try DatagramSocket(at: path)
+            try Command.run(
+                [Programs.grantfs, "mount", "default", fixture.base + "/mount"],
+                environment: fixture.environment.merging(["NOTIFY_SOCKET": path]) { $1 }
+            ).orThrow()
+            #expect(manager.next(within: 300) == nil)
+        }
+
+        @Test(
+            "as root, mounts for others only if it can act as they",
+            .enabled(if: Identity.isRoot && Machine.offers("setpriv"), "needs root"),
+            arguments: ["setpcap", "setuid", "setgid"])
+        func identity(capability: String) throws {
+            let words = ["setpriv", "--bounding-set=-\(capability)", Programs.grantfs, "mount", "default", fixture.base + "/mount"]
+            let output = try Command.run(words + ["-o", "allow_other"], environment: fixture.environment)
+            #expect(output.status == 1 && output.errors.contains("CAP_SETPCAP"), "\(output)")
+            #expect(fixture.mountpoints.isEmpty)
+            try Command.run(words, environment: fixture.environment).orThrow()
+        }
+
+        @Test("writes to the journal, one entry with its fields for each thing that happens", .enabled(if: Identity.isRoot, "needs root"))
+        func journal() throws {
+            let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
+            // A /run of its own, where the tests' socket is journald's.
+            let daemon = try Child(
+                [
+                    "unshare", "-m", "sh", "-c",
+                    """
+                    mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind "$1/journal" /run/systemd/journal
+                    JOURNAL_STREAM=1:1 exec "$2" mount -f default "$1/mount"
+                    """, "sh", fixture.base, Programs.grantfs,
+                ], environment: fixture.environment)
+            let mounted = try #require(journal.next(), "the mount is in the journal")
+            for line in [
+                "PRIORITY=6", "SYSLOG_IDENTIFIER=grantfs", "GRANTFS_EVENT=mounted", "GRANTFS_VIEW=default",
+                "GRANTFS_MOUNTPOINT=\(fixture.base)/mount",
+            ] {
+                #expect(mounted.split(separator: "\n").contains(Substring(line)), "\(line): \(mounted)")
+            }
+            try fixture.revoke("a")
+            let revoked = try #require(journal.next())
+            #expect(revoked.contains("GRANTFS_EVENT=revoked") && revoked.contains("GRANTFS_NAME=a\n"), "\(revoked)")
+            kill(daemon.pid, SIGTERM)
+            #expect(try #require(journal.next()).contains("GRANTFS_EVENT=unmounted"))
+            #expect(daemon.wait(within: 10) == 0)
+        }
+
+        @Test("says the same on standard error in the foreground, where there is no journal")
+        func standardError() throws {
+            let daemon = try Child(
+                [Programs.grantfs, "mount", "-f", "default", fixture.base + "/mount"], environment: fixture.environment,
+                separateErrors: true)
+            try fixture.wait(until: "it is mounted") { try fixture.status().mounts.count == 1 }
+            try fixture.revoke("a")
+            kill(daemon.pid, SIGTERM)
+            let errors = try #require(daemon.collected(within: 10)).errors
+            let lines = errors.split(separator: "\n")
+            #expect(lines.count == 3 && lines.allSatisfy { $0.hasPrefix("grantfs: ") }, "\(errors)")
+            #expect(lines.count == 3 && lines[1].contains("“a”") && lines[1].contains(" ms"), "\(errors)")
+        }
+    }
+}
