@@ -22,7 +22,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install uninstall manual lint clean
+.PHONY: help build release test conformance bench run install deb uninstall manual lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +88,11 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/grantfs@.service >'$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service || exit 1; \
 		chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service; done
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
+
+deb: ## build a Debian package, in .build; as root also install, use, upgrade and remove it, in a copy of this machine that is thrown away
+	@.ci/packages build package
+	@$(MAKE) --no-print-directory release
+	@package=$$(.ci/deb) && echo "$$package" && if [ "$$(id -u)" = 0 ]; then .ci/test-deb "$$package"; fi
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
 	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'

@@ -55,7 +55,9 @@ let package = Package(
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
-        library("Consoles", ["TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
+        // It needs the headers of libsystemd alone, which it loads when it is used.
+        .target(name: "CPortal", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        library("Consoles", ["CPortal", "TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
@@ -81,6 +83,10 @@ let package = Package(
         .executableTarget(
             name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
             swiftSettings: strict),
+        .executableTarget(
+            name: "FakePortal", path: "Tests/FakePortal",
+            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
+            linkerSettings: [.linkedLibrary("systemd")]),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),

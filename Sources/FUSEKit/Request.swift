@@ -1,6 +1,7 @@
 import CFuse3
 import CLinux
 import Glibc
+import LinuxFS
 
 /// A node as the kernel names it: fuse_ino_t.
 public struct NodeID: Hashable, Sendable {
@@ -39,7 +40,7 @@ public struct Request: ~Copyable {
 
     deinit {
         guard worker.pointee.claim(sequence) else { return }
-        SessionLog.error("a request was dropped without an answer")
+        SystemLog.write(.error, "a request was dropped without an answer")
         fuse_reply_err(raw, EIO)
     }
 

@@ -10,6 +10,8 @@ public struct MountReport: Sendable {
     public let status: MountStatus?
     public let silence: String?
     public let holders: [Holder]
+    /// What it counts, where that was asked for.
+    public var counts: MountMetrics?
 }
 
 extension GrantAdministrator {
@@ -25,12 +27,12 @@ extension GrantAdministrator {
         return zip(paths, isDead).filter(\.1).map(\.0)
     }
 
-    /// Every live mount of the store. All daemons are asked at once; each has `timeout` seconds.
-    public func status(view: ViewName? = nil, timeout: Double = 2) throws(GrantError) -> [MountReport] {
+    /// Every live mount of the store, with what it counts if `counting`. All daemons are asked at once; each has `timeout` seconds.
+    public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let directory = store.runDirectory
         let answers = inParallel(records) { record in
-            Daemons.ask(record, .status, in: directory, deadline: Clock.deadline(seconds: timeout))
+            Daemons.ask(record, counting ? .metrics : .status, in: directory, deadline: Clock.deadline(seconds: timeout))
         }
         let table = try? MountTable.current()
         let devices = records.map { record -> DeviceNumber? in
@@ -44,9 +46,11 @@ extension GrantAdministrator {
             case .failure(.dead): return nil
             case .success(.status(let status)):
                 return MountReport(record: records[index], status: status, silence: nil, holders: held)
+            case .success(.metrics(let counts)):
+                return MountReport(record: records[index], status: counts.status, silence: nil, holders: held, counts: counts)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: records[index], status: nil, silence: reason, holders: held)
-            case .success(.done), .success(.applied), .success(.located), .success(.metrics):
+            case .success(.done), .success(.applied), .success(.located):
                 return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
             }
         }

@@ -15,7 +15,8 @@ final class TerminalSession {
     ///   - redirected: its stdout is a file.
     init(_ command: String, in fixture: MountFixture, columns: Int = 80, rows: Int = 24, redirected: Bool = false) throws {
         self.fixture = fixture
-        socket = fixture.base + "/tmux"
+        // One of its own: the server of the session before may still be ending.
+        socket = fixture.base + "/tmux-" + UUID().uuidString.prefix(8)
         statusFile = fixture.base + "/status"
         outputFile = fixture.base + "/output"
         unlink(statusFile)

@@ -120,6 +120,40 @@ struct AFileCoordinatorAndAMount {
         }
     }
 
+    @Test("asks presenters of its process who name the item otherwise, each in its own terms")
+    func presenters() throws {
+        let (bench, source, inMount, _) = try mounted()
+        let (onHost, mounted) = (Noting(source), Noting(inMount))
+        bench.program {
+            for presenter in [onHost, mounted] { NSFileCoordinator.addFilePresenter(presenter) }
+            defer { for presenter in [onHost, mounted] { NSFileCoordinator.removeFilePresenter(presenter) } }
+            let coordinator = NSFileCoordinator()
+            for directory in [source, inMount] {
+                NSFileCoordinator().coordinate(
+                    readingItemAt: directory.appendingPathComponent("note"), options: .withoutChanges, error: nil
+                ) { _ in
+                    for presenter in [onHost, mounted] { #expect(presenter.events.all.last == "reader") }
+                }
+                _ = (onHost.all(), mounted.all())
+            }
+            let moved = source.sibling("moved")
+            var failure: (any Error)?
+            coordinator.coordinate(writingItemAt: inMount.appendingPathComponent("note"), options: .forMoving, error: nil) { url in
+                let place = url.sibling("renamed")
+                do { try url.move(to: place) } catch { failure = error }
+                coordinator.item(at: url, didMoveTo: place)
+            }
+            #expect(failure == nil)
+            for presenter in [onHost, mounted] { #expect(presenter.all().contains("moved note to renamed")) }
+            coordinator.coordinate(writingItemAt: source, options: .forMoving, error: nil) { url in
+                do { try url.move(to: moved) } catch { failure = error }
+                coordinator.item(at: url, didMoveTo: moved)
+            }
+            #expect(failure == nil && onHost.all().last == "writer over")
+            #expect(onHost.presentedItemURL?.path == moved.path)
+        }
+    }
+
     @Test("gives the place in the mount to who named one there, also when a link or a rename leads elsewhere")
     func terms() throws {
         let (bench, source, inMount, _) = try mounted()

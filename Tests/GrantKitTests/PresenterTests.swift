@@ -6,7 +6,7 @@ import Testing
 @testable import GrantKit
 
 /// Notes what it is asked and told; answers at once unless it is told to be stubborn.
-final class Noting: NSObject, NSFilePresenter, GrantPresenter {
+final class Noting: NSObject, NSFilePresenter {
     let events = Events()
     let presentedItemOperationQueue = OperationQueue()
     private let item: Lock<URL>
@@ -50,17 +50,21 @@ final class Noting: NSObject, NSFilePresenter, GrantPresenter {
         events.add("moved \(oldURL.lastPathComponent) to \(newURL.lastPathComponent)")
     }
     func presentedSubitemDidChange(at url: URL) { events.add("changed \(url.lastPathComponent)") }
-    func grantWillBeRevoked(within seconds: Double, completionHandler: @escaping @Sendable () -> Void) {
-        events.add("will be revoked")
-        completionHandler()
-    }
-    func grantWasRevoked() { events.add("revoked") }
-    func grantWasRestored() { events.add("restored") }
-
     /// Everything that came, and nothing that is still on its way.
     func all() -> [String] {
         presentedItemOperationQueue.waitUntilAllOperationsAreFinished()
         return events.all
+    }
+}
+
+/// Answers everything twice.
+private final class Twice: NSObject, NSFilePresenter {
+    let presentedItemURL: URL?
+    let presentedItemOperationQueue = OperationQueue()
+    init(_ url: URL?) { presentedItemURL = url }
+
+    func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
+        for _ in 0..<3 { writer(nil) }
     }
 }
 
@@ -167,6 +171,21 @@ private final class Silent: NSObject, NSFilePresenter {
             NSFileCoordinator.addFilePresenter(try #require(short))
             short = nil
             NSFileCoordinator().coordinate(writingItemAt: note, error: nil) { _ in }
+        }
+    }
+
+    @Test("that answers twice does not answer for another one")
+    func twice() throws {
+        let bench = try Bench()
+        let note = try bench.plain("folder").appendingPathComponent("note")
+        try Data("one".utf8).write(to: note)
+        let (twice, stubborn) = (Twice(note), Noting(note, isStubborn: true))
+        bench.programWithoutStore {
+            for presenter in [twice, stubborn] as [any NSFilePresenter] { NSFileCoordinator.addFilePresenter(presenter) }
+            let start = Machine.milliseconds
+            NSFileCoordinator().coordinate(writingItemAt: note, error: nil) { _ in }
+            #expect(Machine.milliseconds - start >= Double(PresenterRegistry.patience) * 0.9)
+            for presenter in [twice, stubborn] as [any NSFilePresenter] { NSFileCoordinator.removeFilePresenter(presenter) }
         }
     }
 

@@ -103,7 +103,8 @@ extension Picker {
         return name == nil ? [] : open(Picker.parent(of: path), selecting: name.map { Array($0) })
     }
 
-    static func parent(of path: [UInt8]) -> [UInt8] {
+    /// The directory above a canonical path.
+    public static func parent(of path: [UInt8]) -> [UInt8] {
         let names = path.split(separator: UInt8(ascii: "/")).dropLast()
         return [UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])
     }

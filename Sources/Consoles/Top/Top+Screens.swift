@@ -102,8 +102,10 @@ extension Top {
             }
             right += "  \(section.inodes) inodes"
         }
-        left.add("  at \(VisibleText.of(section.mountpoint))")
-        return Line.split(left, Line(right), columns: min(size.columns, 200))
+        let columns = min(size.columns, 200)
+        let room = columns - left.width - DisplayWidth.of(right) - 6
+        left.add("  at " + DisplayWidth.cutStart(VisibleText.of(section.mountpoint), to: max(1, room)))
+        return Line.split(left, Line(right), columns: columns)
     }
 
     // MARK: who holds something

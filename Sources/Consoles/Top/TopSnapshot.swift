@@ -75,11 +75,16 @@ public struct TopSnapshot: Sendable {
         (section.silence, section.holders, section.grants) = (report.silence, report.holders, recorded)
         guard let status = report.status else { return section }
         (section.inodes, section.requests) = (status.inodes, status.requests.reduce(0) { $0 &+ $1.count })
+        (section.readBytes, section.writtenBytes) = (report.counts?.readBytes, report.counts?.writtenBytes)
         for index in recorded.indices {
             guard let live = status.grants.first(where: { $0.id == recorded[index].id }) else { continue }
             section.grants[index].isLive = true
             (section.grants[index].state, section.grants[index].inodes) = (live.state, live.inodes)
             section.grants[index].inFlight = live.inFlight
+            // A grant that nothing was refused of is not among them.
+            section.grants[index].denials = report.counts.map { counts in
+                counts.denials.first { $0.grant == live.id }?.count ?? 0
+            }
             if let path = live.path { section.grants[index].path = path }
         }
         return section

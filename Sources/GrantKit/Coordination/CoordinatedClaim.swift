@@ -19,6 +19,7 @@ final class CoordinatedClaim: Sendable {
     /// Where what was claimed is, in the order and in the terms in which it was asked for: below a mount what was named below a mount. What
     /// was moved, or is a link, while it was waited for is at another place now.
     let paths: [[UInt8]]
+    private let environment: GrantEnvironment
     private let parts: Lock<(local: ClaimID?, daemons: Claim?, aside: [SteppedAside])>
 
     /// Waits until everything is granted together: in this process first, then in the daemons. An item outside of every grant, and every item while
@@ -33,11 +34,16 @@ final class CoordinatedClaim: Sendable {
         do throws(CoordinationError) {
             let (claim, inside) = try CoordinatedClaim.claimInDaemons(accesses, wait, deadline, environment)
             var paths = accesses.map { $0.followsLink ? CanonicalPath.resolveWhatExists($0.path) : $0.path }
+            var places = paths
             if let claim {
-                for (index, path) in zip(inside, claim.paths) { paths[index] = try accesses[index].inItsOwnTerms(path, environment) }
+                for (index, path) in zip(inside, claim.paths) {
+                    places[index] = path
+                    paths[index] = try accesses[index].inItsOwnTerms(path, environment)
+                }
             }
             self.paths = paths
-            parts = Lock((local, claim, PresenterRegistry.process.makeWay(for: accesses, purpose: wait.purpose)))
+            self.environment = environment
+            parts = Lock((local, claim, PresenterRegistry.process.makeWay(for: accesses, at: places, purpose: wait.purpose)))
         } catch {
             LocalClaims.process.end(local)
             throw error
@@ -92,7 +98,9 @@ final class CoordinatedClaim: Sendable {
     func tellMoved(_ path: [UInt8], to newPath: [UInt8]) {
         let (_, daemons, aside) = parts.withLock { $0 }
         daemons?.tellMoved(path, to: newPath)
-        for stepped in aside { stepped.presenter.moved(path, to: newPath) }
+        if aside.isEmpty { return }
+        let (old, new) = (PathTerms(of: path, in: environment).host(path), PathTerms(of: newPath, in: environment).host(newPath))
+        for stepped in aside { stepped.presenter.moved(old, to: new) }
     }
 }
 

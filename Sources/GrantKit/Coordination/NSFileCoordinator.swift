@@ -10,11 +10,13 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// that lies below.
 ///
 /// **Here.** An item that is granted and mounted is coordinated with every process that uses the store, whichever way each of them names it, by the daemons of the
-/// mounts; presenters in other processes are asked. Where `grantfs set NAME --coordination mandatory` was said, programs that know nothing of this and come through the mount wait as
+/// mounts. Where `grantfs set NAME --coordination mandatory` was said, programs that know nothing of this and come through the mount wait as
 /// well. The claim ends with the process, and with the grant: whoever waits when the grant is revoked gets `fileReadNoPermission` or
 /// `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store that cannot be read) is coordinated among the threads of this process.
 ///
-/// **There.** Every item is coordinated among all processes by a service of the system.
+/// Presenters are asked and told of what is done in their own process.
+///
+/// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///
 /// **Differences.** A wait that could never end, because it would be for oneself, ends with `fileLocking` (EDEADLK below it); there it
 /// hangs. The class is final, and may be used by several threads at once.

@@ -2,7 +2,8 @@ import Foundation
 
 /// Whoever shows a file or directory to somebody, or keeps it open: others who coordinate ask it to step aside, and tell it what became of the item.
 ///
-/// Register with `NSFileCoordinator.addFilePresenter(_:)`. Every message comes on `presentedItemOperationQueue`. What is asked must be answered
+/// It hears of what is coordinated in its own process; there, of other processes as well. Register with
+/// `NSFileCoordinator.addFilePresenter(_:)`. Every message comes on `presentedItemOperationQueue`. What is asked must be answered
 /// by calling what was handed over; who does not answer within five seconds is passed over. There, whoever asks waits for ever.
 ///
 /// What Apple has as optional has a default here that does nothing, and answers at once. The forms of the questions that are `async` are not here. Versions and attributes of iCloud are not known.
@@ -52,14 +53,4 @@ extension NSFilePresenter {
     public func presentedSubitemDidAppear(at url: URL) {}
     public func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) {}
     public func presentedSubitemDidChange(at url: URL) {}
-}
-
-/// A presenter that wants to hear of the grant through which it has its item. There is nothing like it at Apple's.
-@preconcurrency public protocol GrantPresenter: NSFilePresenter {
-    /// The grant will be revoked within `seconds`, or as soon as everybody has called their handler: write what is to be written.
-    func grantWillBeRevoked(within seconds: Double, completionHandler: @escaping @Sendable () -> Void)
-    /// The grant was revoked: nothing can be read or written any more.
-    func grantWasRevoked()
-    /// The grant is active again: what is opened anew works.
-    func grantWasRestored()
 }

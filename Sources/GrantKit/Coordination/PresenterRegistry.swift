@@ -23,14 +23,12 @@ final class PresenterRegistry: Sendable {
     var all: [RegisteredPresenter] { list.withLock { $0 } }
 
     func add(_ presenter: any NSFilePresenter) {
-        guard let registered = RegisteredPresenter(presenter) else { return }
-        let isNew = list.withLock { list in
-            if list.contains(where: { $0.identity == registered.identity && $0.object != nil }) { return false }
+        guard let registered = RegisteredPresenter(presenter, in: .current) else { return }
+        list.withLock { list in
+            if list.contains(where: { $0.identity == registered.identity && $0.object != nil }) { return }
             list.removeAll { $0.object == nil }
             list.append(registered)
-            return true
         }
-        if isNew { registered.listen(in: .current) }
     }
 
     func remove(_ presenter: any NSFilePresenter) {
@@ -42,35 +40,52 @@ final class PresenterRegistry: Sendable {
         for registered in removed { registered.end() }
     }
 
-    /// Those whom no daemon asks, and whose business an access to the item is.
-    private func asked(about item: ClaimedItem, but purpose: String?) -> [RegisteredPresenter] {
-        all.filter { !$0.isHeardByDaemons && $0.purpose != purpose && $0.presents(item) }
-    }
-
-    /// Asks those presenters of this process whom no daemon asks to make way, and waits for their answers. Gives those who were asked.
-    func makeWay(for accesses: [CoordinatedAccess], purpose: String?) -> [SteppedAside] {
+    /// Asks the presenters of the items to make way, but those of `purpose`, and waits for their answers. `places` are those of the items on the
+    /// host. Gives those who were asked, in time or not.
+    func makeWay(for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?) -> [SteppedAside] {
+        let others = all.filter { $0.purpose != purpose }
+        if others.isEmpty { return [] }
         var result: [SteppedAside] = []
+        var answers: [Answer] = []
         let answered = Semaphore()
-        var open = 0
-        for access in accesses {
-            guard let item = try? ClaimedItem(path: access.path, followsLink: access.followsLink) else { continue }
-            for presenter in asked(about: item, but: purpose) {
-                result.append(SteppedAside(presenter: presenter, access: access))
-                presenter.relinquish(toWriter: access.kind == .writing) { answered.post() }
-                open += 1
+        let answer = {
+            answers.append(Answer(answered))
+            return answers[answers.count - 1]
+        }
+        for (access, place) in zip(accesses, places) {
+            guard let item = try? ClaimedItem(path: place) else { continue }
+            for presenter in others where presenter.presents(item) {
+                result.append(SteppedAside(presenter: presenter, access: access, place: place))
+                let stepped = answer()
+                presenter.relinquish(toWriter: access.kind == .writing) { stepped.give() }
                 if access.kind == .reading ? access.savesFirst : access.intent == .merging {
-                    presenter.save { _ in answered.post() }
-                    open += 1
+                    let saved = answer()
+                    presenter.save { _ in saved.give() }
                 }
                 if access.intent == .deleting {
-                    presenter.accommodateDeletion(of: access.path) { _ in answered.post() }
-                    open += 1
+                    let closed = answer()
+                    presenter.accommodateDeletion(of: place) { _ in closed.give() }
                 }
             }
         }
         let deadline = Clock.deadline(seconds: Double(PresenterRegistry.patience) / 1000)
-        while open > 0, answered.wait(until: deadline) { open -= 1 }
+        for _ in answers where !answered.wait(until: deadline) { break }
         return result
+    }
+
+    /// An answer that counts once, however often it is given.
+    private final class Answer: Sendable {
+        private let isGiven = Lock(false)
+        private let answered: LinuxFS.Semaphore
+        init(_ answered: LinuxFS.Semaphore) { self.answered = answered }
+
+        func give() {
+            let isFirst = isGiven.withLock { isGiven in
+                defer { isGiven = true }
+                return !isGiven
+            }
+            if isFirst { answered.post() }
+        }
     }
 }
 
@@ -78,12 +93,14 @@ final class PresenterRegistry: Sendable {
 struct SteppedAside: Sendable {
     let presenter: RegisteredPresenter
     let access: CoordinatedAccess
+    /// Of the item, on the host.
+    let place: [UInt8]
 
     /// The access is over.
     func over() {
         presenter.reacquire()
         switch (access.kind, access.intent) {
-        case (.writing, .content), (.writing, .merging), (.writing, .metadata), (.writing, .replacing): presenter.changed(access.path)
+        case (.writing, .content), (.writing, .merging), (.writing, .metadata), (.writing, .replacing): presenter.changed(place)
         case (.writing, .deleting), (.writing, .moving), (.writing, .uploading), (.reading, _): break
         }
     }
@@ -92,8 +109,7 @@ struct SteppedAside: Sendable {
 extension NSFileCoordinator {
     /// The presenter is asked and told from now on, until it is removed. It is not kept alive by it. One that presents nothing now is not registered.
     ///
-    /// An item that is granted and mounted is presented to every process that uses the store. Any other to this process alone; so is one that is mounted only
-    /// later.
+    /// It hears of accesses of this process, whichever way they name the item. There, and not here, of those of other processes too.
     public static func addFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.add(filePresenter) }
 
     /// Nothing more comes to it, but what is on its queue already. Nothing happens when it is not registered.

@@ -16,8 +16,11 @@ final class RegisteredPresenter: @unchecked Sendable {
     let purpose: String
     private let state: Lock<State>
 
+    /// How the presenter names its item. All paths here are of the host; it is told of them in its own terms.
+    private let terms: PathTerms
+
     private struct State {
-        /// By its words.
+        /// Of the item, on the host.
         var path: [UInt8]
         var isDirectory: Bool
         /// What it handed over when it stepped aside.
@@ -26,31 +29,32 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     /// nil for one that presents nothing.
-    init?(_ presenter: any NSFilePresenter) {
+    init?(_ presenter: any NSFilePresenter, in environment: GrantEnvironment) {
         guard let url = presenter.presentedItemURL, let path = try? FilePath.words(url) else { return nil }
         self.presenter = presenter
         queue = presenter.presentedItemOperationQueue
         identity = ObjectIdentifier(presenter)
         purpose = PresenterRegistry.purpose(of: presenter)
-        state = Lock(State(path: path, isDirectory: url.hasDirectoryPath))
+        terms = PathTerms(of: path, in: environment)
+        state = Lock(State(path: terms.host(path), isDirectory: url.hasDirectoryPath))
     }
 
     var object: (any NSFilePresenter)? { presenter }
-    var path: [UInt8] { state.withLock { $0.path } }
+    private var path: [UInt8] { state.withLock { $0.path } }
 
     /// Nothing is delivered from now on but what is under way.
     func end() { state.withLock { $0.isEnded = true } }
 
-    /// Runs `body` on the queue; `orElse` here and now when nobody is there to hear it.
-    private func deliver(orElse: () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
+    /// Runs `body` on the queue; `orElse` when nobody is there to hear it.
+    private func deliver(orElse: @escaping @Sendable () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
         guard presenter != nil, !state.withLock({ $0.isEnded }) else { return orElse() }
         queue.addOperation { [self] in
-            if let presenter { body(presenter) }
+            if let presenter { body(presenter) } else { orElse() }
         }
     }
 
     private func url(_ path: [UInt8]) -> URL {
-        FilePath.url(path, isDirectory: state.withLock { $0.path == path && $0.isDirectory })
+        FilePath.url(terms.named(path), isDirectory: state.withLock { $0.path == path && $0.isDirectory })
     }
 
     // MARK: What must be answered
@@ -85,16 +89,6 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    func prepareForRevocation(within seconds: Double, _ done: @escaping @Sendable () -> Void) {
-        deliver(orElse: done) { presenter in
-            if let presenter = presenter as? any GrantPresenter {
-                presenter.grantWillBeRevoked(within: seconds, completionHandler: done)
-            } else {
-                presenter.savePresentedItemChanges { _ in done() }
-            }
-        }
-    }
-
     // MARK: What it is told
 
     func reacquire() {
@@ -125,14 +119,6 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    func appeared(_ path: [UInt8]) {
-        let url = url(path)
-        deliver { $0.presentedSubitemDidAppear(at: url) }
-    }
-
-    func revoked() { deliver { ($0 as? any GrantPresenter)?.grantWasRevoked() } }
-    func restored() { deliver { ($0 as? any GrantPresenter)?.grantWasRestored() } }
-
     private func isAbove(_ path: [UInt8]) -> Bool { path != self.path && MountTable.path(path, isAtOrBelow: self.path) }
 
     /// Whether an access to `item` is its business.
@@ -140,9 +126,4 @@ final class RegisteredPresenter: @unchecked Sendable {
         guard let own = try? ClaimedItem(path: path) else { return false }
         return own.overlaps(item)
     }
-}
-
-extension RegisteredPresenter {
-    var isHeardByDaemons: Bool { false }
-    func listen(in environment: GrantEnvironment) {}
 }

@@ -12,6 +12,7 @@ enum PickCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
             OptionDeclaration("read-only", help: "a choice begins as read-only"), CommonOptions.timeout,
+            OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
             OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
         ],
         notes: [
@@ -24,6 +25,10 @@ enum PickCommand {
         let view = try arguments.view() ?? .standard
         let timeout = try arguments.timeout()
         let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastPlace.read() ?? LastPlace.home
+        if arguments.has("desktop") {
+            return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
+                start: arguments.operands.isEmpty ? LastPlace.read() : start)
+        }
         let picker = Picker(start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite)
         let session = try PickerSession(picker, work: try work(arguments, timeout))
         let changes: [GrantChange]?
@@ -33,11 +38,13 @@ enum PickCommand {
             screen.close()
         }
         LastPlace.write(session.directory)
-        guard let changes else {
-            Terminal.note("nothing was granted")
-            return 1
-        }
+        guard let changes else { return cancelled() }
         return try print(changes, arguments, timeout)
+    }
+
+    static func cancelled() -> Int32 {
+        Terminal.note("nothing was granted")
+        return 1
     }
 
     /// As `grant` prints one.

@@ -49,7 +49,7 @@ enum TopCommand {
         return TopSession.Work(
             look: { () throws(GrantError) in
                 guard let store = try arguments.openStoreIfThere() else { return TopSnapshot(time: Clock.monotonic, sections: []) }
-                let mounts = try GrantAdministrator(store: store).status(view: view, timeout: 1)
+                let mounts = try GrantAdministrator(store: store).status(view: view, timeout: 1, counting: true)
                 return TopSnapshot(
                     time: Clock.monotonic, now: Instant(nanoseconds: Clock.realtime), grants: try store.grants(view: view), mounts: mounts)
             },

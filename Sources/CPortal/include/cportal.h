@@ -1,0 +1,24 @@
+#pragma once
+#include <stddef.h>
+
+/// What came of asking.
+enum cportal_outcome {
+    CPORTAL_CHOSEN,
+    CPORTAL_CANCELLED,
+    /// libsystemd is not there, or lacks a function.
+    CPORTAL_NO_LIBRARY,
+    CPORTAL_NO_BUS,
+    CPORTAL_NO_PORTAL,
+    /// It chooses files alone.
+    CPORTAL_TOO_OLD,
+    /// The dialog or the portal ended without an answer.
+    CPORTAL_ENDED,
+    CPORTAL_FAILED,
+};
+
+/// Asks the file chooser of the desktop portal (org.freedesktop.portal.FileChooser, on the session bus) for directories, and waits for
+/// as long as somebody chooses. `folder`, where it begins, may be NULL. `each` is called for every URI that was chosen, before it returns.
+/// `reason` gets a text for what no outcome says by itself, cut at `size`.
+enum cportal_outcome cportal_choose(
+    const char *title, const char *accept, const char *folder, void (*each)(void *context, const char *uri), void *context, char *reason,
+    size_t size);

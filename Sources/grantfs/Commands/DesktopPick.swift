@@ -1,0 +1,27 @@
+import Consoles
+import GrantAdministration
+import GrantModel
+import GrantStore
+
+/// `grantfs pick --desktop`
+struct DesktopPick {
+    let arguments: ParsedArguments
+    let view: ViewName
+    let timeout: Double
+
+    /// Grants what somebody chooses in the desktop's dialog, each under its own name: all of it or nothing.
+    func run(start: [UInt8]?) throws(GrantError) -> Int32 {
+        let directory = try arguments.storeDirectory()
+        guard let chosen = try DesktopChooser.directories(folder: start), let first = chosen.first else { return PickCommand.cancelled() }
+        var choices: [GrantAdministrator.Choice] = []
+        for path in chosen {
+            let proposal = try GrantAdministrator.propose(directory: path, name: nil, store: directory, lookout: .command)
+            let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
+            choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access))
+        }
+        let store = try GrantStore(directory: directory, create: true)
+        let changes = try GrantAdministrator.command(store).grant(choices, timeout: timeout)
+        LastPlace.write(Picker.parent(of: first))
+        return try PickCommand.print(changes, arguments, timeout)
+    }
+}
