@@ -20,6 +20,7 @@ struct Message {
         static let sync: UInt32 = 20
         static let initialize: UInt32 = 26
         static let syncDirectory: UInt32 = 30
+        static let interrupt: UInt32 = 36
         static let create: UInt32 = 35
         static let allocate: UInt32 = 43
         static let seek: UInt32 = 46
@@ -55,6 +56,12 @@ struct Message {
 
     private static let much = 128 << 10
 
+    /// The kernel's number for the request.
+    var unique: UInt64 { wide(at: 8) }
+
+    /// Of an INTERRUPT: the number of the request that it is about (struct fuse_interrupt_in).
+    var interrupted: UInt64 { wide(at: 40) }
+
     /// The flags that the kernel offers: struct fuse_init_in.
     var offered: UInt64 {
         guard opcode == Opcode.initialize else { return 0 }
@@ -67,6 +74,10 @@ struct Message {
     @inline(__always)
     static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
         if opcode == Opcode.createNameless { buffer.mem.storeBytes(of: Opcode.create, toByteOffset: 4, as: UInt32.self) }
+    }
+
+    private func wide(at place: Int) -> UInt64 {
+        place + 8 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self) : 0
     }
 
     @inline(__always)

@@ -8,11 +8,13 @@ extension Session {
     /// Starts a worker unless all slots are taken.
     ///
     /// Locking: takes `freeSlots` for a moment.
-    func startWorker() {
-        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return }
+    /// `resumes`: it serves what was put aside, and ends then. False when it could not be started.
+    @discardableResult
+    func startWorker(resumes: Bool = false) -> Bool {
+        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
-        start.initialize(to: WorkerStart(session: self, worker: workers + slot))
-        readers.began()
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes))
+        if !resumes { readers.began() }
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
@@ -21,11 +23,12 @@ extension Session {
         let result = pthread_create(&thread, &attributes, workerMain, start)
         pthread_attr_destroy(&attributes)
         if result != 0 {
-            readers.ended()
+            if !resumes { readers.ended() }
             start.deinitialize(count: 1)
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
         }
+        return result == 0
     }
 
     /// Receives and processes until the connection ends or nobody needs this worker any more.
@@ -40,6 +43,11 @@ extension Session {
             let others = readers.tookRequest()
             let message = Message(buffer, received)
             if others == 0, message.mayTakeLong { addReader() }
+            worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
+            if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
+                readers.beginWaiting()
+                continue
+            }
             let timed = worker.pointee.note(message)
             let began = timed >= 0 ? Clock.monotonic : 0
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
@@ -61,7 +69,7 @@ extension Session {
         finish(worker, &buffer)
     }
 
-    private func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+    func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
         free(buffer.mem)
         clinux_set_worker(nil)
         let slot = worker.pointee.slot
@@ -72,17 +80,18 @@ extension Session {
 private struct WorkerStart {
     let session: Session
     let worker: UnsafeMutablePointer<Worker>
+    let resumes: Bool
 }
 
 private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = argument!.assumingMemoryBound(to: WorkerStart.self)
-    let (session, worker) = (start.pointee.session, start.pointee.worker)
+    let (session, worker, resumes) = (start.pointee.session, start.pointee.worker, start.pointee.resumes)
     start.deinitialize(count: 1)
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     // A file system context of its own: the umask of a caller is set on this thread alone.
     _ = clinux_thread_unshare_fs()
     Identity.resetOnThisThread()
-    session.serve(worker)
+    if resumes { session.serveResumed(worker) } else { session.serve(worker) }
     return nil
 }

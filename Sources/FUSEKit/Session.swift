@@ -25,6 +25,7 @@ public final class Session: @unchecked Sendable {
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
+    let suspended = Lock(SuspendedRequests())
     let context: UnsafeMutablePointer<SessionContext>
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.

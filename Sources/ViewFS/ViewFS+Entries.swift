@@ -67,7 +67,7 @@ extension ViewFS {
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
     @inline(__always)
     private func mayKeepNames(of directory: NodePointer) -> Bool {
-        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.isOverlapped
+        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.isDistrusted
     }
 
     /// For how long the kernel may keep a file's attributes. Not at all
@@ -121,7 +121,7 @@ extension ViewFS {
             request.reply(error: ESTALE)
             return
         }
-        view.onNode(request, parent, for: .read) { request, node, descriptor in
+        view.onNode(request, parent, for: .read, name: name, isLookup: true) { request, node, descriptor in
             if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.habit.noteLookup() } }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }

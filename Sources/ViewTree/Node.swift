@@ -116,9 +116,9 @@ public struct Node: ~Copyable {
     @inline(__always)
     public func withOwner<Result>(_ body: (ScopeNodes) -> Result) -> Result { ownerReference._withUnsafeGuaranteedRef(body) }
 
-    /// Whether another scope of the mount reaches the same files.
+    /// Whether the kernel is to keep nothing of the scope: see `ScopeNodes.distrust`.
     @inline(__always)
-    public var isOverlapped: Bool { withOwner { $0.isOverlapped.load(ordering: .relaxed) } }
+    public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
 
     var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 
