@@ -71,7 +71,7 @@ public final class Coordinator: @unchecked Sendable {
 
     // MARK: the way of an operation
 
-    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter` the thread is inside until `leave(slot)`;
+    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter` and `.claimed` the thread is inside until `leave(slot)`;
     /// after anything else it is outside.
     @inline(__always)
     public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
@@ -82,9 +82,11 @@ public final class Coordinator: @unchecked Sendable {
         let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(entry.rawValue) << 32 | UInt64(scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
-        if refused & entry.rawValue == 0 { return .enter }
+        if refused & entry.obstacles == 0 { return .enter }
+        // Its mark stands while it looks at the claims, so whoever takes one either is seen by it or waits for it.
+        if refused & entry.obstacles == Refusals.claimed.rawValue { return .claimed }
         own.pointee.mark.store(0, ordering: .releasing)
-        return refused & Entry.read.rawValue != 0 ? .revoked : .readOnly
+        return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
     }
 
     /// Leaves whatever scope the slot is in.
@@ -119,11 +121,21 @@ public final class Coordinator: @unchecked Sendable {
     public func widen(_ scope: ScopeID) {
         let gate = gate(scope)
         var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
-        while old & Entry.read.rawValue == 0 {
+        while old & Refusals.read.rawValue == 0 {
             let (done, seen) = gate.pointee.refusals.compareExchange(
-                expected: old, desired: 0, ordering: .sequentiallyConsistent)
+                expected: old, desired: old & Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
             if done { return }
             old = seen
+        }
+    }
+
+    /// Says that claims are held in a scope, or none any more.
+    public func setClaimed(_ scope: ScopeID, _ isClaimed: Bool) {
+        let gate = gate(scope)
+        if isClaimed {
+            gate.pointee.refusals.bitwiseOr(Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
+        } else {
+            gate.pointee.refusals.bitwiseAnd(~Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
         }
     }
 

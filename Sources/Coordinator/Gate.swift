@@ -14,16 +14,34 @@ public enum Entry: UInt32, Sendable {
     case write = 2
     /// To write back what the kernel's cache of the mount still holds: the echo of changes that were let in before.
     case cacheWrite = 4
+    /// To look, on the way of what must not wait for anybody's claim: the end of a lock, close(2), fsync(2).
+    case closing = 3
+
+    /// What in a gate's word stands in its way.
+    @inline(__always)
+    var obstacles: UInt32 {
+        switch self {
+        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue
+        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue
+        case .cacheWrite: Refusals.cacheWrite.rawValue
+        case .closing: Refusals.read.rawValue
+        }
+    }
+
+    /// Whether it brings a change.
+    public var isChange: Bool { self == .write || self == .cacheWrite }
 }
 
-/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access.
+/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access and for claims, which come and go.
 public struct Refusals: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    public static let read = Refusals(rawValue: Entry.read.rawValue)
-    public static let write = Refusals(rawValue: Entry.write.rawValue)
-    public static let cacheWrite = Refusals(rawValue: Entry.cacheWrite.rawValue)
+    public static let read = Refusals(rawValue: 1)
+    public static let write = Refusals(rawValue: 2)
+    public static let cacheWrite = Refusals(rawValue: 4)
+    /// Claims are held here: who reads or writes has to look at them first.
+    public static let claimed = Refusals(rawValue: 8)
 
     /// `open`: nothing is refused.
     public static let none: Refusals = []
@@ -55,4 +73,6 @@ public enum Verdict {
     case revoked
     /// A change below a read-only grant: EROFS.
     case readOnly
+    /// Inside, and to look at the claims before anything is done.
+    case claimed
 }

@@ -2,13 +2,16 @@ import CFuse3
 import CLinux
 import Glibc
 
-/// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no names for two
-/// flags, so they are set in the answer to FUSE_INIT on its way out.
+/// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no names for, or never says,
+/// some flags, so they are set in the answer to FUSE_INIT on its way out.
 ///
 /// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change whether set-id
 ///   bits are to be cleared instead of clearing them.
 /// - FUSE_DIRECT_IO_ALLOW_MMAP: a file that is opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
 enum Exchange {
+    /// Which the library of version 3.14 has a name for, and never says: without it the kernel looks up one name at a time in each directory,
+    /// and one that waits holds up all others.
+    static let parallelDirectoryOperations: UInt64 = 1 << 18
     static let handleKillPrivilegesV2: UInt64 = 1 << 28
     /// There are more than 32 flags.
     static let extended: UInt64 = 1 << 30
@@ -30,7 +33,7 @@ enum Exchange {
 
     /// Sets the flags in struct fuse_init_out, where both sides want them.
     private static func complete(_ answer: inout iovec, _ context: borrowing SessionContext) {
-        var wanted: UInt64 = 0
+        var wanted = parallelDirectoryOperations
         if context.options.killsSetID { wanted |= handleKillPrivilegesV2 }
         if context.mapsDirectly { wanted |= mapsDirectly | extended }
         wanted &= context.offered

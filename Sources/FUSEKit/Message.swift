@@ -17,6 +17,7 @@ struct Message {
         static let setAttributes: UInt32 = 4
         static let write: UInt32 = 16
         static let initialize: UInt32 = 26
+        static let interrupt: UInt32 = 36
         static let create: UInt32 = 35
         static let createNameless: UInt32 = 51
     }
@@ -35,6 +36,12 @@ struct Message {
         }
     }
 
+    /// The kernel's number for the request.
+    var unique: UInt64 { wide(at: 8) }
+
+    /// Of an INTERRUPT: the number of the request that it is about (struct fuse_interrupt_in).
+    var interrupted: UInt64 { wide(at: 40) }
+
     /// The flags that the kernel offers: struct fuse_init_in.
     var offered: UInt64 {
         guard opcode == Opcode.initialize else { return 0 }
@@ -47,6 +54,10 @@ struct Message {
     @inline(__always)
     static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
         if opcode == Opcode.createNameless { buffer.mem.storeBytes(of: Opcode.create, toByteOffset: 4, as: UInt32.self) }
+    }
+
+    private func wide(at place: Int) -> UInt64 {
+        place + 8 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self) : 0
     }
 
     @inline(__always)

@@ -22,6 +22,11 @@ public struct Notifier: @unchecked Sendable {
         return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
     }
 
+    /// Drops a name with all that the kernel knows below it, but for what is in use. What is mounted below it is detached.
+    public func forgetTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
+        withCString(name) { fuse_lowlevel_notify_inval_entry(session, parent.rawValue, $0, name.count) }
+    }
+
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
     /// the kernel cannot expire (before 6.2).
     public func expireName(_ name: [UInt8], in parent: NodeID) -> Int32 {

@@ -121,6 +121,9 @@ public struct Request: ~Copyable {
         }
     }
 
+    /// Lets go of it without an answer: whoever calls this sees to that.
+    consuming func abandon() { discard self }
+
     /// Takes the request off its worker, to be answered later by somebody else. nil when the revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)

@@ -8,10 +8,12 @@ extension Session {
     /// Starts a worker unless all slots are taken.
     ///
     /// Locking: takes `freeSlots` for a moment.
-    func startWorker() {
-        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return }
+    /// `resumes`: it serves what was put aside, and ends then. False when it could not be started.
+    @discardableResult
+    func startWorker(resumes: Bool = false) -> Bool {
+        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
-        start.initialize(to: WorkerStart(session: self, worker: workers + slot))
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes))
         running.wrappingAdd(1, ordering: .relaxed)
         var thread = pthread_t()
         var attributes = pthread_attr_t()
@@ -26,6 +28,7 @@ extension Session {
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
         }
+        return result == 0
     }
 
     /// Receives and processes until the connection ends or there are idle workers to spare.
@@ -40,6 +43,11 @@ extension Session {
             let left = idle.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue
             if left <= 0 { startWorker() }
             let message = Message(buffer, received)
+            worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
+            if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
+                idle.wrappingAdd(1, ordering: .acquiringAndReleasing)
+                continue
+            }
             let timed = worker.pointee.note(message)
             let began = timed >= 0 ? Clock.monotonic : 0
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
@@ -59,7 +67,7 @@ extension Session {
         finish(worker, &buffer)
     }
 
-    private func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+    func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
         free(buffer.mem)
         clinux_set_worker(nil)
         running.wrappingSubtract(1, ordering: .relaxed)
@@ -71,17 +79,18 @@ extension Session {
 private struct WorkerStart {
     let session: Session
     let worker: UnsafeMutablePointer<Worker>
+    let resumes: Bool
 }
 
 private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = argument!.assumingMemoryBound(to: WorkerStart.self)
-    let (session, worker) = (start.pointee.session, start.pointee.worker)
+    let (session, worker, resumes) = (start.pointee.session, start.pointee.worker, start.pointee.resumes)
     start.deinitialize(count: 1)
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     // A file system context of its own: the umask of a caller is set on this thread alone.
     _ = clinux_thread_unshare_fs()
     Identity.resetOnThisThread()
-    session.serve(worker)
+    if resumes { session.serveResumed(worker) } else { session.serve(worker) }
     return nil
 }

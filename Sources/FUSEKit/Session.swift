@@ -26,6 +26,7 @@ public final class Session: @unchecked Sendable {
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
+    let suspended = Lock(SuspendedRequests())
     let context: UnsafeMutablePointer<SessionContext>
 
     /// Idle workers that stay: more of them cost context switches, and a new one is made in microseconds.

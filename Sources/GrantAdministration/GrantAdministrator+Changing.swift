@@ -55,9 +55,10 @@ extension GrantAdministrator {
 
     /// Changes what is given; `expires` as `GrantStore.update` takes it.
     public func set(
-        _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, timeout: Double = standardTimeout
+        _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
+        timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
-        let changed = try store.update(grant.id, access: access, name: name, expires: expires, by: actor)
+        let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
         return try announce([changed], timeout)[0]
     }
 }

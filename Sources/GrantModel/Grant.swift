@@ -4,6 +4,14 @@ public enum Access: String, Sendable, CaseIterable {
     case readOnly = "read-only"
 }
 
+/// What claims bind.
+public enum Coordination: String, Sendable, CaseIterable {
+    /// Claims meet claims, and nothing else.
+    case advisory
+    /// Operations through a mount that conflict with a claim wait until it ends.
+    case mandatory
+}
+
 /// The state a grant is kept in. `GrantState` adds what only a look at the disk can tell.
 public enum RecordedState: String, Sendable, CaseIterable {
     case active
@@ -59,10 +67,11 @@ public struct Grant: Sendable {
     /// Counts the times the grant was made active. A scope belongs to one activation, so that what was reached before
     /// a revocation stays refused after `restore`, however quickly the one follows the other.
     public var activation: Int64
+    public var coordination: Coordination
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, bookmark: Bookmark, access: Access, state: RecordedState = .active,
-        created: Instant, expires: Instant? = nil, activation: Int64 = 1
+        created: Instant, expires: Instant? = nil, activation: Int64 = 1, coordination: Coordination = .advisory
     ) {
         self.id = id
         self.view = view
@@ -73,6 +82,7 @@ public struct Grant: Sendable {
         self.created = created
         self.expires = expires
         self.activation = activation
+        self.coordination = coordination
     }
 
     /// The recorded state, with an expiry that has passed since it was recorded.

@@ -31,7 +31,7 @@ extension GrantStore {
             for grant in grants {
                 try requireFree(grant.name, in: grant.view, database)
                 try database.query(
-                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
                 try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
             }
@@ -91,7 +91,8 @@ extension GrantStore {
     /// Changes what is given. `expires`: nil leaves it, `.some(nil)` takes it away. A grant whose expiry has passed is not
     /// made active by a later one: that is what `restore` is for. `.notFound`, `.alreadyExists`.
     public func update(
-        _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, by actor: Actor
+        _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
+        by actor: Actor
     ) throws(GrantError) -> Grant {
         let now = GrantStore.now
         return try write(withdraws: true) { (database) throws(GrantError) in
@@ -110,6 +111,10 @@ extension GrantStore {
             if let expires, expires != grant.expires {
                 grant.expires = expires
                 changes.append(expires == nil ? "never expires" : "expiry")
+            }
+            if let coordination, coordination != grant.coordination {
+                grant.coordination = coordination
+                changes.append("coordination \(coordination.rawValue)")
             }
             if !changes.isEmpty {
                 try save(grant, in: database)

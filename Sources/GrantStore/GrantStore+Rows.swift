@@ -3,7 +3,7 @@ import GrantModel
 /// Rows of the table `grants` and back. Each row carries a seal over all its columns, made with the store's key: a row that
 /// was changed by hand or by a fault, or comes from another store, is damage and not a grant.
 extension GrantStore {
-    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal"
+    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination"
 
     func sealed(_ grant: Grant, bookmark: [UInt8]) -> Int64 {
         var writer = BinaryWriter()
@@ -17,6 +17,8 @@ extension GrantStore {
         writer.write(optional: grant.expires) { $0.write($1.nanoseconds) }
         writer.write(grant.activation)
         writer.write(bookmark)
+        // What was sealed before there was a choice has the first one.
+        if grant.coordination != .advisory { writer.write(grant.coordination.rawValue) }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
 
@@ -25,7 +27,7 @@ extension GrantStore {
         return [
             .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
-            .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)),
+            .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
         ]
     }
 
@@ -33,13 +35,14 @@ extension GrantStore {
         let bytes = row.blob(8)
         let flaw: String
         guard let id = GrantID(bytes: row.blob(0)), let view = try? ViewName(row.text(1)), let name = try? GrantName(entry: row.blob(2)),
-            let access = Access(rawValue: row.text(3)), let state = RecordedState(rawValue: row.text(4))
+            let access = Access(rawValue: row.text(3)), let state = RecordedState(rawValue: row.text(4)),
+            let coordination = Coordination(rawValue: row.text(10))
         else { throw StoreFailure.damaged(database.path, "a grant's record makes no sense") }
         do throws(Bookmark.DecodingFlaw) {
             let grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
-                activation: row.integer(7))
+                activation: row.integer(7), coordination: coordination)
             if row.integer(9) == sealed(grant, bookmark: bytes) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
@@ -61,7 +64,7 @@ extension GrantStore {
         try database.query(
             """
             UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
-            bookmark = ?9, seal = ?10 WHERE id = ?1
+            bookmark = ?9, seal = ?10, coordination = ?11 WHERE id = ?1
             """, values(of: grant))
     }
 

@@ -54,6 +54,9 @@ struct Schema: Sendable {
         ALTER TABLE log ADD COLUMN error INTEGER;
         CREATE INDEX log_openings ON log (number) WHERE event = 'opened';
         """,
+        """
+        ALTER TABLE grants ADD COLUMN coordination TEXT NOT NULL DEFAULT 'advisory' CHECK (coordination IN ('advisory', 'mandatory'));
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.

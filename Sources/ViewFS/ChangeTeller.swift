@@ -24,7 +24,11 @@ final class ChangeTeller {
     /// Before the changes of one waking: which scopes there are.
     func begin() {
         let means = watch.means == .data ? .names : watch.means
-        scopes = view.root.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
+        scopes = view.root.open.map(\.scope.nodes).filter {
+            // Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew
+            // when the claim ends.
+            $0.watchMeans.load(ordering: .relaxed) == means.rawValue && $0.distrust.load(ordering: .relaxed) & ScopeNodes.claims == 0
+        }
     }
 
     func tell(_ change: Change) {

@@ -6,9 +6,10 @@ import LinuxFS
 import ViewTree
 
 extension ViewFS {
-    static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+    /// `handle`: of the open file that they are asked for by, if by one.
+    static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
         if id == .root { return view.replyRootAttributes(request) }
-        view.onNode(request, id, for: .read) { request, node, descriptor in
+        view.onNode(request, id, for: .read, file: handle) { request, node, descriptor in
             view.replyAttributes(request, node, descriptor)
         }
     }
@@ -22,8 +23,8 @@ extension ViewFS {
             return
         }
         var attributes = attributes(status)
-        let isOverlapped = node.pointee.owner.isOverlapped.load(ordering: .relaxed)
-        request.reply(attributes: &attributes, timeout: isOverlapped ? 0 : attributeTimeout(of: node, attributes.st_mode))
+        let isDistrusted = node.pointee.owner.distrust.load(ordering: .relaxed) != 0
+        request.reply(attributes: &attributes, timeout: isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
@@ -43,7 +44,9 @@ extension ViewFS {
         }
         // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
         let kills = request.killsSetID && changes.contains(.size)
-        view.onNode(request, id, for: .write, killing: kills) { request, node, descriptor in
+        // What the kernel brings of its own accord is the echo of a change that was let in, and waits for nobody.
+        let isEcho = view.policy.writeBack && changes == .cachedTimes
+        view.onNode(request, id, for: isEcho ? .cacheWrite : .write, killing: kills) { request, node, descriptor in
             if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
@@ -160,7 +163,7 @@ extension ViewFS {
 
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id == .root { return view.replyRootFilesystem(request) }
-        view.onNode(request, id, for: .read) { request, _, descriptor in
+        view.onNode(request, id, for: .closing) { request, _, descriptor in
             var answer = statvfs()
             let result = clinux_fstatvfs(descriptor, &answer)
             if result < 0 { request.reply(error: -result) } else { request.reply(filesystem: &answer) }

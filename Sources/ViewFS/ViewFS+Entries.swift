@@ -63,7 +63,7 @@ extension ViewFS {
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
     @inline(__always)
     private func mayKeepNames(of directory: NodePointer) -> Bool {
-        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.owner.isOverlapped.load(ordering: .relaxed)
+        !directory.pointee.isShared.load(ordering: .relaxed) && directory.pointee.owner.distrust.load(ordering: .relaxed) == 0
     }
 
     /// For how long the kernel may keep a file's attributes. Not at all
@@ -117,7 +117,7 @@ extension ViewFS {
             request.reply(error: ESTALE)
             return
         }
-        view.onNode(request, parent, for: .read) { request, node, descriptor in
+        view.onNode(request, parent, for: .read, name: name, isLookup: true) { request, node, descriptor in
             if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.owner.habit.noteLookup() }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }

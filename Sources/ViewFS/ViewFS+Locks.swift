@@ -16,7 +16,7 @@ extension ViewFS {
             }
             return
         }
-        view.onFile(request, info.fh, for: .read) { request, file in
+        view.onFile(request, info.fh, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
@@ -38,7 +38,7 @@ extension ViewFS {
     }
 
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
-        view.onFile(request, info.fh, for: .read) { request, file in
+        view.onFile(request, info.fh, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
             // Asked through the owner's own description, its own locks are not in the way.
             let descriptor = own.map { dup($0.descriptor) } ?? clinux_reopen(file.pointee.descriptor, file.pointee.flags & O_ACCMODE)
@@ -71,7 +71,7 @@ extension ViewFS {
             view.unlock(request, info.fh) { view.locks.undo(.whole(file: info.fh, operation: LOCK_UN)) }
             return
         }
-        view.onFile(request, info.fh, for: .read) { request, file in
+        view.onFile(request, info.fh, for: .closing) { request, file in
             let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
@@ -89,7 +89,7 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
-        if coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter {
+        if coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter {
             body()
             request.reply(error: 0)
             coordinator.leave(slot: slot)

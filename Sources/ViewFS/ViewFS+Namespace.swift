@@ -27,7 +27,7 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        onNode(request, parent, for: .write) { request, node, directory in
+        onNode(request, parent, for: .write, name: name) { request, node, directory in
             Identity.assumeMask(request.caller.umask)
             let result = body(directory)
             if result < 0 { request.reply(error: -result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
@@ -39,7 +39,7 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, parent, for: .write) { request, node, descriptor in
+        view.onNode(request, parent, for: .write, name: name) { request, node, descriptor in
             if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
             let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
             let result = clinux_unlinkat(descriptor, name, directory)
@@ -59,7 +59,7 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, parent, for: .write) { request, node, from in
+        view.onNode(request, parent, for: .write, name: name, other: (newParent, newName)) { request, node, from in
             guard let target = view.tree.nodes.find(newParent.rawValue) else {
                 request.reply(error: ESTALE)
                 return
@@ -106,7 +106,7 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, newParent, for: .write) { request, parent, directory in
+        view.onNode(request, newParent, for: .write, name: newName) { request, parent, directory in
             guard let node = view.tree.nodes.find(id.rawValue) else {
                 request.reply(error: ESTALE)
                 return

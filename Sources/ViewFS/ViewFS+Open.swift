@@ -55,7 +55,7 @@ extension ViewFS {
             return
         }
         let flags = info.pointee.flags
-        view.onNode(request, parent, for: .write) { request, node, directory in
+        view.onNode(request, parent, for: .write, name: name) { request, node, directory in
             let scope = node.pointee.owner
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open

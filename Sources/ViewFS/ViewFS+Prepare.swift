@@ -9,10 +9,11 @@ typealias NodePointer = UnsafeMutablePointer<Node>
 // The one preparation that every operation passes through: find the node or file, enter its scope, act as the caller.
 extension ViewFS {
     /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal. `killing`: what it changes
-    /// loses its set-id bits.
+    /// loses its set-id bits. `name`, `other`, `file`: what a claim could be about besides the node.
     @inline(__always)
     func onNode(
-        _ request: consuming Request, _ id: NodeID, for entry: Entry, killing: Bool = false,
+        _ request: consuming Request, _ id: NodeID, for entry: Entry, killing: Bool = false, name: UnsafePointer<CChar>? = nil,
+        other: (parent: NodeID, name: UnsafePointer<CChar>)? = nil, file handle: UInt64? = nil, isLookup: Bool = false,
         _ body: (consuming Request, NodePointer, Int32) -> Void
     ) {
         guard let node = tree.nodes.find(id.rawValue) else {
@@ -21,9 +22,14 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
-        guard verdict == .enter else { return refuse(request, verdict, scope: node.pointee.scope) }
+        if verdict != .enter {
+            guard verdict == .claimed else { return refuse(request, verdict, scope: node.pointee.scope) }
+            if let hold = blocker(request.caller, id, node, entry, Names(first: name, second: other, isLookup: isLookup), file: handle) {
+                return stepAside(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
+            }
+        }
         let identity = Identity.assume(request.caller, groups: node.pointee.asksCallers)
-        if entry != .read { Identity.keepSetID(!killing) }
+        if entry.isChange { Identity.keepSetID(!killing) }
         if identity != 0 {
             request.reply(error: identity)
         } else {
@@ -50,9 +56,12 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
-        if verdict == .enter {
+        let hold = verdict == .claimed ? blocker(request.caller, file, entry) : nil
+        if let hold {
+            stepAside(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
+        } else if verdict == .enter || verdict == .claimed {
             let identity = Identity.assume(request.caller)
-            if entry != .read { Identity.keepSetID(!request.killsSetID) }
+            if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
         } else {
@@ -72,7 +81,10 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
-        if verdict == .enter {
+        let hold = verdict == .claimed ? blocker(request.caller, directory, entry) : nil
+        if let hold {
+            stepAside(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
+        } else if verdict == .enter || verdict == .claimed {
             let node = tree.nodes.find(directory.pointee.node)
             let identity = Identity.assume(request.caller, groups: node?.pointee.asksCallers ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
@@ -81,6 +93,13 @@ extension ViewFS {
             refuse(request, verdict, scope: directory.pointee.scope)
         }
         directories.letGo(handle)
+    }
+
+    /// Leaves the scope, and lets the request wait for a claim.
+    @inline(never)
+    private func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
+        coordinator.leave(slot: request.worker.pointee.slot)
+        waiting.wait(request, for: hold, scope: scope, node: node)
     }
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {

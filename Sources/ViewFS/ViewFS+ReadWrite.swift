@@ -85,7 +85,7 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
-        guard view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .read, slot: slot) == .enter else {
+        guard view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
             return
@@ -98,7 +98,7 @@ extension ViewFS {
     }
 
     static func fsync(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
-        view.onFile(request, info.fh, for: .read) { request, file in
+        view.onFile(request, info.fh, for: .closing) { request, file in
             reply(request, clinux_fsync(file.pointee.descriptor, dataOnly))
         }
     }
@@ -123,7 +123,9 @@ extension ViewFS {
                 return
             }
             defer { view.files.letGo(source) }
-            guard from.pointee.scope == file.pointee.scope else {
+            // Where there are claims the kernel reads by itself, so that it waits for those on the source.
+            let scope = ScopeID(rawValue: file.pointee.scope)
+            guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
                 request.reply(error: EXDEV)
                 return
             }

@@ -24,7 +24,7 @@ extension ViewFS {
     /// or will be (see `Coordinator`). An operation that hangs in the filesystem has the numbers in its hands, so nothing is done before it
     /// has left.
     private func isUnused(_ scope: Scope) -> Bool {
-        coordinator.gate(scope.id).pointee.refused == .shut && coordinator.visits(in: scope.id).isEmpty
+        coordinator.gate(scope.id).pointee.refused.isSuperset(of: .shut) && coordinator.visits(in: scope.id).isEmpty
     }
 
     private func letGo(of scope: Scope) -> Bool {

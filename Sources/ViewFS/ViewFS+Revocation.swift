@@ -58,9 +58,10 @@ extension ViewFS {
         let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
         shut(scope, withdrawal)
         if withdrawal == .all { _ = locks.refuse(scope.id) }
+        waiting.end(scope.id, withdrawal)
 
         // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
-        var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry != .read }
+        var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
@@ -84,6 +85,8 @@ extension ViewFS {
 
         // 3. Nothing passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
+        // Who was put aside while the gate was being closed.
+        waiting.end(scope.id, withdrawal)
         waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
@@ -177,7 +180,7 @@ extension ViewFS {
     private func unreleased(
         in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Visit]
     ) -> [Coordinator.Visit] {
-        coordinator.visits(in: scope.id).filter { (withdrawal == .all || $0.entry != .read) && !stuck.contains($0) }
+        coordinator.visits(in: scope.id).filter { (withdrawal == .all || $0.entry.isChange) && !stuck.contains($0) }
     }
 
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.

@@ -29,13 +29,13 @@ extension ViewFS {
     /// Counts the granted directory's node once more and describes it, asking nobody but the gate.
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(scope.id, for: .read, slot: slot)
+        let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
         guard verdict == .enter else { return refuse(request, verdict, scope: scope.id.rawValue) }
         if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
             parameters.attr = attributes(scope.rootStatus)
-            if !scope.nodes.isOverlapped.load(ordering: .relaxed) { parameters.entry_timeout = policy.timeout }
+            if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = policy.timeout }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
             request.reply(error: ENOENT)

@@ -93,7 +93,7 @@ extension ViewFS {
             // In this order everything below a directory follows it at once.
             while let last = above.last, !place.path.starts(with: last.path) { above.removeLast() }
             if let last = above.last {
-                for scope in [last.scope, place.scope] { scope.nodes.isOverlapped.store(true, ordering: .relaxed) }
+                for scope in [last.scope, place.scope] { scope.nodes.distrust.bitwiseOr(ScopeNodes.overlap, ordering: .relaxed) }
             }
             above.append(place)
         }

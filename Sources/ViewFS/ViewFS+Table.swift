@@ -95,7 +95,9 @@ extension ViewFS {
     }
 
     private static func fillAttributes(_ table: inout OperationTable) {
-        table.getattr = { raw, node, _ in serve(raw) { ViewFS.getattr($0, $1, NodeID(UInt64(node))) } }
+        table.getattr = { raw, node, info in
+            serve(raw) { ViewFS.getattr($0, $1, NodeID(UInt64(node)), file: info?.pointee.fh) }
+        }
         table.setattr = { raw, node, attributes, changes, info in
             serve(raw) {
                 ViewFS.setattr($0, $1, NodeID(UInt64(node)), attributes!, AttributeChanges(rawValue: changes), file: info?.pointee.fh)

@@ -17,6 +17,7 @@ public final class ViewFS: @unchecked Sendable {
     public let directories = OpenDirectories()
     public let root: RootDirectory
     let locks: LockTable
+    let waiting = ClaimWaiting()
     let policy: CachePolicy
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -47,6 +48,7 @@ public final class ViewFS: @unchecked Sendable {
         locks = LockTable()
         policy = CachePolicy(cache)
         hostWatch = cache == .shared ? HostWatch() : nil
+        waiting.view = self
     }
 
     /// Mounts the view and starts serving it.

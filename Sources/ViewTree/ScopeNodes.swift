@@ -26,8 +26,12 @@ public final class ScopeNodes: @unchecked Sendable {
     /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
     public let filesystem = Atomic<UInt64>(0)
 
-    /// Whether another scope of the mount reaches the same files: then nothing of it is kept by the kernel without asking.
-    public let isOverlapped = Atomic<Bool>(false)
+    /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
+    public let distrust = Atomic<UInt8>(0)
+    /// Another scope of the mount reaches the same files.
+    public static let overlap: UInt8 = 1
+    /// Claims are held here, which the kernel's own answers would not wait for.
+    public static let claims: UInt8 = 2
 
     /// Whether listings go out with attributes.
     public let habit = ListingHabit()

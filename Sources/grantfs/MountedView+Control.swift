@@ -46,7 +46,14 @@ extension MountedView {
         }
         let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
         if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
-        return outcomes(of: grants, closings, until: deadline)
+        let reply = outcomes(of: grants, closings, until: deadline)
+        if state.withLock({ state in
+            defer { state.changesCoordination = false }
+            return state.changesCoordination
+        }) {
+            claims?.reconsider(until: deadline)
+        }
+        return reply
     }
 
     /// Waits for what was closed; what was not needs no waiting.
@@ -92,6 +99,9 @@ extension MountedView {
             state.grants.values.contains { $0.recorded != .active && MountTable.path(path, isAtOrBelow: $0.grant.bookmark.path) }
         }
     }
+
+    /// Whether claims on a grant bind whoever comes through the mount.
+    func isMandatory(_ grant: GrantID) -> Bool { state.withLock { $0.grants[grant]?.grant.coordination == .mandatory } }
 
     var status: MountStatus {
         let live = state.withLock { Array($0.grants.values) }

@@ -55,6 +55,7 @@ extension MountedView {
         if !names.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
             files.forgetRootNames(names)
+            claims?.reconsider(until: 0)
         }
         record(renewals)
     }

@@ -39,6 +39,8 @@ final class MountedView: @unchecked Sendable {
         var shutUnrecorded: [GrantID: Int64] = [:]
         /// Looks at directories that have not ended.
         var looks: [Look: LookState] = [:]
+        /// What claims bind has changed for a grant, and has not been made so yet.
+        var changesCoordination = false
         /// The store could not be read: everything is refused until it can.
         var isRefusing = false
     }
@@ -147,6 +149,7 @@ final class MountedView: @unchecked Sendable {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
             if live.grant.activation != grant.activation { live.released = nil }
+            if live.grant.coordination != grant.coordination { state.changesCoordination = true }
             live.grant = grant
             live.recorded = recorded
             state.grants[grant.id] = live

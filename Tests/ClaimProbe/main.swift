@@ -4,12 +4,17 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
-// Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`.
+// Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`. And what works on files and knows of
+// no claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
 let words = CommandLine.arguments
-guard words.count >= 3, let store = try? GrantStore(directory: words[1], create: false) else { exit(2) }
-let coordination = FileCoordination(GrantAdministrator(store: store))
+guard words.count >= 3 else { exit(2) }
+
+func coordinator() -> FileCoordination {
+    guard let store = try? GrantStore(directory: words[1], create: false) else { exit(2) }
+    return FileCoordination(GrantAdministrator(store: store))
+}
 
 /// What the threads of `many` have done.
 struct Tally: Sendable {
@@ -22,6 +27,7 @@ struct Tally: Sendable {
 
 /// One thread for each of `count` claims for writing, all of which wait for this one.
 func many(_ path: [UInt8], _ count: Int) throws {
+    let coordination = coordinator()
     let own = try coordination.claim([.writing(path)])
     let tally = Lock(Tally())
     for number in 0..<count {
@@ -48,6 +54,7 @@ func many(_ path: [UInt8], _ count: Int) throws {
 
 /// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss.
 func script() {
+    let coordination = coordinator()
     var claims: [Claim] = []
     while let line = readLine() {
         let parts = line.split(separator: " ").map { Array($0.utf8) }
@@ -69,7 +76,61 @@ func script() {
     }
 }
 
+/// Changes files in every way until its input ends: writes all of one over, appends, saves by renaming, makes and removes.
+func load(_ directory: String, _ threads: Int) throws {
+    let (isOver, results) = (Lock(false), Lock((done: 0, errors: [Int32](), ended: 0)))
+    for number in 0..<threads {
+        try WorkerThread.start("load") {
+            let (whole, log, saved) = ("\(directory)/whole\(number)", "\(directory)/log\(number)", "\(directory)/saved\(number)")
+            var generation: UInt8 = 0
+            func note(_ result: Int) {
+                let error = errno
+                results.withLock {
+                    $0.done += 1; if result < 0 { $0.errors.append(error) }
+                }
+            }
+            func write(_ path: String, _ flags: Int32, _ size: Int) {
+                let file = open(path, flags | O_CREAT, 0o644)
+                note(Int(file))
+                guard file >= 0 else { return }
+                note(pwrite(file, [UInt8](repeating: generation, count: size), size, 0))
+                note(Int(close(file)))
+            }
+            while !isOver.withLock({ $0 }) {
+                generation &+= 1
+                write(whole, O_RDWR, 65_536)
+                write(log, O_WRONLY | O_APPEND, 100)
+                write(saved + "~", O_WRONLY | O_TRUNC, 5_000)
+                note(Int(rename(saved + "~", saved)))
+                note(Int(mkdir("\(directory)/d\(number)", 0o755)))
+                note(Int(rmdir("\(directory)/d\(number)")))
+            }
+            results.withLock { $0.ended += 1 }
+        }.detach()
+    }
+    print("begun")
+    while readLine() != nil { print("\(results.withLock { $0.done })") }
+    isOver.withLock { $0 = true }
+    while results.withLock({ $0.ended }) < threads { usleep(5_000) }
+    results.withLock { print("\($0.errors.count) errors \(Set($0.errors).sorted())") }
+}
+
+/// Maps a file for writing; each line is a byte that is stored at its beginning.
+func map(_ path: String) {
+    let file = open(path, O_RDWR)
+    let memory = mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)!
+    close(file)
+    memory.storeBytes(of: UInt8(ascii: "0"), as: UInt8.self)
+    print("mapped")
+    while let line = readLine() {
+        memory.storeBytes(of: line.utf8.first!, as: UInt8.self)
+        print("stored")
+    }
+}
+
 switch words[2] {
+case "load" where words.count == 5: try load(words[3], Int(words[4]) ?? 0)
+case "map" where words.count == 4: map(words[3])
 case "many" where words.count == 5: try many(Array(words[3].utf8), Int(words[4]) ?? 0)
 case "script": script()
 default: exit(2)

@@ -27,6 +27,28 @@ import Testing
         #expect(coordinator.visits(in: open).isEmpty)
     }
 
+    @Test("sends whoever reads or writes to the claims that are held, and nobody who gives something back")
+    func claims() throws {
+        let coordinator = Coordinator(slotCount: 2)
+        let scope = try #require(coordinator.makeScope(refusing: .readOnly))
+        coordinator.setClaimed(scope, true)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .claimed)
+        // It is inside while it looks at the claims.
+        #expect(coordinator.visits(in: scope).count == 1)
+        coordinator.leave(slot: 0)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
+        #expect(coordinator.enter(scope, for: .closing, slot: 0) == .enter)
+        coordinator.widen(scope)
+        #expect(coordinator.enter(scope, for: .write, slot: 1) == .claimed)
+        #expect(coordinator.enter(scope, for: .cacheWrite, slot: 1) == .enter)
+        coordinator.setClaimed(scope, false)
+        #expect(coordinator.enter(scope, for: .write, slot: 1) == .enter)
+        coordinator.setClaimed(scope, true)
+        coordinator.close(scope, .shut)
+        #expect(coordinator.enter(scope, for: .read, slot: 1) == .revoked)
+        #expect(coordinator.enter(scope, for: .closing, slot: 1) == .revoked)
+    }
+
     @Test("is widened again when it was narrowed, and never when it was revoked")
     func widening() throws {
         let coordinator = Coordinator(slotCount: 1)

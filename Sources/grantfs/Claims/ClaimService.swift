@@ -15,7 +15,11 @@ final class ClaimService: SessionHandler, Sendable {
     let files: ViewFS
     /// Whether a path of the host lies in a grant of the view that is revoked or expired.
     private let isRevoked: @Sendable ([UInt8]) -> Bool
+    /// Whether claims on a grant bind whoever comes through the mount.
+    let isMandatory: @Sendable (GrantID) -> Bool
     let state = Lock(State())
+    /// How often it was asked to bind anew since that last was done.
+    let reconsidering = Lock(0)
 
     struct State {
         var table = ClaimTable()
@@ -24,6 +28,8 @@ final class ClaimService: SessionHandler, Sendable {
         var numbers: [UInt64: [UInt64: ClaimID?]] = [:]
         /// Scopes that were closed. Their numbers never come again.
         var withdrawn: Set<UInt32> = []
+        /// Claims that have ended and still bind those who come through the mount.
+        var toUnbind: [ClaimID] = []
         /// Claims that are being looked for.
         var looking = 0
     }
@@ -35,6 +41,11 @@ final class ClaimService: SessionHandler, Sendable {
         var parts: [ClaimPart]
         /// What the client is told when it is granted.
         let reach: [ItemReach]
+        let holdMilliseconds: UInt32
+        /// The claimant has been told that it may begin.
+        var isGranted = false
+        /// The scopes in which it binds whoever comes through the mount.
+        var bound: Set<UInt32> = []
     }
 
     /// One item of a claim.
@@ -50,9 +61,10 @@ final class ClaimService: SessionHandler, Sendable {
     private static let mostOnConnection = 1_024
     private static let mostLooking = 256
 
-    init(files: ViewFS, isRevoked: @escaping @Sendable ([UInt8]) -> Bool) {
+    init(files: ViewFS, isRevoked: @escaping @Sendable ([UInt8]) -> Bool, isMandatory: @escaping @Sendable (GrantID) -> Bool) {
         self.files = files
         self.isRevoked = isRevoked
+        self.isMandatory = isMandatory
     }
 
     // MARK: what clients say
@@ -91,6 +103,7 @@ final class ClaimService: SessionHandler, Sendable {
         for id in ids {
             guard let claim = state.claims.removeValue(forKey: id) else { continue }
             state.numbers[claim.session.number]?[claim.number] = nil
+            if !claim.bound.isEmpty { state.toUnbind.append(id) }
         }
         return state.table.remove(ids)
     }
@@ -172,7 +185,8 @@ final class ClaimService: SessionHandler, Sendable {
             switch answer {
             case .granted(let id), .waits(let id):
                 state.numbers[session.number]?[request.number] = .some(id)
-                state.claims[id] = LiveClaim(session: session, number: request.number, parts: parts, reach: reach)
+                state.claims[id] = LiveClaim(
+                    session: session, number: request.number, parts: parts, reach: reach, holdMilliseconds: request.holdMilliseconds)
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))
             case .deadlock:
@@ -241,7 +255,13 @@ final class ClaimService: SessionHandler, Sendable {
 
     // MARK: what follows
 
+    /// What a change made of other claims. Those that have ended let go of whoever waits for them first, so that nobody waits for what is gone.
     func carryOut(_ effect: ClaimTable.Effect) {
+        let ended = state.withLock { state in
+            defer { state.toUnbind = [] }
+            return state.toUnbind
+        }
+        for id in ended { files.unbind(id.rawValue) }
         for id in effect.granted { grant(id) }
         let lost = state.withLock { state in
             effect.deadlocked.compactMap { id -> LiveClaim? in
@@ -251,12 +271,6 @@ final class ClaimService: SessionHandler, Sendable {
             }
         }
         for claim in lost { claim.session.send(.refused(claim: claim.number, .deadlock, text: "")) }
-    }
-
-    /// Tells the claimant that it may begin.
-    private func grant(_ id: ClaimID) {
-        guard let claim = state.withLock({ $0.claims[id] }) else { return }
-        claim.session.send(.granted(claim: claim.number, reach: claim.reach))
     }
 
     /// Ends the claims that were reached by a scope which is closed, held or waiting, unless another scope leads there too.

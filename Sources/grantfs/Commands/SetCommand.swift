@@ -12,6 +12,9 @@ enum SetCommand {
             OptionDeclaration("access", value: "A", help: "read-write or read-only", choices: ["read-write", "read-only"]),
             OptionDeclaration("name", value: "N", help: "the new name in the view"),
             OptionDeclaration("expires", value: "WHEN", help: "90s, 2h, 7d, an ISO 8601 time, or “never”"),
+            OptionDeclaration(
+                "coordination", value: "C", help: "advisory: claims bind claimants; mandatory: all who come through a mount",
+                choices: ["advisory", "mandatory"]),
             CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too."],
@@ -20,12 +23,14 @@ enum SetCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let (access, name, expires) = (try access(arguments), try arguments.name(), try expiry(arguments))
-        if access == nil, name == nil, expires == nil {
-            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name or --expires")
+        let coordination = try coordination(arguments)
+        if access == nil, name == nil, expires == nil, coordination == nil {
+            throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires or --coordination")
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let grant = try administrator.select(selectors, view: view)[0]
-        let change = try administrator.set(grant, access: access, name: name, expires: expires, timeout: timeout)
+        let change = try administrator.set(
+            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout)
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
@@ -40,6 +45,14 @@ enum SetCommand {
             throw GrantError(.usage, "“\(text)” is no access", advice: "read-write or read-only")
         }
         return access
+    }
+
+    private static func coordination(_ arguments: ParsedArguments) throws(GrantError) -> Coordination? {
+        guard let text = try arguments.text("coordination") else { return nil }
+        guard let coordination = Coordination(rawValue: text) else {
+            throw GrantError(.usage, "“\(text)” is no coordination", advice: "advisory or mandatory")
+        }
+        return coordination
     }
 
     private static func expiry(_ arguments: ParsedArguments) throws(GrantError) -> Instant?? {

@@ -11,7 +11,7 @@ extension JSON {
                 ("bookmark", .string(described.finding.rawValue)), ("stale", .bool(described.isStale)),
                 ("reason", described.reason.map { .string($0) } ?? .null),
             ] + (described.copy.map { members("copy", $0) } ?? [("copy", .null)]) + [
-                ("created", time(grant.created)), ("expires", time(grant.expires)),
+                ("created", time(grant.created)), ("expires", time(grant.expires)), ("coordination", .string(grant.coordination.rawValue)),
             ]
     }
 

@@ -1,0 +1,138 @@
+import CFuse3
+import CLinux
+import Glibc
+import LinuxFS
+
+/// Requests that were put aside before anything was done for them: as the kernel wrote them, so that they can be served later from the start.
+struct SuspendedRequests {
+    /// By the kernel's number.
+    var waiting: [UInt64: SuspendedMessage] = [:]
+    /// To be served now, the first first.
+    var ready: [SuspendedMessage] = []
+    var bytes = 0
+    /// Together they may not take more memory than this.
+    static let mostBytes = 1 << 30
+
+    mutating func take(_ unique: UInt64) -> SuspendedMessage? {
+        guard let message = waiting.removeValue(forKey: unique) else { return nil }
+        bytes -= message.size
+        return message
+    }
+}
+
+/// A copy of one request, freed by whoever has taken it.
+struct SuspendedMessage: @unchecked Sendable {
+    // Safe to send: one holder at a time.
+    let memory: UnsafeMutableRawPointer
+    let size: Int
+}
+
+// A request that is put aside is still unanswered for the kernel. The library has forgotten it: what it would do for an INTERRUPT is done here.
+extension Session {
+    /// Puts the request aside that the calling worker holds. Its number, for `resume` or `answer`; nil when it needs neither: it was answered by
+    /// a revoker, or was interrupted. Answers EAGAIN, and nil, when there is no room for it.
+    ///
+    /// Locking: `suspended`, for a moment.
+    public func suspend(_ request: consuming Request) -> UInt64? {
+        let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
+        guard let memory = UnsafeMutableRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else {
+            request.reply(error: EAGAIN)
+            return nil
+        }
+        // The length stands at the head.
+        let size = Int(memory.load(as: UInt32.self))
+        let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
+        let copy = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
+        copy.copyMemory(from: memory, byteCount: size)
+        let message = SuspendedMessage(memory: copy, size: size)
+        let hasRoom = suspended.withLock { suspended -> Bool in
+            guard suspended.bytes + size <= SuspendedRequests.mostBytes else { return false }
+            suspended.waiting[unique] = message
+            suspended.bytes += size
+            return true
+        }
+        guard hasRoom else {
+            copy.deallocate()
+            request.reply(error: EAGAIN)
+            return nil
+        }
+        request.abandon()
+        guard worker.pointee.claim(sequence) else {
+            // A revoker has answered.
+            suspended.withLock { $0.take(unique) }?.memory.deallocate()
+            return nil
+        }
+        // An INTERRUPT that came before it could be found here has gone to the library; one that comes now is sent again by the kernel.
+        let isInterrupted = fuse_req_interrupted(raw) != 0
+        fuse_reply_none(raw)
+        if isInterrupted { answer(suspended: unique, error: EINTR) }
+        return isInterrupted ? nil : unique
+    }
+
+    /// Serves requests that were put aside, from the start, on workers.
+    ///
+    /// Locking: `suspended`, for a moment.
+    public func resume(_ uniques: [UInt64]) {
+        let isAny = suspended.withLock { suspended -> Bool in
+            for unique in uniques { if let message = suspended.take(unique) { suspended.ready.append(message) } }
+            return !suspended.ready.isEmpty
+        }
+        if isAny { startResuming() }
+    }
+
+    /// Answers a request that was put aside. Nothing happens when it no longer is.
+    ///
+    /// Locking: `suspended`, for a moment.
+    public func answer(suspended unique: UInt64, error: Int32) {
+        guard let message = suspended.withLock({ $0.take(unique) }) else { return }
+        message.memory.deallocate()
+        // struct fuse_out_header. The kernel takes no answer to what it no longer waits for, and says so with ENOENT.
+        var header = (UInt32(16), -error, unique)
+        _ = write(fuse_session_fd(pointer), &header, 16)
+    }
+
+    /// Whether the INTERRUPT was about a request that was put aside; it is answered then.
+    func interruptSuspended(_ unique: UInt64) -> Bool {
+        let isSuspended = suspended.withLock { $0.waiting[unique] != nil }
+        if isSuspended { answer(suspended: unique, error: EINTR) }
+        return isSuspended
+    }
+
+    // MARK: workers
+
+    private func startResuming() {
+        if startWorker(resumes: true) { return }
+        // All slots are taken: as soon as one is free.
+        _ = try? WorkerThread.start("grantfs-resume") { [self] in
+            while !hasEnded, !startWorker(resumes: true) { usleep(5_000) }
+        }.detach()
+    }
+
+    /// Serves what is to be resumed until there is no more.
+    func serveResumed(_ worker: UnsafeMutablePointer<Worker>) {
+        clinux_set_worker(worker)
+        while let (message, isMore) = nextResumed() {
+            // One that hangs must not hold up those behind it.
+            if isMore { startWorker(resumes: true) }
+            var buffer = fuse_buf()
+            buffer.mem = message.memory
+            buffer.size = message.size
+            let view = Message(buffer, Int32(message.size))
+            _ = worker.pointee.note(view)
+            worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
+            Message.passOn(buffer, view.opcode)
+            fuse_session_process_buf(pointer, &buffer)
+            message.memory.deallocate()
+        }
+        var none = fuse_buf()
+        finish(worker, &none)
+    }
+
+    private func nextResumed() -> (SuspendedMessage, isMore: Bool)? {
+        suspended.withLock { suspended in
+            guard !suspended.ready.isEmpty else { return nil }
+            let first = suspended.ready.removeFirst()
+            return (first, !suspended.ready.isEmpty)
+        }
+    }
+}

@@ -1,0 +1,30 @@
+import Glibc
+
+/// Who started whom.
+public enum ProcessAncestry {
+    /// Whether the thread or process `pid` belongs to `process`, or to one that it has started, directly or by way of others. False for what
+    /// cannot be looked at.
+    public static func process(of pid: Int32, isOrComesFrom process: Int32) -> Bool {
+        guard pid > 0, process > 0 else { return false }
+        var current = pid
+        for _ in 0..<deepest {
+            guard let text = try? File.contents(of: Array("/proc/\(current)/status".utf8)), let group = field("Tgid:", text),
+                let parent = field("PPid:", text)
+            else { return false }
+            if group == process || parent == process { return true }
+            if parent <= 1 { return false }
+            current = parent
+        }
+        return false
+    }
+
+    private static let deepest = 256
+
+    private static func field(_ name: String, _ status: [UInt8]) -> Int32? {
+        for line in status.split(separator: UInt8(ascii: "\n")) where line.starts(with: name.utf8) {
+            let digits = line.dropFirst(name.utf8.count).filter { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
+            return Int32(String(decoding: digits, as: UTF8.self))
+        }
+        return nil
+    }
+}

@@ -1,0 +1,107 @@
+import Control
+import Coordinator
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewFS
+
+// From the moment when nobody stands in a claim's way to the moment when its claimant may begin.
+extension ClaimService {
+    /// Does what comes before, and tells the claimant that it may begin.
+    func grant(_ id: ClaimID) {
+        guard let claim = state.withLock({ $0.claims[id] }) else { return }
+        let scopes = mandatoryScopes(of: claim)
+        if scopes.isEmpty { return tell(id) }
+        // The kernel may have much to write back.
+        _ = BackgroundTask { [self] in
+            if bind(id, in: scopes) { tell(id) }
+        }
+    }
+
+    private func tell(_ id: ClaimID) {
+        let claim = state.withLock { state -> LiveClaim? in
+            guard state.claims[id] != nil else { return nil }
+            state.claims[id]?.isGranted = true
+            return state.claims[id]
+        }
+        if let claim { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
+    }
+
+    /// The open scopes of mandatory grants that a claim reaches.
+    private func mandatoryScopes(of claim: LiveClaim) -> [Scope] {
+        let reached = claim.parts.reduce(into: Set<UInt32>()) { $0.formUnion($1.scopes) }
+        return files.root.open.map(\.scope).filter { reached.contains($0.id.rawValue) && isMandatory($0.grant) }
+    }
+
+    /// Binds whoever comes through the mount. False when the claim ended meanwhile.
+    private func bind(_ id: ClaimID, in scopes: [Scope]) -> Bool {
+        let bound = state.withLock { state -> LiveClaim? in
+            guard state.claims[id] != nil else { return nil }
+            state.claims[id]?.bound = Set(scopes.map(\.id.rawValue))
+            return state.claims[id]
+        }
+        guard let bound else { return false }
+        let claim = MandatoryClaim(
+            id: id.rawValue, process: bound.session.peer.pid, parts: bound.parts.map { ($0.target, $0.access) },
+            patience: bound.holdMilliseconds == 0 ? nil : Int64(bound.holdMilliseconds) * 1_000_000)
+        let isGone: () -> Bool = { self.state.withLock { $0.claims[id] == nil } }
+        let isBound = files.bind(
+            claim, in: scopes, isCancelled: isGone,
+            progress: { bound.session.send(.progress(claim: bound.number, stage: $0, done: $1, total: $2)) })
+        // It may have ended before it was bound, and then nobody else lets go of it.
+        if isGone() { files.unbind(id.rawValue) }
+        return isBound
+    }
+
+    /// Makes claims that are held bind what they are to bind now: a grant has become mandatory or advisory, or was opened again.
+    ///
+    /// On a thread of its own, because it looks at directories; waits for it until `deadline` (`Clock.monotonic`).
+    func reconsider(until deadline: Int64) {
+        let starts = reconsidering.withLock { turns in
+            turns += 1
+            return turns == 1
+        }
+        if starts {
+            _ = BackgroundTask { [self] in
+                var isAgain = true
+                while isAgain {
+                    let seen = reconsidering.withLock { $0 }
+                    bindAnew()
+                    isAgain = reconsidering.withLock { turns in
+                        if turns == seen { turns = 0 }
+                        return turns != 0
+                    }
+                }
+            }
+        }
+        while Clock.monotonic < deadline, reconsidering.withLock({ $0 }) > 0 { usleep(1_000) }
+    }
+
+    private func bindAnew() {
+        let held = state.withLock { state in state.claims.filter { $0.value.isGranted } }
+        if held.isEmpty { return }
+        let meeting = files.scopes(meeting: held.values.flatMap { $0.parts.map(\.access.item) })
+        var place = 0
+        for (id, old) in held {
+            var claim = old
+            for part in claim.parts.indices {
+                claim.parts[part].scopes = Set(meeting[place].map(\.id.rawValue))
+                place += 1
+            }
+            let scopes = mandatoryScopes(of: claim)
+            guard Set(scopes.map(\.id.rawValue)) != old.bound else { continue }
+            state.withLock { state in
+                guard let parts = state.claims[id]?.parts, parts.count == claim.parts.count else { return }
+                for part in parts.indices {
+                    state.claims[id]?.parts[part].scopes.formUnion(claim.parts[part].scopes.subtracting(state.withdrawn))
+                }
+            }
+            files.unbind(id.rawValue)
+            if scopes.isEmpty {
+                state.withLock { $0.claims[id]?.bound = [] }
+            } else {
+                _ = bind(id, in: scopes)
+            }
+        }
+    }
+}
