@@ -186,8 +186,8 @@ extension MountTests {
                 environment: fixture.environment.merging(["PATH": "/nowhere"]) { $1 })
             // One that cannot make the namespaces, as where the kernel does not let it.
             let failing = try fixture.directory("failing")
-            try Data("#!/bin/sh\necho 'bwrap: no namespaces' >&2; exit 1\n".utf8).write(to: URL(fileURLWithPath: failing + "/bwrap"))
-            chmod(failing + "/bwrap", 0o755)
+            // A link, because a program that was written just now may be busy still, in a child of another test.
+            try FileManager.default.createSymbolicLink(atPath: failing + "/bwrap", withDestinationPath: "/bin/false")
             let failed = try Command.run(
                 [Programs.grantfs, "run", "--grant", source, "--", "true"],
                 environment: fixture.environment.merging(["PATH": failing + ":/usr/bin:/bin"]) { $1 })
