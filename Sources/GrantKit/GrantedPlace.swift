@@ -84,6 +84,16 @@ struct GrantedPlace {
     private static func inside(
         _ place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator, _ table: MountTable
     ) throws(GrantError) -> GrantedPlace {
+        let grant = try GrantedPlace.grant(of: place, path, administrator, table)
+        let described = administrator.describe([grant])[0]
+        try described.requireUsable()
+        return GrantedPlace(grant: grant, directory: described.path, below: place.below)
+    }
+
+    /// What the store knows of the grant that shows a place in a mount. `.permission` when it is of another store.
+    static func grant(
+        of place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator, _ table: MountTable
+    ) throws(GrantError) -> Grant {
         // Wherever it is bound, it is the filesystem of the mount that the store knows.
         let mounts = try administrator.store.mounts().filter { record in
             guard let entry = table.entry(mountpoint: record.mountpoint) else { return false }
@@ -97,9 +107,7 @@ struct GrantedPlace {
                 .permission, "“\(FilePath.shown(path))” is not granted",
                 cause: "the mount at \(FilePath.shown(place.mount.mountpoint)) is of another store")
         }
-        let described = administrator.describe([grant])[0]
-        try described.requireUsable()
-        return GrantedPlace(grant: grant, directory: described.path, below: place.below)
+        return grant
     }
 
     static func table() throws(GrantError) -> MountTable {

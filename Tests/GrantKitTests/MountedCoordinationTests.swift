@@ -86,11 +86,12 @@ struct AFileCoordinatorAndAMount {
     func daemonEnds() throws {
         let (bench, source, _, crew) = try mounted()
         try bench.program {
-            let other = try holding(bench, "write", source.path)
+            let other = try holding(bench, "read", source.path)
             try crew.write(source.appendingPathComponent("note"), as: "w")
-            try bench.fixture.wait(until: "it waits") { try held(source) == 1 }
-            // It is on its way to the daemon, or there.
-            pause(milliseconds: 100)
+            // A writer that waits holds up readers.
+            try bench.fixture.wait(until: "it waits in the daemon") {
+                try bench.fixture.grantfs("coordinate", "read", source.path, "--timeout", "0", "--", "true").status != 0
+            }
             try bench.fixture.killDaemon(at: bench.fixture.base + "/mount")
             crew.finish()
             #expect(crew.events.all == ["w failed \(CocoaError.fileWriteUnknown.rawValue)"])
@@ -151,6 +152,31 @@ struct AFileCoordinatorAndAMount {
             }
             #expect(failure == nil && onHost.all().last == "writer over")
             #expect(onHost.presentedItemURL?.path == moved.path)
+        }
+    }
+
+    @Test("binds whoever comes through the mount of a mandatory grant, and sends its accessor past those who wait, by the host")
+    func mandatory() throws {
+        let (bench, source, inMount, _) = try mounted()
+        try bench.fixture.grantfs("set", "docs", "--coordination", "mandatory").orThrow()
+        try bench.program {
+            // Nobody whom this process has started, as far as the daemon can see: those pass. It waits in the kernel, and holds the directory there.
+            let stranger = try Child(["setsid", "-f", "sh", "-c", "read x; echo x > \"$0/new\"; echo made", inMount.path])
+            var error: NSError?
+            NSFileCoordinator().coordinate(writingItemAt: inMount, error: &error) { url in
+                #expect(url == source)
+                stranger.send("go")
+                #expect(stranger.line(within: 0.5) == nil)
+                do {
+                    try Command.run(["touch", url.path + "/own"], within: 10).orThrow()
+                } catch {
+                    Issue.record(error)
+                }
+                #expect(!FileManager.default.fileExists(atPath: source.path + "/new"))
+            }
+            #expect(error == nil)
+            #expect(stranger.line() == "made")
+            #expect(FileManager.default.fileExists(atPath: source.path + "/new"))
         }
     }
 

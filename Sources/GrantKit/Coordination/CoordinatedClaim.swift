@@ -137,12 +137,19 @@ extension CoordinatedAccess {
         }
     }
 
-    /// Where a path of the host is for whoever named this one: below the mount, if that was below a mount.
+    /// Where a path of the host is for whoever named this one: below the mount, if that was below a mount and the grant's claims bind claimants alone.
     fileprivate func inItsOwnTerms(_ host: [UInt8], _ environment: GrantEnvironment) throws(CoordinationError) -> [UInt8] {
         guard let table = try? GrantedPlace.table() else { return host }
         let directory = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: path))
         let named = CanonicalPath.join(directory, CanonicalPath.lastName(of: path))
         guard let place = ViewPlace(named, in: table) else { return host }
+        // Who waits in the kernel for a claim that binds everybody may hold a lock there that the claimant needs: it goes by the host.
+        if let administrator = try? environment.administrator(),
+            (try? GrantedPlace.grant(of: place, named, administrator, table))?.coordination == .mandatory,
+            (try? BookmarkMaker.look(CanonicalPath.parent(of: host))) != nil
+        {
+            return host
+        }
         // Nearly always it has not moved: then it ends as it was named.
         let below = place.below.isEmpty ? [] : [UInt8(ascii: "/")] + place.below
         if !below.isEmpty && host.suffix(below.count).elementsEqual(below) && !followsLink { return named }

@@ -21,6 +21,8 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// **Differences.** A wait that could never end, because it would be for oneself, ends with `fileLocking` (EDEADLK below it); there it
 /// hangs. The class is final, and may be used by several threads at once.
 ///
+/// An accessor gets the item where it was named; in a mandatory grant on the host, past those who wait in the mount.
+///
 /// The accessor runs on the calling thread, and not at all when there is an error. Access started with
 /// `startAccessingSecurityScopedResource()` is not asked for: what counts is the grant.
 ///
