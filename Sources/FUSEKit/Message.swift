@@ -15,10 +15,16 @@ struct Message {
 
     enum Opcode {
         static let setAttributes: UInt32 = 4
+        static let read: UInt32 = 15
         static let write: UInt32 = 16
+        static let sync: UInt32 = 20
         static let initialize: UInt32 = 26
+        static let syncDirectory: UInt32 = 30
         static let interrupt: UInt32 = 36
         static let create: UInt32 = 35
+        static let allocate: UInt32 = 43
+        static let seek: UInt32 = 46
+        static let copy: UInt32 = 47
         static let createNameless: UInt32 = 51
     }
 
@@ -35,6 +41,20 @@ struct Message {
         default: false
         }
     }
+
+    /// Whether it is known beforehand that somebody else should be ready for what comes meanwhile: a lot of data, which the kernel asks for in
+    /// several requests at once, or what waits for the disk or for the kernel.
+    @inline(__always)
+    var mayTakeLong: Bool {
+        switch opcode {
+        case Opcode.read: number(at: 56) >= Self.much
+        case Opcode.write: bytes.count >= Self.much
+        case Opcode.sync, Opcode.syncDirectory, Opcode.allocate, Opcode.seek, Opcode.copy: true
+        default: false
+        }
+    }
+
+    private static let much = 128 << 10
 
     /// The kernel's number for the request.
     var unique: UInt64 { wide(at: 8) }

@@ -61,5 +61,5 @@ extension Session {
     }
 
     /// Threads that serve requests or are ready to.
-    public var workerCount: Int { running.load(ordering: .relaxed) }
+    public var workerCount: Int { readers.workers }
 }

@@ -14,7 +14,7 @@ extension Session {
         guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
         start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes))
-        running.wrappingAdd(1, ordering: .relaxed)
+        if !resumes { readers.began() }
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
@@ -23,7 +23,7 @@ extension Session {
         let result = pthread_create(&thread, &attributes, workerMain, start)
         pthread_attr_destroy(&attributes)
         if result != 0 {
-            running.wrappingSubtract(1, ordering: .relaxed)
+            if !resumes { readers.ended() }
             start.deinitialize(count: 1)
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
@@ -31,21 +31,21 @@ extension Session {
         return result == 0
     }
 
-    /// Receives and processes until the connection ends or there are idle workers to spare.
+    /// Receives and processes until the connection ends or nobody needs this worker any more.
     func serve(_ worker: UnsafeMutablePointer<Worker>) {
         clinux_set_worker(worker)
         var buffer = fuse_buf()
-        idle.wrappingAdd(1, ordering: .relaxed)
+        readers.beginWaiting()
         while true {
             let received = fuse_session_receive_buf(pointer, &buffer)
             if received == -EINTR || received == -EAGAIN { continue }
             if received <= 0 { break }
-            let left = idle.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue
-            if left <= 0 { startWorker() }
+            let others = readers.tookRequest()
             let message = Message(buffer, received)
+            if others == 0, message.mayTakeLong { addReader() }
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
             if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
-                idle.wrappingAdd(1, ordering: .acquiringAndReleasing)
+                readers.beginWaiting()
                 continue
             }
             let timed = worker.pointee.note(message)
@@ -55,22 +55,23 @@ extension Session {
             fuse_session_process_buf(pointer, &buffer)
             if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
-            if idle.load(ordering: .relaxed) >= Self.idleKept {
+            if readers.shouldStandBy(), !readers.standBy() {
                 finish(worker, &buffer)
                 return
             }
-            idle.wrappingAdd(1, ordering: .acquiringAndReleasing)
+            readers.beginWaiting()
         }
         // The kernel has ended the connection, for every worker: the others come here as they wake.
         ended.store(true, ordering: .releasing)
         endings.post()
+        callEveryone()
+        readers.ended()
         finish(worker, &buffer)
     }
 
     func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
         free(buffer.mem)
         clinux_set_worker(nil)
-        running.wrappingSubtract(1, ordering: .relaxed)
         let slot = worker.pointee.slot
         freeSlots.withLock { $0.append(slot) }
     }

@@ -13,7 +13,7 @@ public typealias BufferVector = fuse_bufvec
 /// One mount: the library's session, its workers, and the loop that hands requests to them.
 ///
 /// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`: a request that hangs keeps its worker,
-/// so another is started whenever the last idle one takes a request, and every worker owns a slot that a revoker can look into.
+/// so others read when it is held up (`Readers`), and every worker owns a slot that a revoker can look into.
 public final class Session: @unchecked Sendable {
     // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
     public let notifier: Notifier
@@ -21,16 +21,12 @@ public final class Session: @unchecked Sendable {
     let pointer: OpaquePointer
     let workers: UnsafeMutablePointer<Worker>
     let workerLimit: Int
-    let idle = Atomic<Int>(0)
-    let running = Atomic<Int>(0)
+    let readers = Readers()
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     let suspended = Lock(SuspendedRequests())
     let context: UnsafeMutablePointer<SessionContext>
-
-    /// Idle workers that stay: more of them cost context switches, and a new one is made in microseconds.
-    static let idleKept = 4
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
     /// `operations.init` is filled in here.
@@ -46,7 +42,9 @@ public final class Session: @unchecked Sendable {
         self.context = context
         var table = operations
         table.`init` = { context, connection in
-            configure(connection!, as: context!.assumingMemoryBound(to: SessionContext.self).pointee.options)
+            let context = context!.assumingMemoryBound(to: SessionContext.self)
+            context.pointee.kernelProtocol = connection!.pointee.proto_minor
+            configure(connection!, as: context.pointee.options)
         }
         let source = options.source.map { $0 == "," || $0 == "\\" ? "\\\($0)" : "\($0)" }.joined()
         let words = (["subtype=grantfs", "fsname=\(source)"] + options.mountWords).joined(separator: ",")
@@ -79,14 +77,21 @@ public final class Session: @unchecked Sendable {
             (workers + slot).initialize(
                 to: Worker(
                     slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
-                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width))
+                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width, context: context))
         }
         freeSlots = Lock(Array((0..<workerLimit).reversed()))
     }
 
-    /// Starts the first workers. Returns at once; `waitUntilEnded` waits.
-    public func start() {
-        for _ in 0..<2 { startWorker() }
+    /// Starts the first worker, and who watches whether it is enough. Returns at once; `waitUntilEnded` waits. Without that thread the mount
+    /// is taken away again: EAGAIN.
+    public func start() throws(Errno) {
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-readers") { self.watchReaders() }.detach()
+        } catch {
+            fuse_session_unmount(pointer)
+            throw error
+        }
+        startWorker()
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
@@ -103,9 +108,6 @@ public final class Session: @unchecked Sendable {
         fuse_reply_err(request, error)
         return true
     }
-
-    /// Whether files opened past the kernel's cache can be mapped shared. Known before the first request of a program comes.
-    public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
@@ -126,6 +128,8 @@ struct SessionContext {
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
     var offered: UInt64 = 0
+    /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
+    var kernelProtocol: UInt32 = 0
 
     /// Whether files opened past the cache can be mapped shared.
     var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }

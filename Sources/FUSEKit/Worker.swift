@@ -27,17 +27,26 @@ public struct Worker: ~Copyable {
     /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
+    private let context: UnsafeMutablePointer<SessionContext>
+
     public static let bufferSize = (1 << 20) + 4096
 
     init(
         slot: Int, buffer: UnsafeMutableRawPointer, counts: UnsafeMutablePointer<Atomic<UInt64>>,
-        timings: UnsafeMutablePointer<Atomic<UInt64>>
+        timings: UnsafeMutablePointer<Atomic<UInt64>>, context: UnsafeMutablePointer<SessionContext>
     ) {
         self.timings = timings
         self.slot = slot
         self.buffer = buffer
         self.counts = counts
+        self.context = context
     }
+
+    /// Whether the kernel drops what it has cached of a range when that is written past the cache (FOPEN_DIRECT_IO), before and afterwards, so that
+    /// mappings and other descriptors see it: protocol 7.42, Linux 6.14.
+    public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
+    /// Whether files opened past the cache can be mapped shared.
+    public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
     /// Notes what `message` is before the library takes it apart. The kind, when it is one that is to be timed; else -1.
     @inline(__always)

@@ -1,14 +1,16 @@
 import LinuxFS
 
-/// Directories in which somebody on the host writes to a file all the time. A write that is told costs the writer most of a microsecond more, so there
-/// the kernel is asked not to tell, for a few milliseconds at a time. Belongs to one thread.
+/// Directories in which somebody, on the host or through the mount, writes to a file all the time. A write that is told costs the writer a
+/// microsecond more, so there the kernel is asked not to tell, for a few milliseconds at a time. Belongs to one thread.
 ///
-/// What is written meanwhile is told afterwards for the files that were being written to; for others when their writer closes them.
+/// What is written meanwhile is told afterwards for the files that were being written to on the host; for others when their writer closes them.
 struct BusyDirectories {
     private struct Written {
         var change: Change
         /// When it was told last.
         var told: Int64
+        /// When a write was that did not come through the mount, whose kernel knows of its own.
+        var toldOfOthers: Int64?
     }
 
     private struct Directory {
@@ -32,8 +34,8 @@ struct BusyDirectories {
     /// Paused directories, in the order of their times.
     private var paused: [UInt64] = []
 
-    /// Notes a told write; true when the directory is to be paused now.
-    mutating func isBusy(_ change: Change, now: Int64) -> Bool {
+    /// Notes a told write, which was made by the daemon itself if `isOwn`; true when the directory is to be paused now.
+    mutating func isBusy(_ change: Change, isOwn: Bool, now: Int64) -> Bool {
         if directories.count >= Self.remembered { forgetQuiet(now) }
         var directory = directories[change.directory] ?? Directory()
         if directory.files.count >= Self.rememberedFiles {
@@ -41,8 +43,9 @@ struct BusyDirectories {
             // So many at once: each is told when its writer closes it.
             if directory.files.count >= Self.rememberedFiles { directory.files = [:] }
         }
-        let before = directory.files[change.file_key]?.told
-        directory.files[change.file_key] = Written(change: change, told: now)
+        let known = directory.files[change.file_key]
+        let before = known?.told
+        directory.files[change.file_key] = Written(change: change, told: now, toldOfOthers: isOwn ? known?.toldOfOthers : now)
         defer { directories[change.directory] = directory }
         // While it is paused, what comes was under way.
         guard directory.due == nil, let before, now - max(before, directory.resumed) < Self.busyWithin else { return false }
@@ -51,16 +54,17 @@ struct BusyDirectories {
         return true
     }
 
-    /// The files that were being written to in a directory whose pause is over.
-    mutating func takeDue(now: Int64) -> [Change]? {
+    /// A directory whose pause is over, by one of its changes, and the files that were being written to on the host.
+    mutating func takeDue(now: Int64) -> (directory: Change?, files: [Change])? {
         guard let key = paused.first, let due = directories[key]?.due, due <= now else { return nil }
         paused.removeFirst()
-        guard var directory = directories[key] else { return [] }
+        guard var directory = directories[key] else { return (nil, []) }
         directory.due = nil
         directory.resumed = now
         directory.files = directory.files.filter { now - $0.value.told < Self.writtenFor }
         directories[key] = directory
-        return directory.files.values.map(\.change)
+        let files = directory.files.values
+        return (files.first?.change, files.filter { now - ($0.toldOfOthers ?? .min / 2) < Self.writtenFor }.map(\.change))
     }
 
     func millisecondsUntilDue(now: Int64) -> Int32 {

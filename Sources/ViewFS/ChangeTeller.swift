@@ -34,10 +34,11 @@ final class ChangeTeller {
     func tell(_ change: Change) {
         let kinds = ChangeKinds(rawValue: change.kinds)
         if kinds.contains(.overflow) { return forgetAll() }
-        // The kernel knows what came through this mount.
-        if change.process == process { return }
         guard let notifier = view.session?.notifier else { return }
-        if watch.means == .data { return tellData(change, notifier) }
+        // The kernel knows what came through this mount.
+        let isOwn = change.process == process
+        if watch.means == .data { return tellData(change, isOwn: isOwn, notifier) }
+        if isOwn { return }
         let found = change.has_directory ? places.places(under: change.directory) : []
         if kinds.contains(.ended) {
             places.remove(change.directory)
@@ -73,10 +74,10 @@ final class ChangeTeller {
 
     // MARK: each write, told by handle alone
 
-    private func tellData(_ change: Change, _ notifier: Notifier) {
-        forget(change, data: true, notifier)
+    private func tellData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
+        if !isOwn { forget(change, data: true, notifier) }
         // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
-        guard change.has_directory, busy.isBusy(change, now: Clock.monotonic), let scope = scope(of: change) else { return }
+        guard change.has_directory, busy.isBusy(change, isOwn: isOwn, now: Clock.monotonic), let scope = scope(of: change) else { return }
         _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
     }
 
@@ -86,11 +87,11 @@ final class ChangeTeller {
     /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
     func tellDue() {
         guard let notifier = view.session?.notifier else { return }
-        while let files = busy.takeDue(now: Clock.monotonic) {
-            guard let first = files.first, let scope = scope(of: first) else { continue }
+        while let due = busy.takeDue(now: Clock.monotonic) {
+            guard let directory = due.directory, let scope = scope(of: directory) else { continue }
             // In this order: a write is either told anew or was there before the kernel forgets.
-            _ = view.tree.withFile(first.directory_handle, in: scope) { watch.add(directory: $0) }
-            for file in files { forget(file, data: true, notifier) }
+            _ = view.tree.withFile(directory.directory_handle, in: scope) { watch.add(directory: $0) }
+            for file in due.files { forget(file, data: true, notifier) }
         }
     }
 

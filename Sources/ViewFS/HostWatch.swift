@@ -38,7 +38,7 @@ final class HostWatch: Sendable {
     ///
     /// Locking: that of the watched directories, for a moment.
     func note(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
-        let means = node.pointee.owner.watchMeans.load(ordering: .acquiring)
+        let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
         guard means != 0, !node.pointee.isWatched.exchange(true, ordering: .relaxed) else { return }
         let isByHandle = means == ChangeWatch.Means.names.rawValue
         if isByHandle { _ = data?.add(directory: descriptor) }

@@ -23,8 +23,7 @@ extension ViewFS {
             return
         }
         var attributes = attributes(status)
-        let isDistrusted = node.pointee.owner.distrust.load(ordering: .relaxed) != 0
-        request.reply(attributes: &attributes, timeout: isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode))
+        request.reply(attributes: &attributes, timeout: node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode))
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.

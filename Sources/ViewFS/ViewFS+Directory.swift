@@ -33,10 +33,21 @@ extension ViewFS {
             // Not for its own opening, as in `open`.
             if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
                 info.pointee.cache_readdir = 1
-                info.pointee.keep_cache = view.policy.writeBack || view.hasUnchangedData(node, status) ? 1 : 0
+                let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.isWorthKeeping(node))
+                info.pointee.keep_cache = isKept ? 1 : 0
             }
             if !request.reply(file: info) { view.releaseDirectory(handle, of: id) }
         }
+    }
+
+    /// Whether the kernel had better use its listing than ask for a new one, which brings the attributes of all entries with it: as long as what it knows of them
+    /// holds, if they were looked at one by one before (as git does), or if nobody looks at them.
+    private func isWorthKeeping(_ directory: NodePointer) -> Bool {
+        let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
+        if age < Int64(policy.timeout * 1e9) { return true }
+        guard directory.pointee.withOwner({ $0.habit.goesOutBare() }) else { return false }
+        directory.pointee.isListedBare.store(true, ordering: .relaxed)
+        return true
     }
 
     static func releasedir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
@@ -93,7 +104,7 @@ extension ViewFS {
             node.pointee.isListedBare.store(false, ordering: .relaxed)
             return false
         }
-        let isBare = stream.isBare ?? node.pointee.owner.habit.goesOutBare()
+        let isBare = stream.isBare ?? node.pointee.withOwner { $0.habit.goesOutBare() }
         stream.isBare = isBare
         if isBare { node.pointee.isListedBare.store(true, ordering: .relaxed) }
         return isBare
@@ -107,7 +118,7 @@ extension ViewFS {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
         if listing.plus, !bare, !isDots(entry.name) {
-            let descriptor = open(entry.name, in: directory, of: parent.node.pointee.owner)
+            let descriptor = parent.node.pointee.withOwner { open(entry.name, in: directory, of: $0) }
             if descriptor >= 0, enter(descriptor, entry.name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
         }
         if parameters.ino == 0 {

@@ -38,10 +38,13 @@ extension ViewFS {
             _ = clinux_close(descriptor)
             return -result
         }
-        let found = tree.intern(
-            FileDescriptor(owning: descriptor), status, in: parent.node.pointee.owner, found: parent.id.rawValue, as: name)
+        let found = parent.node.pointee.withOwner {
+            tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
+        }
         guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
-        node.pointee.found.store(Clock.monotonic, ordering: .relaxed)
+        let now = Clock.monotonic
+        node.pointee.found.store(now, ordering: .relaxed)
+        parent.node.pointee.renewed.store(now, ordering: .relaxed)
         if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
         parameters.attr = attributes(status)
@@ -53,6 +56,7 @@ extension ViewFS {
     }
 
     /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.
+    @inline(never)
     func watch(_ id: UInt64, _ node: NodePointer) {
         guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
         let descriptor = tree.pin(node)
@@ -63,7 +67,7 @@ extension ViewFS {
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
     @inline(__always)
     private func mayKeepNames(of directory: NodePointer) -> Bool {
-        !directory.pointee.isShared.load(ordering: .relaxed) && directory.pointee.owner.distrust.load(ordering: .relaxed) == 0
+        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.isDistrusted
     }
 
     /// For how long the kernel may keep a file's attributes. Not at all
@@ -93,7 +97,7 @@ extension ViewFS {
         _ request: consuming Request, _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer)
     ) {
         var parameters = EntryParameters()
-        let descriptor = open(name, in: directory, of: parent.node.pointee.owner)
+        let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
         if descriptor < 0 {
             guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayKeepNames(of: parent.node) else {
                 request.reply(error: -descriptor)
@@ -118,7 +122,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .read, name: name, isLookup: true) { request, node, descriptor in
-            if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.owner.habit.noteLookup() }
+            if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.habit.noteLookup() } }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }
     }

@@ -37,7 +37,10 @@ extension ViewFS {
             }
             // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
-            guard let handle = view.keep(opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly) else {
+            guard
+                let handle = view.keep(
+                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request.worker)
+            else {
                 request.reply(error: ENFILE)
                 return
             }
@@ -56,7 +59,6 @@ extension ViewFS {
         }
         let flags = info.pointee.flags
         view.onNode(request, parent, for: .write, name: name) { request, node, directory in
-            let scope = node.pointee.owner
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
@@ -65,7 +67,7 @@ extension ViewFS {
             let opened = view.tree.makingRoom {
                 isNameless
                     ? clinux_open_nameless(directory, creation, mode)
-                    : clinux_open_beneath(directory, name, creation, mode, scope.crossesMounts)
+                    : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
             }
             if opened < 0 {
                 let isRaced = opened == -EEXIST && flags & O_EXCL == 0
@@ -84,7 +86,7 @@ extension ViewFS {
             view.noteMode(parameters.attr.st_mode)
             let unwritten = error == 0 ? view.audit(request.caller, node, opened, error: 0) : 0
             guard error == 0, unwritten == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack)
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request.worker)
             else {
                 if error != 0 || unwritten != 0 { _ = clinux_close(opened) }
                 if error == 0 { view.tree.forget(parameters.ino, 1) }
@@ -132,26 +134,33 @@ extension ViewFS {
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
-        keepCache: Bool, appendsOnly: Bool = false
+        keepCache: Bool, appendsOnly: Bool = false, _ worker: UnsafeMutablePointer<Worker>
     ) -> UInt64? {
         let file = OpenFile(
             descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags, appendsOnly: appendsOnly)
         let canWrite = file.canWrite
-        guard let handle = files.add(file) else { return nil }
+        guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = appendsOnly || appendsDirectly(flags) ? 1 : 0
+        info.pointee.direct_io = appendsOnly || goesPastCache(flags, worker) ? 1 : 0
         return handle
     }
 
-    /// Through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    /// fuse_fill_write_pages), and somebody else's line could come between. So what appends goes past the cache; what can read as well only
-    /// where it can be mapped all the same.
-    private func appendsDirectly(_ flags: Int32) -> Bool {
-        guard !policy.writeBack, flags & O_APPEND != 0 else { return false }
-        return flags & O_ACCMODE == O_WRONLY || (flags & O_ACCMODE == O_RDWR && session?.mapsDirectly == true)
+    /// Whether the file is opened past the kernel's cache; never under write-back.
+    /// - What appends has to be: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+    ///   fuse_fill_write_pages), and somebody else's line could come between. What can read as well only where it can be mapped all the same.
+    /// - What can only write saves a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel
+    ///   sees to it that others do not read old pages. Each write is a request anyway.
+    private func goesPastCache(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
+        if policy.writeBack { return false }
+        let appends = flags & O_APPEND != 0
+        switch flags & O_ACCMODE {
+        case O_WRONLY: return appends || worker.pointee.dropsCacheAtDirectWrites
+        case O_RDWR: return appends && worker.pointee.mapsDirectly
+        default: return false
+        }
     }
 
     /// Undoes `keep`.

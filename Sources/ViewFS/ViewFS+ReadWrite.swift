@@ -66,6 +66,7 @@ extension ViewFS {
 
     /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
     /// wrong in its cache, so it is told to read anew. On a thread of its own: never from a request.
+    @inline(never)
     private func forgetDataSoon(_ node: NodeID) {
         guard let notifier = session?.notifier else { return }
         _ = BackgroundTask { _ = notifier.forgetData(node) }

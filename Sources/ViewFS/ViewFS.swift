@@ -67,7 +67,7 @@ public final class ViewFS: @unchecked Sendable {
         mounted.withLock { $0 = session }
         locks.view = self
         hostWatch?.start(for: self)
-        session.start()
+        try session.start()
     }
 }
 

@@ -2,7 +2,7 @@ import LinuxFS
 import Synchronization
 
 /// Makes inode numbers unique in the mount: two filesystems under two grants never look hard-linked.
-public final class DeviceNumbers: Sendable {
+public struct DeviceNumbers: ~Copyable, Sendable {
     private let known = Lock<[UInt64: UInt64]>([:])
     // The last answer, because nearly all files of a mount are on one filesystem.
     private let lastDevice = Atomic<UInt64>(.max)

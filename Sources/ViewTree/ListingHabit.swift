@@ -4,7 +4,8 @@ import Synchronization
 /// if not, they would cost a statx(2) each for nothing. The kernel keeps what it got to itself, so now and then a listing goes out bare, and it
 /// is seen whether lookups follow.
 ///
-/// Only the second and later parts of a listing follow the habit: the first always has attributes, so small directories need no guess.
+/// Only the second and later parts of a listing follow the habit: the first always has attributes, so small directories need no guess. And where the
+/// kernel could list a directory by itself, with names whose time is over: if they are looked at, listing it anew costs less than a LOOKUP of each.
 public struct ListingHabit: ~Copyable {
     /// So many lookups of entries that went out bare make a habit.
     private static let enough: UInt32 = 16
@@ -18,7 +19,7 @@ public struct ListingHabit: ~Copyable {
 
     init() {}
 
-    /// A listing has more than its first part. Returns whether the rest is to go out bare.
+    /// A listing has more than its first part, or the kernel has it and needs none. Returns whether the rest is to go out bare, or the kernel's to be used.
     public func goesOutBare() -> Bool {
         if !looks.load(ordering: .relaxed) {
             wentOutBare.store(true, ordering: .relaxed)

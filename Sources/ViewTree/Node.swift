@@ -68,8 +68,10 @@ public struct Node: ~Copyable {
     public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
-    /// Of a directory: entries went out without attributes when it was listed last.
+    /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
     public let isListedBare: Atomic<Bool>
+    /// Of a directory: when the kernel was last told of an entry's attributes, by a listing or alone, CLOCK_MONOTONIC in nanoseconds.
+    public let renewed: Atomic<Int64>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
     /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
@@ -98,6 +100,7 @@ public struct Node: ~Copyable {
         wasToldStale = Atomic(false)
         isShared = Atomic(false)
         isListedBare = Atomic(false)
+        renewed = Atomic(0)
         isWatched = Atomic(false)
         dataVersion = Atomic(0)
     }
@@ -108,6 +111,14 @@ public struct Node: ~Copyable {
     }
 
     public var owner: ScopeNodes { ownerReference.takeUnretainedValue() }
+
+    /// Runs `body` with the scope's nodes without counting a reference to them, which every worker would do with every request.
+    @inline(__always)
+    public func withOwner<Result>(_ body: (ScopeNodes) -> Result) -> Result { ownerReference._withUnsafeGuaranteedRef(body) }
+
+    /// Whether the kernel is to keep nothing of the scope: see `ScopeNodes.distrust`.
+    @inline(__always)
+    public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
 
     var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 

@@ -11,7 +11,7 @@ struct NodeIndex {
     private var filled = 0
 
     /// The id whose node has `key`.
-    func find(_ key: NodeKey, in nodes: SlotTable<Node>) -> UInt64? {
+    func find(_ key: NodeKey, in nodes: borrowing SlotTable<Node>) -> UInt64? {
         guard !slots.isEmpty else { return nil }
         var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
         while slots[place] != Self.empty {
@@ -23,7 +23,7 @@ struct NodeIndex {
     }
 
     /// Counts one more lookup of the node of `id`, if it is here: from then on it stays until that is taken back.
-    func count(_ id: UInt64, in nodes: SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
+    func count(_ id: UInt64, in nodes: borrowing SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
         // What is in the index is alive. Whether this is can only be said by looking for it, because it may just be ending.
         guard let node = nodes.find(id), find(node.pointee.key, in: nodes) == id else { return nil }
         node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
@@ -31,7 +31,7 @@ struct NodeIndex {
     }
 
     /// Adds an id whose key is not there yet.
-    mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: SlotTable<Node>) {
+    mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         if (filled + 1) * 4 > slots.count * 3 { rebuild(in: nodes) }
         var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
         while slots[place] > Self.tombstone { place = (place + 1) & (slots.count - 1) }
@@ -40,7 +40,7 @@ struct NodeIndex {
         count += 1
     }
 
-    mutating func remove(_ id: UInt64, _ key: NodeKey, in nodes: SlotTable<Node>) {
+    mutating func remove(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         guard !slots.isEmpty else { return }
         var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
         while slots[place] != Self.empty {
@@ -57,7 +57,7 @@ struct NodeIndex {
 
     var ids: [UInt64] { slots.filter { $0 > Self.tombstone } }
 
-    private mutating func rebuild(in nodes: SlotTable<Node>) {
+    private mutating func rebuild(in nodes: borrowing SlotTable<Node>) {
         let old = ids
         var size = 16
         while size < (old.count + 1) * 2 { size *= 2 }

@@ -52,7 +52,7 @@ extension NodeTree {
                 steps -= 1
                 let index = budget.hand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
                 guard let (id, key, scope) = identity(at: index, takesDirectories), id != scope.root?.id else { continue }
-                withNode(id, in: scope.shard(of: key)) { lend($0) }
+                withNode(id, key, in: scope) { lend($0) }
             }
         }
     }
@@ -111,8 +111,8 @@ extension NodeTree {
     /// Runs `body` on a node that cannot end meanwhile, if it is still there: it is counted once more around it.
     ///
     /// Locking: the shard's, for a moment before and after.
-    func withNode(_ id: UInt64, in shard: Lock<NodeIndex>, _ body: (UnsafeMutablePointer<Node>) -> Void) {
-        guard let node = shard.withLock({ $0.count(id, in: nodes) }) else { return }
+    func withNode(_ id: UInt64, _ key: NodeKey, in scope: ScopeNodes, _ body: (UnsafeMutablePointer<Node>) -> Void) {
+        guard let node = scope.withShard(of: key, { $0.count(id, in: nodes) }) else { return }
         body(node)
         forget(id, 1)
     }
@@ -122,7 +122,7 @@ extension NodeTree {
     /// Locking: as `withNode`.
     public func withRoot(of scope: ScopeNodes, _ body: (Int32) -> Void) {
         guard let root = scope.root else { return }
-        withNode(root.id, in: scope.shard(of: root.key)) { node in
+        withNode(root.id, root.key, in: scope) { node in
             body(pin(node))
             unpin(root.id, node)
         }
@@ -133,7 +133,7 @@ extension NodeTree {
     /// Locking: the shard's.
     func count(_ id: UInt64, in scope: ScopeNodes) -> UnsafeMutablePointer<Node>? {
         guard let node = nodes.find(id) else { return nil }
-        return scope.shard(of: node.pointee.key).withLock { $0.count(id, in: nodes) }
+        return scope.withShard(of: node.pointee.key) { $0.count(id, in: nodes) }
     }
 
     /// What is at an index of the table, if it is a live node with a descriptor. The scope's directory of nodes is asked afterwards, under its lock,

@@ -8,7 +8,7 @@ extension NodeTree {
     /// The node of a file in a scope, if the kernel knows it.
     ///
     /// Locking: the shard's.
-    public func find(_ key: NodeKey, in scope: ScopeNodes) -> UInt64? { scope.shard(of: key).withLock { $0.find(key, in: nodes) } }
+    public func find(_ key: NodeKey, in scope: ScopeNodes) -> UInt64? { scope.withShard(of: key) { $0.find(key, in: nodes) } }
 
     /// Calls `body` with an O_PATH descriptor of the file that a handle stands for on a scope's filesystem; nil when the file is gone or may not
     /// be opened by handle.
@@ -31,7 +31,7 @@ extension NodeTree {
     /// The identity of an entry of a directory; nil when there is none, or the kernel has forgotten the directory.
     public func key(of name: UnsafePointer<CChar>, in directory: WatchedDirectories.Place, _ scope: ScopeNodes) -> NodeKey? {
         var result: NodeKey?
-        withNode(directory.node, in: scope.shard(of: directory.identity)) { node in
+        withNode(directory.node, directory.identity, in: scope) { node in
             let descriptor = pin(node)
             var status = FileStatus()
             if descriptor >= 0, clinux_statx(descriptor, name, &status) == 0 { result = NodeKey(status) }
@@ -43,7 +43,7 @@ extension NodeTree {
     /// Whether anybody has a node's file open; false when the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false
-        withNode(node, in: scope.shard(of: key)) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }
+        withNode(node, key, in: scope) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }
         return result
     }
 }

@@ -22,10 +22,12 @@ extension NodeTree {
         if opened < 0 { return nil }
         var status = FileStatus()
         guard clinux_statx(opened, nil, &status) == 0, case let key = NodeKey(status),
-            let (id, node) = scope.shard(of: key).withLock({ index -> (UInt64, UnsafeMutablePointer<Node>)? in
-                guard let id = index.find(key, in: nodes), let node = index.count(id, in: nodes) else { return nil }
-                return (id, node)
-            })
+            let (id, node) = scope.withShard(
+                of: key,
+                { index -> (UInt64, UnsafeMutablePointer<Node>)? in
+                    guard let id = index.find(key, in: nodes), let node = index.count(id, in: nodes) else { return nil }
+                    return (id, node)
+                })
         else {
             _ = clinux_close(opened)
             return nil
@@ -41,7 +43,7 @@ extension NodeTree {
     public func removed(_ held: HeldNode, _ name: UnsafePointer<CChar>, from parent: UInt64) {
         let node = held.node
         if held.isLast { node.pointee.isKept.store(true, ordering: .releasing) }
-        free(node.pointee.owner.shard(of: node.pointee.key).withLock { _ in node.pointee.forgetPlace(parent, name) })
+        free(node.pointee.owner.withShard(of: node.pointee.key) { _ in node.pointee.forgetPlace(parent, name) })
     }
 
     /// It has another name now.
@@ -50,7 +52,7 @@ extension NodeTree {
     public func moved(_ held: HeldNode, _ name: UnsafePointer<CChar>, to parent: UInt64) {
         let node = held.node
         var place = Place(parent: parent, name: node.pointee.owner.opensByHandle ? nil : name)
-        node.pointee.owner.shard(of: node.pointee.key).withLock { _ in place.exchange(with: node) }
+        node.pointee.owner.withShard(of: node.pointee.key) { _ in place.exchange(with: node) }
     }
 
     public func giveBack(_ held: HeldNode) {

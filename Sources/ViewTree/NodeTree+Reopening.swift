@@ -75,7 +75,7 @@ extension NodeTree {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { buffer in
             let name = buffer.baseAddress!
             let scope = child.pointee.owner
-            guard scope.shard(of: child.pointee.key).withLock({ _ in child.pointee.copyName(in: parent, to: name) }) else { return -ESTALE }
+            guard scope.withShard(of: child.pointee.key, { _ in child.pointee.copyName(in: parent, to: name) }) else { return -ESTALE }
             return verified(
                 makingRoom { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
         }

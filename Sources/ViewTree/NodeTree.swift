@@ -52,7 +52,7 @@ public final class NodeTree: @unchecked Sendable {
         let number = descriptor.release()
         var place = Place(parent: parent, name: scope.opensByHandle ? nil : name)
         // Made before the lock is taken and thrown away if the node exists: inserting costs no system call.
-        let (id, isNew) = scope.shard(of: key).withLock { index -> (UInt64?, Bool) in
+        let (id, isNew) = scope.withShard(of: key) { index -> (UInt64?, Bool) in
             if let known = index.find(key, in: nodes), let node = nodes.find(known) {
                 node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
                 place.exchange(with: node)
@@ -83,14 +83,14 @@ public final class NodeTree: @unchecked Sendable {
     /// Locking: the shard's.
     public func countRoot(of scope: ScopeNodes) -> UInt64? {
         guard let root = scope.root else { return nil }
-        return scope.shard(of: root.key).withLock { $0.count(root.id, in: nodes) } == nil ? nil : root.id
+        return scope.withShard(of: root.key) { $0.count(root.id, in: nodes) } == nil ? nil : root.id
     }
 
     /// Notes that one of several names of the file with `key` is about to be removed, if the kernel knows the file.
     ///
     /// Locking: the shard's.
     public func noteUnlink(of key: NodeKey, in scope: ScopeNodes, at time: Int64) {
-        scope.shard(of: key).withLock { index in
+        scope.withShard(of: key) { index in
             guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return }
             node.pointee.unlinked.store(time, ordering: .relaxed)
         }
@@ -101,12 +101,14 @@ public final class NodeTree: @unchecked Sendable {
     /// Locking: the shard's.
     public func forget(_ id: UInt64, _ count: UInt64) {
         guard let node = nodes.find(id) else { return }
-        let gone = node.pointee.owner.shard(of: node.pointee.key).withLock { index -> Bool in
-            let left = node.pointee.lookups.load(ordering: .relaxed)
-            let rest = left > count ? left - count : 0
-            node.pointee.lookups.store(rest, ordering: .relaxed)
-            if rest == 0 { index.remove(id, node.pointee.key, in: nodes) }
-            return rest == 0
+        let gone = node.pointee.withOwner { owner in
+            owner.withShard(of: node.pointee.key) { index -> Bool in
+                let left = node.pointee.lookups.load(ordering: .relaxed)
+                let rest = left > count ? left - count : 0
+                node.pointee.lookups.store(rest, ordering: .relaxed)
+                if rest == 0 { index.remove(id, node.pointee.key, in: nodes) }
+                return rest == 0
+            }
         }
         guard gone else { return }
         let old = node.pointee.hold.bitwiseOr(Node.retiredBit, ordering: .acquiringAndReleasing).oldValue
@@ -155,15 +157,12 @@ public final class NodeTree: @unchecked Sendable {
         scope.isReleased.store(true, ordering: .relaxed)
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         var isEmpty = true
-        for shard in scope.shards {
-            let ids = shard.withLock { $0.ids }
-            for id in ids {
-                withNode(id, in: shard) { node in
-                    letGo(node)
-                    // A pin without a descriptor may be about to open one.
-                    if node.pointee.hold.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
-                }
-            }
+        for id in scope.ids {
+            guard let node = count(id, in: scope) else { continue }
+            letGo(node)
+            // A pin without a descriptor may be about to open one.
+            if node.pointee.hold.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
+            forget(id, 1)
         }
         if isEmpty { scope.closeBase() }
         return isEmpty

@@ -50,13 +50,14 @@ public struct OpenDirectory: ~Copyable {
 /// The open files of a mount, by the number the kernel got (`fi->fh`).
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
-    private let table = SlotTable<OpenFile>()
+    private let table = SlotTable<OpenFile>(lists: 8)
     public init() {}
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
     public func trim() -> Bool { table.trim() }
-    public func add(_ file: consuming OpenFile) -> UInt64? { table.insert(file) }
+    /// `worker`: the number of the caller's slot.
+    public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? { table.insert(file, by: worker) }
 
     /// The file, counted once more until `letGo`.
     @inline(__always)

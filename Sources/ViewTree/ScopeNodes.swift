@@ -8,7 +8,8 @@ public final class ScopeNodes: @unchecked Sendable {
     // Safe to share: the index of each shard is behind its lock, the rest is fixed or atomic.
     static let shardCount = 8
     public let scope: UInt32
-    let shards: [Lock<NodeIndex>]
+    /// Kept alive by us, and reached without counting references: each request with a name takes one of them.
+    private let shards: UnsafeMutablePointer<Unmanaged<Lock<NodeIndex>>>
     /// The number behind `baseReference`, or -1 once the scope is released.
     private let base: Atomic<Int32>
     private let baseReference: Lock<HandleBase?>
@@ -46,7 +47,13 @@ public final class ScopeNodes: @unchecked Sendable {
         base = Atomic(handleBase?.number ?? -1)
         baseReference = Lock(handleBase)
         opensByHandle = handleBase != nil
-        shards = (0..<Self.shardCount).map { _ in Lock(NodeIndex()) }
+        shards = .allocate(capacity: Self.shardCount)
+        for number in 0..<Self.shardCount { (shards + number).initialize(to: .passRetained(Lock(NodeIndex()))) }
+    }
+
+    deinit {
+        for number in 0..<Self.shardCount { shards[number].release() }
+        shards.deallocate()
     }
 
     /// For who has a node of the scope pinned and has found that it is not released: until the pin is gone it stays open.
@@ -66,15 +73,22 @@ public final class ScopeNodes: @unchecked Sendable {
         _ = consume reference
     }
 
-    func shard(of key: NodeKey) -> Lock<NodeIndex> { shards[Int(truncatingIfNeeded: key.hash & 7)] }
+    /// Runs `body` with the index in which a key is, or would be.
+    ///
+    /// Locking: the shard's.
+    @inline(__always)
+    func withShard<Result>(of key: NodeKey, _ body: (inout NodeIndex) -> Result) -> Result {
+        withShard(Int(truncatingIfNeeded: key.hash & 7), body)
+    }
+
+    @inline(__always)
+    private func withShard<Result>(_ number: Int, _ body: (inout NodeIndex) -> Result) -> Result {
+        shards[number]._withUnsafeGuaranteedRef { $0.withLock(body) }
+    }
 
     /// How many nodes of the scope the kernel knows.
-    public var count: Int { shards.reduce(0) { sum, shard in sum + shard.withLock { $0.count } } }
+    public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }
 
     /// Their ids at this moment.
-    public var ids: [UInt64] {
-        var result: [UInt64] = []
-        for shard in shards { result.append(contentsOf: shard.withLock { $0.ids }) }
-        return result
-    }
+    public var ids: [UInt64] { (0..<Self.shardCount).flatMap { withShard($0) { $0.ids } } }
 }

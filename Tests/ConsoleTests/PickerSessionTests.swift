@@ -82,6 +82,21 @@ struct PickerSessionTests {
         #expect(try fixture.list().map(\.name) == ["alpha", "beta"])
     }
 
+    @Test func whatHasBecomeALinkSinceItWasMarkedIsNotGranted() throws {
+        let fixture = try fixture()
+        let projects = fixture.base + "/source/projects"
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(projects)", in: fixture)
+        try terminal.waitFor("alpha/")
+        try terminal.send("Space")
+        try terminal.waitFor("* alpha/")
+        try FileManager.default.moveItem(atPath: projects + "/alpha", toPath: projects + "/moved")
+        try FileManager.default.createSymbolicLink(atPath: projects + "/alpha", withDestinationPath: "beta")
+        try terminal.send("Tab")
+        try terminal.waitFor("! another directory is there by now: mark it again")
+        try terminal.send("Enter")
+        try terminal.waitFor("nothing is granted: 1 of 1 cannot be")
+    }
+
     @Test func itStartsWhereOneWasLast() throws {
         let fixture = try fixture()
         do {

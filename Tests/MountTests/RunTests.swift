@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    @Suite("A program that grantfs run has started", .enabled(if: Machine.offers("bwrap"), "bubblewrap is not installed"))
+    @Suite("A program that grantfs run has started", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
     struct RunInASandbox {
         private let fixture: MountFixture
         private let source: String
@@ -184,6 +184,15 @@ extension MountTests {
             let missing = try Command.run(
                 [Programs.grantfs, "run", "--grant", source, "--", "true"],
                 environment: fixture.environment.merging(["PATH": "/nowhere"]) { $1 })
+            // One that cannot make the namespaces, as where the kernel does not let it.
+            let failing = try fixture.directory("failing")
+            try Data("#!/bin/sh\necho 'bwrap: no namespaces' >&2; exit 1\n".utf8).write(to: URL(fileURLWithPath: failing + "/bwrap"))
+            chmod(failing + "/bwrap", 0o755)
+            let failed = try Command.run(
+                [Programs.grantfs, "run", "--grant", source, "--", "true"],
+                environment: fixture.environment.merging(["PATH": failing + ":/usr/bin:/bin"]) { $1 })
+            #expect(failed.status == 1 && failed.errors.contains("grantfs doctor"), "\(failed)")
+            try expectNothingLeft("after a failure of bwrap")
             #expect(missing.status == 1 && missing.errors.contains("install the package bubblewrap"), "\(missing)")
         }
     }

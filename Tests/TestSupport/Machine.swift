@@ -38,6 +38,13 @@ public enum Machine {
     }()
     public static let usersCannotMount = "plain users cannot mount here: no fusermount3, or no access to /dev/fuse"
 
+    /// Whether bubblewrap makes sandboxes here; where programs are required, as in CI, it has to.
+    public static let hasSandboxes: Bool = {
+        if ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] == "1" { return true }
+        let words = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+        return Command.exists("bwrap") && (try? Command.run(words, within: 10))?.status == 0
+    }()
+
     /// The size of the monotonic clock's steps does not matter here; milliseconds since some moment do.
     public static var milliseconds: Double {
         var time = timespec()

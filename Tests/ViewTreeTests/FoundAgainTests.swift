@@ -22,7 +22,7 @@ struct ANodeFoundAgain {
         let place = try KnownPlace(descriptorLimit: 8)
         for name in ["own", "another"] { try place.make(name) }
         let id = try place.lookup("own")
-        let node = try #require(place.tree.nodes.find(id))
+        let node = try #require(place.tree.node(id))
         // As from a filesystem that gives handles again.
         var handle = clinux_handle()
         let another = try FileDescriptor.open((place.path + "/another").utf8, OpenFlags.path)
@@ -39,7 +39,7 @@ struct ANodeFoundAgain {
         try place.make("old")
         let inode = try FileDescriptor.open((place.path + "/old").utf8, OpenFlags.path).status().st.st_ino
         let old = try place.lookup("old")
-        try exhaust(place, except: try #require(place.tree.nodes.find(old)))
+        try exhaust(place, except: try #require(place.tree.node(old)))
         try FileManager.default.removeItem(atPath: place.path + "/old")
         for number in 0..<2_000 {
             try place.make("new\(number)")

@@ -37,3 +37,8 @@ final class KnownPlace: @unchecked Sendable {
         return try #require(id)
     }
 }
+
+extension NodeTree {
+    /// `nodes.find`, for #expect and #require, which look into what they are given and so need to copy it.
+    func node(_ id: UInt64) -> UnsafeMutablePointer<Node>? { nodes.find(id) }
+}

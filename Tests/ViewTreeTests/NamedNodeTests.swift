@@ -26,7 +26,7 @@ import ViewTree
 
     /// Where a node's file is, or the error number of its opening.
     private func path(_ place: KnownPlace, _ id: UInt64) throws -> String {
-        let node = try #require(place.tree.nodes.find(id))
+        let node = try #require(place.tree.node(id))
         let pinned = place.tree.pin(node)
         defer { place.tree.unpin(id, node) }
         if pinned < 0 { return "\(pinned)" }
@@ -88,7 +88,7 @@ import ViewTree
         unlink(place.path + "/d6/f7")
         place.tree.removed(held, "f7", from: directories[6])
         place.tree.giveBack(held)
-        let opened = try #require(place.tree.nodes.find(files[6][8]))
+        let opened = try #require(place.tree.node(files[6][8]))
         _ = try path(place, files[6][8])
         opened.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         try crowdOut(place)

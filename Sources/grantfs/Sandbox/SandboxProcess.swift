@@ -23,6 +23,8 @@ enum SandboxProcess {
         var before = sigset_t()
         pthread_sigmask(SIG_BLOCK, &signals, &before)
         defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
+        let status: Int32
+        let hasStarted: Bool
         do throws(Errno) {
             let pipe = try PipePair()
             let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3).joined(separator: [0])) + [0])
@@ -41,10 +43,14 @@ enum SandboxProcess {
                     kill(child, SIGKILL)
                 }
             }
-            return try ChildProcess.wait(child)
+            (status, hasStarted) = (try ChildProcess.wait(child), leader != nil)
         } catch {
             throw GrantError(.system, "the sandbox cannot be started", cause: error.description)
         }
+        if hasStarted || status == 0 { return status }
+        throw GrantError(
+            .system, "the sandbox cannot be made", cause: "bwrap ended with status \(status)",
+            advice: "see the lines above; grantfs doctor says what is missing")
     }
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]

@@ -10,6 +10,8 @@ import pathlib
 import signal
 import sys
 
+import crowd
+import hotpath
 from machine import describe
 from measuring import measure
 from places import Places
@@ -36,7 +38,10 @@ def main():
     with Places(options.base, options.programs, options.directories) as places:
         times, remarks = measure(workloads, places, options.rounds)
         results = summary(workloads, places.names, times)
-        document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": places.remarks + remarks, "rows": results}
+        remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfs")]
+        if not options.only:
+            remarks += [crowd.clients(options.programs, places), crowd.withdrawals(options.programs, options.base)]
+        document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results}
     print(markdown(document, places.names))
     if options.json:
         options.json.write_text(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,158 @@
+import CFuse3
+import Glibc
+import LinuxFS
+import Synchronization
+
+/// How many workers read requests from the kernel, and those who do not for now.
+///
+/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait), so each one more takes its turn on a cold stack, and a request
+/// costs up to half as much again. One is enough as long as requests are short: it finds the next one when it comes back. So there is one,
+/// and `Session.watchReaders` looks every millisecond whether it is held up; the others stand by and cost nothing.
+struct Readers: ~Copyable {
+    /// `taken << 32 | idle`: requests taken so far, and readers that wait for one. In one word, because each request changes both.
+    private let counts = Atomic<UInt64>(0)
+    /// Workers that are not standing by.
+    private let number = Atomic<Int>(0)
+    private let standing = Atomic<Int>(0)
+    private let call = Semaphore()
+    /// One reader more than needed was seen.
+    let isOneTooMany = Atomic<Bool>(false)
+    /// Whether the watching thread waits until a request comes.
+    let isWatchAsleep = Atomic<Bool>(false)
+    let watch = Semaphore()
+
+    /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
+    private static let standbyNanoseconds: Int64 = 10_000_000_000
+
+    // MARK: on the way of a request
+
+    /// A worker waits for requests from now on.
+    @inline(__always)
+    func beginWaiting() { counts.wrappingAdd(1, ordering: .sequentiallyConsistent) }
+
+    /// It has one. Returns how many others wait.
+    @inline(__always)
+    func tookRequest() -> UInt32 {
+        let left = counts.wrappingAdd(1 << 32 - 1, ordering: .sequentiallyConsistent).newValue
+        // Whoever goes to sleep stores and then looks at `counts`.
+        if isWatchAsleep.load(ordering: .sequentiallyConsistent), isWatchAsleep.exchange(false, ordering: .sequentiallyConsistent) {
+            watch.post()
+        }
+        return UInt32(truncatingIfNeeded: left)
+    }
+
+    /// Whether the caller, who has no request, had better stand by: one reader is too many, and another waits in its place.
+    @inline(__always)
+    func shouldStandBy() -> Bool {
+        isOneTooMany.load(ordering: .relaxed) && snapshot.idle > 0 && isOneTooMany.exchange(false, ordering: .relaxed)
+    }
+
+    // MARK: coming and going
+
+    /// Requests taken so far, modulo 2³², and how many readers wait.
+    var snapshot: (taken: UInt32, idle: UInt32) {
+        let value = counts.load(ordering: .sequentiallyConsistent)
+        return (UInt32(value >> 32), UInt32(truncatingIfNeeded: value))
+    }
+
+    var count: Int { number.load(ordering: .relaxed) }
+    /// With those who stand by.
+    var workers: Int { count + standing.load(ordering: .relaxed) }
+
+    func began() { number.wrappingAdd(1, ordering: .relaxed) }
+    func ended() { number.wrappingSubtract(1, ordering: .relaxed) }
+
+    /// Stands by until called. False when nobody has called for a while: then the worker ends, and is not counted any more.
+    func standBy() -> Bool {
+        number.wrappingSubtract(1, ordering: .relaxed)
+        standing.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        if call.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
+        // Who has taken us off is about to call.
+        if takeOff() { return false }
+        call.wait()
+        return true
+    }
+
+    /// Calls one who stands by; false when nobody does.
+    func callOne() -> Bool {
+        guard takeOff() else { return false }
+        number.wrappingAdd(1, ordering: .relaxed)
+        call.post()
+        return true
+    }
+
+    private func takeOff() -> Bool {
+        var seen = standing.load(ordering: .sequentiallyConsistent)
+        while seen > 0 {
+            let (done, now) = standing.compareExchange(expected: seen, desired: seen - 1, ordering: .sequentiallyConsistent)
+            if done { return true }
+            seen = now
+        }
+        return false
+    }
+}
+
+extension Session {
+    /// Adds readers when those there are held up, and lets one stand by when one is not needed. On a thread of its own that serves no request, takes
+    /// no memory, and sleeps while nothing happens.
+    ///
+    /// - A request that takes long is seen within two milliseconds; when that goes on, readers double.
+    /// - When requests keep waiting although others are answered, there is one more.
+    /// - When somebody had nothing to do for a while, there is one less.
+    func watchReaders() {
+        var before = readers.snapshot.taken
+        var (quiet, waited, spare, step) = (0, 0, 0, 1)
+        while !hasEnded {
+            if quiet >= 3 { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
+            usleep(1_000)
+            let now = readers.snapshot
+            let isHeldUp = now.taken == before && now.idle == 0
+            quiet = now.taken == before && now.idle > 0 ? quiet + 1 : 0
+            before = now.taken
+            spare = now.idle > 0 ? spare + 1 : 0
+            if spare >= 32 {
+                spare = 0
+                readers.isOneTooMany.store(readers.count > 1, ordering: .relaxed)
+            }
+            if isHeldUp {
+                for _ in 0..<step { addReader() }
+                step = min(step * 2, 64)
+                continue
+            }
+            step = 1
+            waited = now.idle == 0 && hasWaitingRequest ? waited + 1 : max(waited - 1, 0)
+            if waited >= 3 {
+                waited = 0
+                addReader()
+            }
+        }
+    }
+
+    /// Waits for the next request if there was none since, and somebody is ready for it.
+    private func sleepUnlessBusy(since taken: UInt32) -> Bool {
+        readers.isWatchAsleep.store(true, ordering: .sequentiallyConsistent)
+        let now = readers.snapshot
+        if now.taken == taken, now.idle > 0, !hasEnded {
+            readers.watch.waitForAny()
+            return true
+        }
+        readers.isWatchAsleep.store(false, ordering: .sequentiallyConsistent)
+        return false
+    }
+
+    private var hasWaitingRequest: Bool {
+        var request = pollfd(fd: fuse_session_fd(pointer), events: Int16(POLLIN), revents: 0)
+        return poll(&request, 1, 0) > 0
+    }
+
+    /// One more reads requests from now on, unless all slots are taken.
+    func addReader() {
+        if !readers.callOne() { startWorker() }
+    }
+
+    /// The connection has ended: everybody comes and sees.
+    func callEveryone() {
+        readers.watch.post()
+        while readers.callOne() {}
+    }
+}

@@ -1,0 +1,75 @@
+"""Looks into the program itself: what runs with every request counts no references, takes no memory and asks for no type's metadata.
+
+objdump's listing is searched for calls of the Swift runtime that do. Prints a line; the exit status is 1 if there is such a call, so it can be run alone:
+python3 Tests/Benchmarks/bench/hotpath.py .build/release/grantfs
+"""
+
+import collections
+import re
+import shutil
+import subprocess
+import sys
+
+# By the demangled name. What is rare is in functions of its own: making room when descriptors have run out, watching a directory that is new.
+HOT = [
+    r"static ViewFS\.ViewFS\.(lookup|getattr|open|flush|release|read|write)\(",
+    r"closure #[1-6] .* in static ViewFS\.ViewFS\.\(fillFiles ",
+    r"ViewFS\.ViewFS\.release\(",
+    r"ViewTree\.NodeTree\.(pin|unpin|intern|forget)\(",
+    r"ViewTree\.NodeIndex\.(find|count)\(",
+    r"SlotTable<.*\.(find|element|insert|remove)\(.*OpenFile|<ViewTree\.OpenFile> of .*SlotTable.*\.(insert|remove)\(",
+    r"ViewTree\.OpenFiles\.(add|hold|letGo)\(",
+    r"Coordinator\.Coordinator\.(enter|leave)\(",
+    r"FUSEKit\.Session\.serve\(",
+    r"FUSEKit\.Request\.(init|reply|send)\b",
+    r"static FUSEKit\.Identity\.(assume|keepSetID)\(",
+]
+COSTLY = re.compile(
+    r"swift_(retain|release|allocObject|bridgeObject|beginAccess|once|unknownObject|dynamicCast|getGenericMetadata|getTypeByMangledName|slowAlloc)")
+
+
+def functions(program):
+    """The costly calls of each function of ours, by mangled name."""
+    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], capture_output=True, text=True, check=True).stdout
+    found, current = {}, None
+    for line in listing.splitlines():
+        begin = re.match(r"[0-9a-f]+ <(\$s.+)>:$", line)
+        if begin:
+            current = found.setdefault(begin.group(1), collections.Counter())
+        elif not line:
+            current = None
+        elif current is not None:
+            target = re.search(r"(?:call|jmp)\s+[0-9a-f]+ <_?([^>+@]+)", line)
+            if target and COSTLY.match(target.group(1)):
+                current[target.group(1)] += 1
+    return found
+
+
+def costly_calls(program):
+    """How many hot functions there are, and the costly calls in them by readable name; None where objdump or swift is missing."""
+    if not shutil.which("objdump") or not shutil.which("swift"):
+        return None
+    found = functions(program)
+    names = list(found)
+    readable = subprocess.run(
+        ["swift", "demangle", "--compact"], input="\n".join(names), capture_output=True, text=True, check=True).stdout.splitlines()
+    hot = [(text, found[name]) for name, text in zip(names, readable) if any(re.search(one, text) for one in HOT)]
+    return len(hot), {text: calls for text, calls in hot if calls}
+
+
+def remark(program):
+    result = costly_calls(program)
+    if result is None:
+        return "The way of a request was not looked into: that needs objdump and swift."
+    number, calls = result
+    if not number:
+        return "The way of a request was not looked into: the program has no symbols."
+    if not calls:
+        return f"The way of a request ({number} functions) calls nothing of the Swift runtime that counts references or takes memory."
+    return "The way of a request calls " + "; ".join(f"{dict(what)} in {name[:120]}" for name, what in calls.items())
+
+
+if __name__ == "__main__":
+    print(remark(sys.argv[1]))
+    outcome = costly_calls(sys.argv[1])
+    sys.exit(1 if outcome is None or not outcome[0] or outcome[1] else 0)
