@@ -14,21 +14,8 @@ extension SessionRequest: WireMessage {
             writer.write(claim)
             writer.write(from)
             writer.write(to)
-        case .present(let number, let path, let purpose, let since):
-            writer.write(UInt8(4))
-            writer.write(number)
-            writer.write(path)
-            writer.write(optional: purpose) { $0.write($1) }
-            writer.write(optional: since) { $1.write(to: &$0) }
-        case .endPresenting(let number):
-            writer.write(UInt8(5))
-            writer.write(number)
-        case .answer(let question, let isDone):
-            writer.write(UInt8(6))
-            writer.write(question)
-            writer.write(isDone)
         case .watch(let since):
-            writer.write(UInt8(7))
+            writer.write(UInt8(4))
             writer.write(optional: since) { $1.write(to: &$0) }
         }
     }
@@ -38,13 +25,7 @@ extension SessionRequest: WireMessage {
         case 1: return .claim(try ClaimRequest.read(from: &reader))
         case 2: return .endClaim(try reader.number(UInt64.self))
         case 3: return .moved(claim: try reader.number(UInt64.self), from: try reader.bytes(), to: try reader.bytes())
-        case 4:
-            return .present(
-                number: try reader.number(UInt64.self), path: try reader.bytes(), purpose: try reader.optionalBytes(),
-                since: try reader.optionalMark())
-        case 5: return .endPresenting(try reader.number(UInt64.self))
-        case 6: return .answer(question: try reader.number(UInt64.self), isDone: try reader.bool())
-        case 7: return .watch(since: try reader.optionalMark())
+        case 4: return .watch(since: try reader.optionalMark())
         default: throw .unknownKind
         }
     }
@@ -86,8 +67,6 @@ extension EventMark {
 extension MessageReader {
     mutating func optionalBytes() throws(CodingFlaw) -> [UInt8]? { try bool() ? try bytes() : nil }
 
-    mutating func optionalNumber() throws(CodingFlaw) -> UInt64? { try bool() ? try number(UInt64.self) : nil }
-
     mutating func mark() throws(CodingFlaw) -> EventMark { EventMark(epoch: try id(), number: try number(UInt64.self)) }
 
     mutating func optionalMark() throws(CodingFlaw) -> EventMark? { try bool() ? try mark() : nil }
@@ -121,23 +100,13 @@ extension SessionNews: WireMessage {
             writer.write(stage)
             writer.write(done)
             writer.write(total)
-        case .asks(let question):
+        case .tells(let event):
             writer.write(UInt8(5))
-            question.write(to: &writer)
-        case .tells(let presenter, let event):
-            writer.write(UInt8(6))
-            writer.write(optional: presenter) { $0.write($1) }
             event.write(to: &writer)
-        case .listening(let presenter, let mark, let hasMissed):
-            writer.write(UInt8(7))
-            writer.write(optional: presenter) { $0.write($1) }
+        case .listening(let mark, let hasMissed):
+            writer.write(UInt8(6))
             mark.write(to: &writer)
             writer.write(hasMissed)
-        case .notListening(let presenter, let refusal, let text):
-            writer.write(UInt8(8))
-            writer.write(optional: presenter) { $0.write($1) }
-            writer.write(refusal.rawValue)
-            writer.write(text)
         }
     }
 
@@ -158,32 +127,10 @@ extension SessionNews: WireMessage {
             return .progress(
                 claim: try reader.number(UInt64.self), stage: try reader.string(), done: try reader.number(UInt64.self),
                 total: try reader.number(UInt64.self))
-        case 5: return .asks(try SessionQuestion.read(from: &reader))
-        case 6: return .tells(presenter: try reader.optionalNumber(), try SessionEvent.read(from: &reader))
-        case 7:
-            return .listening(presenter: try reader.optionalNumber(), mark: try reader.mark(), hasMissed: try reader.bool())
-        case 8:
-            return .notListening(
-                presenter: try reader.optionalNumber(), try reader.value(ClaimRefusal.self), text: try reader.string())
+        case 5: return .tells(try SessionEvent.read(from: &reader))
+        case 6: return .listening(mark: try reader.mark(), hasMissed: try reader.bool())
         default: throw .unknownKind
         }
-    }
-}
-
-extension SessionQuestion {
-    fileprivate func write(to writer: inout BinaryWriter) {
-        writer.write(number)
-        writer.write(presenter)
-        writer.write(kind.rawValue)
-        writer.write(path)
-        writer.write(milliseconds)
-        writer.write(pid)
-    }
-
-    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> SessionQuestion {
-        SessionQuestion(
-            number: try reader.number(UInt64.self), presenter: try reader.number(UInt64.self), kind: try reader.value(Kind.self),
-            path: try reader.bytes(), milliseconds: try reader.number(UInt32.self), pid: try reader.number(Int32.self))
     }
 }
 

@@ -69,11 +69,6 @@ public enum SessionRequest: Sendable, Equatable {
     case endClaim(UInt64)
     /// A claimed item was moved by its claimant.
     case moved(claim: UInt64, from: [UInt8], to: [UInt8])
-    /// Wants to be asked and told about an item. `since`: what it has seen before.
-    case present(number: UInt64, path: [UInt8], purpose: [UInt8]?, since: EventMark?)
-    case endPresenting(UInt64)
-    /// The answer to a question.
-    case answer(question: UInt64, isDone: Bool)
     /// Wants every event of the mount.
     case watch(since: EventMark?)
 }
@@ -99,49 +94,14 @@ public enum ItemReach: UInt8, Sendable, CaseIterable {
     case revoked
 }
 
-/// What a presenter is asked.
-public struct SessionQuestion: Sendable, Equatable {
-    public enum Kind: UInt8, Sendable, CaseIterable {
-        case relinquishToReader = 1
-        case relinquishToWriter
-        case save
-        case accommodateDeletion
-        case revocation
-    }
-
-    public var number: UInt64
-    public var presenter: UInt64
-    public var kind: Kind
-    public var path: [UInt8]
-    /// How long the answer is waited for.
-    public var milliseconds: UInt32
-    /// Who claims.
-    public var pid: Int32
-
-    public init(number: UInt64, presenter: UInt64, kind: Kind, path: [UInt8], milliseconds: UInt32, pid: Int32) {
-        self.number = number
-        self.presenter = presenter
-        self.kind = kind
-        self.path = path
-        self.milliseconds = milliseconds
-        self.pid = pid
-    }
-}
-
 /// Something that happened in a mount.
 public struct SessionEvent: Sendable, Equatable {
     public enum Kind: UInt8, Sendable, CaseIterable {
         case claimWaits = 1
         case claimGranted
         case claimEnded
-        case claimRefused
-        case presenterPassedOver
         case moved
-        case changed
-        case created
-        case removed
         case revoked
-        case restored
     }
 
     /// Rises by one with each event of the mount.
@@ -176,11 +136,7 @@ public enum SessionNews: Sendable, Equatable {
     case refused(claim: UInt64, ClaimRefusal, text: String)
     /// How far the work before a claim is granted has come.
     case progress(claim: UInt64, stage: String, done: UInt64, total: UInt64)
-    case asks(SessionQuestion)
-    /// `presenter` nil for who watches everything; otherwise an event that concerns its item.
-    case tells(presenter: UInt64?, SessionEvent)
-    /// The presenter, or the watcher (nil), is in place; events go on from here. `hasMissed`: more went by than is kept.
-    case listening(presenter: UInt64?, mark: EventMark, hasMissed: Bool)
-    /// The presenter, or the watcher, cannot be.
-    case notListening(presenter: UInt64?, ClaimRefusal, text: String)
+    case tells(SessionEvent)
+    /// Events go on from here. `hasMissed`: more went by since the mark than is kept.
+    case listening(mark: EventMark, hasMissed: Bool)
 }

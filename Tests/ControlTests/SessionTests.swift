@@ -16,8 +16,7 @@ private let requests: [SessionRequest] = [
                 ItemRequest(path: [], isWriting: false),
             ], holdMilliseconds: .max)),
     .claim(ClaimRequest(number: 0, claimant: id, purpose: nil, items: [])), .endClaim(.max),
-    .moved(claim: 1, from: [1], to: [2]), .present(number: 1, path: [9], purpose: nil, since: EventMark(epoch: id, number: 5)),
-    .present(number: 1, path: [], purpose: [1], since: nil), .endPresenting(4), .answer(question: 3, isDone: true), .watch(since: nil),
+    .moved(claim: 1, from: [1], to: [2]), .watch(since: EventMark(epoch: id, number: 5)), .watch(since: nil),
 ]
 
 private let event = SessionEvent(
@@ -26,9 +25,7 @@ private let event = SessionEvent(
 private let news: [SessionNews] = [
     .granted(claim: 1, reach: [.reached, .outside, .revoked]), .waits(claim: 2, pids: [1, -1]),
     .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
-    .asks(SessionQuestion(number: 1, presenter: 2, kind: .save, path: [3], milliseconds: 4, pid: 5)), .tells(presenter: nil, event),
-    .tells(presenter: 8, event), .listening(presenter: nil, mark: EventMark(epoch: id, number: 1), hasMissed: true),
-    .notListening(presenter: 1, .revoked, text: ""),
+    .tells(event), .listening(mark: EventMark(epoch: id, number: 1), hasMissed: true),
 ]
 
 @Suite struct SessionCoding {

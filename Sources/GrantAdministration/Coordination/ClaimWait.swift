@@ -102,7 +102,7 @@ struct ClaimWait {
             case .progress(_, let stage, let done, let total):
                 hasHeard = true
                 progress?(CoordinationProgress(stage: stage, done: done, total: total == 0 ? nil : total))
-            case .asks, .tells, .listening, .notListening: break
+            case .tells, .listening: break
             case nil: try wait(for: client, until: hasHeard ? deadline : silence, isSilent: !hasHeard, record)
             }
         }

@@ -22,6 +22,7 @@ extension ClaimService {
         let claim = state.withLock { state -> LiveClaim? in
             guard state.claims[id] != nil else { return nil }
             state.claims[id]?.isGranted = true
+            if let claim = state.claims[id] { ClaimService.note(.claimGranted, claim, &state) }
             return state.claims[id]
         }
         if let claim { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }

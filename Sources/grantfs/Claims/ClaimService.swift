@@ -28,6 +28,9 @@ final class ClaimService: SessionHandler, Sendable {
         var numbers: [UInt64: [UInt64: ClaimID?]] = [:]
         /// Scopes that were closed. Their numbers never come again.
         var withdrawn: Set<UInt32> = []
+        var events = EventRing()
+        /// Those who want every event, by their session's number.
+        var watchers: [UInt64: ControlSession] = [:]
         /// Claims that have ended and still bind those who come through the mount.
         var toUnbind: [ClaimID] = []
         /// Claims that are being looked for.
@@ -73,12 +76,14 @@ final class ClaimService: SessionHandler, Sendable {
         switch request {
         case .claim(let claim): look(for: claim, session)
         case .endClaim(let number): giveBack(number, session)
-        case .moved, .present, .endPresenting, .answer, .watch: session.end()
+        case .watch(let since): watch(since, session)
+        case .moved(let number, let from, let to): moved(number, from, to, session)
         }
     }
 
     func ended(_ session: ControlSession) {
         let effect = state.withLock { state -> ClaimTable.Effect in
+            state.watchers[session.number] = nil
             let ids = Set((state.numbers.removeValue(forKey: session.number) ?? [:]).values.compactMap { $0 })
             return drop(ids, &state)
         }
@@ -95,6 +100,14 @@ final class ClaimService: SessionHandler, Sendable {
         carryOut(effect)
     }
 
+    /// A claimant has moved what it has claimed.
+    private func moved(_ number: UInt64, _ from: [UInt8], _ to: [UInt8], _ session: ControlSession) {
+        state.withLock { state in
+            guard state.numbers[session.number]?[number] != nil else { return }
+            ClaimService.note(.moved, from, newPath: to, pid: session.peer.pid, &state)
+        }
+    }
+
     /// Takes claims out of all tables.
     ///
     /// Locking: call it with `state` held; what it returns is carried out without.
@@ -103,6 +116,7 @@ final class ClaimService: SessionHandler, Sendable {
         for id in ids {
             guard let claim = state.claims.removeValue(forKey: id) else { continue }
             state.numbers[claim.session.number]?[claim.number] = nil
+            ClaimService.note(.claimEnded, claim, &state)
             if !claim.bound.isEmpty { state.toUnbind.append(id) }
         }
         return state.table.remove(ids)
@@ -187,6 +201,7 @@ final class ClaimService: SessionHandler, Sendable {
                 state.numbers[session.number]?[request.number] = .some(id)
                 state.claims[id] = LiveClaim(
                     session: session, number: request.number, parts: parts, reach: reach, holdMilliseconds: request.holdMilliseconds)
+                if case .waits = answer, let claim = state.claims[id] { ClaimService.note(.claimWaits, claim, &state) }
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))
             case .deadlock:
@@ -275,7 +290,9 @@ final class ClaimService: SessionHandler, Sendable {
 
     /// Ends the claims that were reached by a scope which is closed, held or waiting, unless another scope leads there too.
     func withdrawn(_ scope: Scope) {
+        let path = files.path(of: scope) ?? []
         let (lost, effect) = state.withLock { state -> ([LiveClaim], ClaimTable.Effect) in
+            ClaimService.note(.revoked, path, pid: 0, text: scope.grant.description, &state)
             state.withdrawn.insert(scope.id.rawValue)
             var ids: Set<ClaimID> = []
             for (id, claim) in state.claims {

@@ -22,7 +22,6 @@ enum CoordinateCommand {
             OptionDeclaration(
                 "hold", value: "S",
                 help: "seconds that operations through a mandatory grant wait for this claim, then EAGAIN; no limit when left out"),
-            OptionDeclaration("without-saving", help: "read: presenters are not asked to save first"),
             OptionDeclaration("follow", help: "a link as the last name is followed"),
             OptionDeclaration(
                 "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on; end when left out",
@@ -78,7 +77,6 @@ private struct CoordinatePlan {
     let newPath: [UInt8]?
     let timeout: Double?
     let hold: Double?
-    let savesFirst: Bool
     let follows: Bool
     let endsWhenLost: Bool
     var isMoving: Bool { intent == .moving }
@@ -111,7 +109,6 @@ private struct CoordinatePlan {
         if newPath != nil, paths.count > 1 { throw GrantError(.usage, "one PATH is moved at a time") }
         timeout = try arguments.seconds("timeout")
         hold = try arguments.seconds("hold")
-        savesFirst = !arguments.has("without-saving")
         follows = arguments.has("follow")
         switch try arguments.text("when-lost") {
         case nil, "end": endsWhenLost = true
@@ -128,7 +125,7 @@ private struct CoordinatePlan {
             let place = try place(of: path, administrator, coordination, view)
             result.append(
                 CoordinatedAccess(
-                    path: place, kind: isWriting ? .writing : .reading, intent: intent, savesFirst: savesFirst, followsLink: follows,
+                    path: place, kind: isWriting ? .writing : .reading, intent: intent, followsLink: follows,
                     newPath: newPath))
         }
         return result

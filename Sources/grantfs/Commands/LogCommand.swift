@@ -63,7 +63,7 @@ enum LogCommand {
         }
     }
 
-    private static func json(_ entry: LogEntry) -> [(String, JSON)] {
+    static func json(_ entry: LogEntry) -> [(String, JSON)] {
         var members: [(String, JSON)] = [
             ("number", .integer(entry.number)), ("time", JSON.time(entry.time)), ("event", .string(entry.event.rawValue)),
             ("uid", .unsigned(UInt64(entry.actor.uid))), ("pid", .integer(Int64(entry.actor.pid))),
@@ -77,7 +77,7 @@ enum LogCommand {
         return members
     }
 
-    private static func line(_ entry: LogEntry) -> String {
+    static func line(_ entry: LogEntry) -> String {
         var text = "\(Timestamp.text(entry.time))  \(entry.event.rawValue)"
         if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }

@@ -1,0 +1,118 @@
+import Control
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Something that happened in a mount.
+public struct MountEvent: Sendable, Equatable {
+    public enum Kind: String, Sendable {
+        case claimWaits, claimGranted, claimEnded, moved, revoked
+        /// More events than are kept went by while nobody listened.
+        case missed
+        /// The daemon has ended, or its mount.
+        case ended
+    }
+
+    public var mountpoint: [UInt8]
+    /// Rises by one with each event of the mount; 0 for what is no event of its own.
+    public var number: UInt64
+    public var time: Instant
+    public var kind: Kind
+    public var path: [UInt8]
+    public var newPath: [UInt8]?
+    public var pid: Int32
+    public var text: String
+}
+
+/// The events of every mount of a store. Mounts that come are listened to; after a connection was lost it goes on where it was. Belongs to one thread.
+public final class EventStream {
+    private struct Source {
+        let record: MountRecord
+        var client: SessionClient?
+        var mark: EventMark?
+    }
+
+    private let store: GrantStore
+    private var sources: [GrantID: Source] = [:]
+
+    public init(_ store: GrantStore) { self.store = store }
+
+    /// What has happened since the last call; waits for something, `seconds` at most. The first call begins to listen.
+    public func next(within seconds: Double) throws(GrantError) -> [MountEvent] {
+        let deadline = Clock.deadline(seconds: seconds)
+        try listen()
+        var events = takeAll()
+        if !events.isEmpty { return events }
+        var set = PollSet()
+        for source in sources.values { if let client = source.client { set.add(client.descriptor) } }
+        _ = try? set.wait(until: deadline)
+        events = takeAll()
+        return events
+    }
+
+    /// Connects to mounts that are not listened to.
+    private func listen() throws(GrantError) {
+        let records = try store.mounts().filter { $0.process.isRunning }
+        for id in sources.keys where !records.contains(where: { $0.id == id }) && sources[id]?.client == nil { sources[id] = nil }
+        for record in records where sources[record.id]?.client == nil {
+            let mark = sources[record.id]?.mark
+            guard
+                let client = try? SessionClient(
+                    socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 2)),
+                (try? client.send(.watch(since: mark))) != nil
+            else { continue }
+            sources[record.id] = Source(record: record, client: client, mark: mark)
+        }
+    }
+
+    private func takeAll() -> [MountEvent] {
+        var events: [MountEvent] = []
+        for (id, source) in sources {
+            while let client = sources[id]?.client {
+                do throws(ControlClient.Failure) {
+                    guard let news = try client.next() else { break }
+                    note(news, id, source.record.mountpoint, &events)
+                } catch {
+                    sources[id]?.client = nil
+                    events.append(bare(.ended, source.record.mountpoint))
+                }
+            }
+        }
+        return events.sorted { $0.time < $1.time }
+    }
+
+    private func note(_ news: SessionNews, _ id: GrantID, _ mountpoint: [UInt8], _ events: inout [MountEvent]) {
+        switch news {
+        case .listening(let mark, let hasMissed):
+            // With a mark, what came after it follows, with numbers of its own.
+            if sources[id]?.mark?.epoch != mark.epoch { sources[id]?.mark = mark }
+            if hasMissed { events.append(bare(.missed, mountpoint)) }
+        case .tells(let event):
+            sources[id]?.mark?.number = event.number
+            events.append(
+                MountEvent(
+                    mountpoint: mountpoint, number: event.number, time: event.time, kind: MountEvent.Kind(event.kind), path: event.path,
+                    newPath: event.newPath, pid: event.pid, text: event.text))
+        case .granted, .waits, .refused, .progress: break
+        }
+    }
+
+    private func bare(_ kind: MountEvent.Kind, _ mountpoint: [UInt8]) -> MountEvent {
+        MountEvent(
+            mountpoint: mountpoint, number: 0, time: Instant(nanoseconds: Clock.realtime), kind: kind, path: mountpoint, newPath: nil,
+            pid: 0,
+            text: "")
+    }
+}
+
+extension MountEvent.Kind {
+    init(_ kind: SessionEvent.Kind) {
+        switch kind {
+        case .claimWaits: self = .claimWaits
+        case .claimGranted: self = .claimGranted
+        case .claimEnded: self = .claimEnded
+        case .moved: self = .moved
+        case .revoked: self = .revoked
+        }
+    }
+}
