@@ -5,9 +5,9 @@ import Synchronization
 
 /// How many workers read requests from the kernel, and those who do not for now.
 ///
-/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait), so each one more takes its turn on a cold stack, and a request
-/// costs up to half as much again. One is enough as long as requests are short: it finds the next one when it comes back. So there is one,
-/// and `Session.watchReaders` looks every millisecond whether it is held up; the others stand by and cost nothing.
+/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few are enough as long as requests are short: with one, a
+/// program that opens and closes files waits for the RELEASE that nobody waits for. `Session.watchReaders` looks every millisecond whether they
+/// are held up; the others stand by and cost nothing. The figures are in docs/performance.md.
 struct Readers: ~Copyable {
     /// `taken << 32 | idle`: requests taken so far, and readers that wait for one. In one word, because each request changes both.
     private let counts = Atomic<UInt64>(0)
@@ -20,6 +20,9 @@ struct Readers: ~Copyable {
     /// Whether the watching thread waits until a request comes.
     let isWatchAsleep = Atomic<Bool>(false)
     let watch = Semaphore()
+
+    /// So many read, however little there is to do.
+    static let kept = 4
 
     /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
     private static let standbyNanoseconds: Int64 = 10_000_000_000
@@ -112,7 +115,7 @@ extension Session {
             spare = now.idle > 0 ? spare + 1 : 0
             if spare >= 32 {
                 spare = 0
-                readers.isOneTooMany.store(readers.count > 1, ordering: .relaxed)
+                readers.isOneTooMany.store(readers.count > Readers.kept, ordering: .relaxed)
             }
             if isHeldUp {
                 for _ in 0..<step { addReader() }

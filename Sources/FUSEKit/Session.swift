@@ -91,7 +91,7 @@ public final class Session: @unchecked Sendable {
             fuse_session_unmount(pointer)
             throw error
         }
-        startWorker()
+        for _ in 0..<Readers.kept { startWorker() }
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
