@@ -6,7 +6,8 @@ extension MountTests {
     /// What an administrator asks about any filesystem, asked about a view.
     @Suite(
         "The machine's tools",
-        .enabled(if: Machine.offers("lsof") && Machine.offers("fuser") && Machine.offers("findmnt"), "lsof, fuser or findmnt is not installed"))
+        .enabled(
+            if: Machine.offers("lsof") && Machine.offers("fuser") && Machine.offers("findmnt"), "lsof, fuser or findmnt is not installed"))
     struct SystemTools {
         /// A view with two grants, and a process that has a file of the first one open, another mapped and works in a directory of it.
         private func situation() throws -> (MountFixture, mountpoint: String, holder: Child) {
@@ -50,7 +51,8 @@ extension MountTests {
             let rows = (output.text + output.errors).split(separator: "\n").map(String.init)
             #expect(output.text.split(whereSeparator: \.isWhitespace).contains("\(holder.pid)"), "\(output)")
             #expect(!output.text.contains("\(beside.pid)"), "\(output)")
-            #expect(rows.contains { $0.contains(".c") && $0.contains("bash") } || output.errors.contains("c"), "a working directory: \(output)")
+            #expect(
+                rows.contains { $0.contains(".c") && $0.contains("bash") } || output.errors.contains("c"), "a working directory: \(output)")
         }
 
         @Test("findmnt shows type, view and options; for a path below a grant it finds the view")
