@@ -50,6 +50,8 @@ extension Session {
         let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
         let copy = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
         copy.copyMemory(from: memory, byteCount: size)
+        // As the kernel wrote it: `Message.passOn` may have given it the number of another kind.
+        copy.storeBytes(of: worker.pointee.opcode.load(ordering: .relaxed), toByteOffset: 4, as: UInt32.self)
         let message = SuspendedMessage(memory: copy, size: size)
         let hasRoom = suspended.withLock { suspended -> Bool in
             guard suspended.bytes + size <= SuspendedRequests.mostBytes else { return false }
