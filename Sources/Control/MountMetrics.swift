@@ -148,6 +148,7 @@ extension MountMetrics {
                 guard let name = try? GrantName(entry: try reader.bytes()) else { throw .badValue }
                 return DenialCount(grant: grant, name: name, count: try reader.number(UInt64.self))
             }, revocations: try WithdrawalCounts.read(from: &reader), narrowings: try WithdrawalCounts.read(from: &reader),
-            waitingLocks: try reader.number(UInt64.self), waitingForClaims: try reader.number(UInt64.self), workers: try reader.number(UInt64.self))
+            waitingLocks: try reader.number(UInt64.self), waitingForClaims: try reader.number(UInt64.self),
+            workers: try reader.number(UInt64.self))
     }
 }
