@@ -13,6 +13,8 @@ public struct CoordinationProgress: Sendable, Equatable {
     public var total: UInt64?
     /// Who is waited for.
     public var pids: [Int32] = []
+    /// Of a snapshot: how many files were made; `done` are bytes then.
+    public var files: UInt64?
 }
 
 /// A claim in one mount.
