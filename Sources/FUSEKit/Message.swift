@@ -14,6 +14,7 @@ struct Message {
     }
 
     enum Opcode {
+        static let getAttributes: UInt32 = 3
         static let setAttributes: UInt32 = 4
         static let read: UInt32 = 15
         static let write: UInt32 = 16
@@ -26,6 +27,7 @@ struct Message {
         static let seek: UInt32 = 46
         static let copy: UInt32 = 47
         static let createNameless: UInt32 = 51
+        static let getExtendedAttributes: UInt32 = 52
     }
 
     @inline(__always)
@@ -69,11 +71,21 @@ struct Message {
         return low & Exchange.extended != 0 ? low | UInt64(number(at: 56)) << 32 : low
     }
 
-    /// FUSE_TMPFILE (open(2) with O_TMPFILE), which the library of version 3.14 answers with ENOSYS, is FUSE_CREATE in everything but its number
-    /// (fs/fuse/dir.c, fuse_create_open): the operation of that gets it, and knows it by the flags.
+    /// Two requests that the library of version 3.14 answers with ENOSYS are other ones in all that they bring, so the operations of those get them.
+    ///
+    /// - FUSE_TMPFILE (open(2) with O_TMPFILE) is FUSE_CREATE in everything but its number (fs/fuse/dir.c, fuse_create_open), known by the flags.
+    /// - FUSE_STATX (statx(2) that asks for the time of birth) begins as FUSE_GETATTR does (struct fuse_statx_in), and wants another answer, known
+    ///   by `Request.wantsBirth`.
     @inline(__always)
     static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
-        if opcode == Opcode.createNameless { buffer.mem.storeBytes(of: Opcode.create, toByteOffset: 4, as: UInt32.self) }
+        if opcode < Opcode.createNameless { return }
+        let other =
+            switch opcode {
+            case Opcode.createNameless: Opcode.create
+            case Opcode.getExtendedAttributes: Opcode.getAttributes
+            default: opcode
+            }
+        buffer.mem.storeBytes(of: other, toByteOffset: 4, as: UInt32.self)
     }
 
     private func wide(at place: Int) -> UInt64 {

@@ -23,7 +23,13 @@ extension ViewFS {
             return
         }
         var attributes = attributes(status)
-        request.reply(attributes: &attributes, timeout: node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode))
+        let timeout = node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode)
+        if request.wantsBirth {
+            let birth = status.has_birth ? Birth(seconds: status.birth_seconds, nanoseconds: status.birth_nanoseconds) : nil
+            request.reply(attributes: attributes, birth: birth, timeout: timeout)
+        } else {
+            request.reply(attributes: &attributes, timeout: timeout)
+        }
     }
 
     /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.

@@ -36,6 +36,10 @@ extension ViewFS {
             }
         } else {
             view.onFile(request, info.fh, for: changes ? .write : .read) { request, file in
+                if changes, view.policy.writeBack, !view.bringBack(id) {
+                    request.reply(error: EAGAIN)
+                    return
+                }
                 view.flags(request, id, file.pointee.descriptor, call, size, changes: changes)
             }
         }

@@ -56,7 +56,12 @@ extension ViewFS {
         (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
         // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
         // dies it is this look that says so, so it must not wait for long.
-        request.reply(attributes: &attributes, timeout: min(policy.timeout, Self.rootTimeout))
+        let timeout = min(policy.timeout, Self.rootTimeout)
+        if request.wantsBirth {
+            request.reply(attributes: attributes, birth: nil, timeout: timeout)
+        } else {
+            request.reply(attributes: &attributes, timeout: timeout)
+        }
     }
 
     /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.

@@ -19,10 +19,11 @@ extension ViewFS {
     }
 
     /// Under write-back, what was written and only the kernel has yet would be a hole of the backing file: the kernel asks for holes without
-    /// writing back first (fs/fuse/file.c, fuse_lseek). So it is made to, by an invalidation from a thread of its own, for which this
+    /// writing back first (fs/fuse/file.c, fuse_lseek); and it could not be written any more to a file that has become immutable
+    /// (fs/fuse/ioctl.c, fuse_fileattr_set). So the kernel is made to, by an invalidation from a thread of its own, for which this
     /// worker waits inside its scope, where a revoker finds it. Each such wait needs another worker for the writes, so only some may
     /// at once: false, and nothing done, when there are too many.
-    private func bringBack(_ id: NodeID) -> Bool {
+    func bringBack(_ id: NodeID) -> Bool {
         // Closing writes back. So does unmapping, and a mapping keeps its file open.
         guard let node = tree.nodes.find(id.rawValue), node.pointee.writers.load(ordering: .relaxed) > 0 else { return true }
         guard let notifier = session?.notifier else { return true }

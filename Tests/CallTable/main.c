@@ -21,7 +21,16 @@ static void return_to_root(void) {
     if (setresuid(0, 0, 0) || setresgid(0, 0, 0)) fail("setresuid");
 }
 
+static void become_one(int who) { become(&identities[who]); }
+
+// A write from a wrong address by somebody who is not the owner clears set-id bits before it fails. FUSE sends the same request for that as
+// for chown(2) of neither, by which nobody is to clear them, and the write that would follow does not come (docs/conformance.md).
+static bool is_ruled_out(const struct identity *who, const struct call *call, const char *situation) {
+    return who->groups && strcmp(call->name, "wrong addresses and offsets") == 0 && strcmp(situation, "setid") == 0;
+}
+
 static void print_case(const struct identity *who, const struct call *call, const char *situation) {
+    if (is_ruled_out(who, call, situation)) return;
     detail[0] = 0;
     const char *path = path_of(situation);
     umask(022);
@@ -56,5 +65,7 @@ int main(int count, char **arguments) {
                     if (number++ % sample == 0) print_case(&identities[i], call, *situation);
     clear_tree();
     print_times();
+    print_modes(become_one, return_to_root, sizeof identities / sizeof *identities);
+    if (sample == 1) print_limits();
     return 0;
 }

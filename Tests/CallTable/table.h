@@ -36,3 +36,8 @@ void fail(const char *what) __attribute__((noreturn));
 
 // times.c
 void print_times(void);
+
+// modes.c
+void print_modes(void (*become_one)(int who), void (*return_to_root)(void), int count);
+// limits.c
+void print_limits(void);

@@ -7,7 +7,7 @@
 const char *const situations[] = {
     "file", "private", "mine/a", "owned", "setid", "empty", "full", "full/inner", "closed", "closed/inner", "closed/missing", "open/inner",
     "open/new", "sticky/root", "sticky/mine", "sticky/new", "sticky", "setgid/new", "ro/inner", "ro/new", "link", "link/", "dangling",
-    "dangling/", "loop", "loop/x", "dirlink", "dirlink/", "dirlink/inner", "fifo", "fifo/x", "null", "missing", "missing/", "missing/x",
+    "dangling/", "loop", "loop/x", "dirlink", "dirlink/", "dirlink/inner", "fifo", "fifo/x", "socket", "null", "missing", "missing/", "missing/x",
     "file/", "file/x", "full/.", "full/..", "empty/.", "empty/", ".", "..", "(nothing)", "(name of 255)", "(name of 256)", "(path of 4095)", "(path of 4096)",
     "(bad address)", "(not UTF-8)", "(new line)", NULL,
 };
@@ -75,6 +75,7 @@ void make_tree(void) {
     make_directory("mine/d", 0700, USER, USER);
     if (symlink("file", "link") || symlink("nowhere", "dangling") || symlink("loop", "loop") || symlink("full", "dirlink")) fail("symlink");
     if (mkfifo("fifo", 0600) || chmod("fifo", 0666) || mknod("null", S_IFCHR | 0666, makedev(1, 3)) || chmod("null", 0666)) fail("mknod");
+    if (mknod("socket", S_IFSOCK | 0666, 0) || chmod("socket", 0666)) fail("mknod");
     if (setxattr("owned", "user.a", "value", 5, 0)) fail("setxattr");
 }
 

@@ -178,6 +178,27 @@ extension MountTests {
             #expect(output.count == 3 && output[0] != output[1] && output[1] == output[2], "\(output)")
         }
 
+        @Test("that forbid writing leave nothing behind that was written before", arguments: ["shared", "exclusive", "none"])
+        func writtenBefore(cache: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            let script = """
+                import os, subprocess, sys
+                fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+                print(os.write(fd, b'x' * 100000))
+                subprocess.run(['chattr', '+i', sys.argv[1]], check=True)
+                os.fsync(fd)
+                os.close(fd)
+                subprocess.run(['chattr', '-i', sys.argv[1]], check=True)
+                """
+            defer { _ = try? Command.run(["chattr", "-i", source + "/file"]) }
+            let output = try Command.run(["python3", "-c", script, mount + "/file"]).orThrow()
+            #expect(output.text == "100000\n")
+            #expect(try Data(contentsOf: URL(fileURLWithPath: source + "/file")) == Data(repeating: UInt8(ascii: "x"), count: 100_000))
+        }
+
         @Test("looked at leave no old data to a program that opens the file afterwards")
         func cachedData() throws {
             let fixture = try MountFixture()

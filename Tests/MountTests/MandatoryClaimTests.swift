@@ -77,6 +77,19 @@ extension MountTests {
             try fixture.wait(until: "it shows what was written", within: 1) { try text(mount + "/a") == "whole" }
         }
 
+        @Test("shows who asked for the time of birth and had to wait what is there afterwards", arguments: ["shared", "exclusive", "none"])
+        func birth(cache: String) throws {
+            let (fixture, source, mount, claimant) = try mounted(cache: cache)
+            try ask(claimant, "write \(source)")
+            let look = ["stat", "-c", "%w %s %y %a"]
+            let child = try Child(look + [mount + "/a"])
+            #expect(child.wait(within: 0.5) == nil, "it did not wait")
+            try write("more than there was", source + "/a")
+            try ask(claimant, "end")
+            try child.expect(try Command.run(look + [source + "/a"]).orThrow().trimmed)
+            withExtendedLifetime(fixture) {}
+        }
+
         @Test("finds in the files what was written through the mount, acknowledged and not yet written back")
         func dirty() throws {
             let (fixture, source, mount, claimant) = try mounted(cache: "exclusive")

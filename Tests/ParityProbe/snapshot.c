@@ -123,14 +123,16 @@ static void walk(const char *path, int depth, bool with_security) {
     }
 }
 
-// Past the clock's tick: a change right after the look would else show the same time on filesystems with coarse ones.
+// Until the coarse clock is past what the fine one shows now: a change right after the look would else show the same time. Another value of the
+// coarse one is not enough: where times can be fine (multigrain timestamps, kernel/time/timekeeping.c), those of a file that was just made can
+// lie behind the next tick, and are then given to whoever changes something next, by the coarse clock alone as well.
 static void wait_for_the_clock(void) {
     struct timespec start, time;
-    clock_gettime(CLOCK_REALTIME_COARSE, &start);
+    clock_gettime(CLOCK_REALTIME, &start);
     do {
         usleep(500);
         clock_gettime(CLOCK_REALTIME_COARSE, &time);
-    } while (!differs(start, time));
+    } while (time.tv_sec < start.tv_sec || (time.tv_sec == start.tv_sec && time.tv_nsec <= start.tv_nsec));
 }
 
 void snapshot(const char *directory, bool with_security, bool with_times) {

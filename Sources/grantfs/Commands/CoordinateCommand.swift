@@ -61,8 +61,8 @@ enum CoordinateCommand {
             _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
         }
         let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
+        if status == 0, let newPath = claim.newPaths[0] { claim.tellMoved(claim.paths[0], to: newPath) }
         claim.end()
-        if status == 0, let new = plan.newPath, plan.isMoving { claim.tellMoved(claim.paths[0], to: new) }
         progress.end()
         return status
     }
@@ -79,7 +79,6 @@ private struct CoordinatePlan {
     let hold: Double?
     let follows: Bool
     let endsWhenLost: Bool
-    var isMoving: Bool { intent == .moving }
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         switch arguments.operands[0] {
