@@ -104,7 +104,7 @@ struct ClaimWait {
             case .progress(_, let stage, let done, let total):
                 hasHeard = true
                 progress?(CoordinationProgress(stage: stage, done: done, total: total == 0 ? nil : total))
-            case .tells, .listening: break
+            case .tells, .listening, .presenting, .notPresenting, .asks, .tellsPresenter, .preparing: break
             case nil: try wait(for: client, until: hasHeard ? deadline : silence, isSilent: !hasHeard, record)
             }
         }

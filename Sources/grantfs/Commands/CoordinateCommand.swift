@@ -67,8 +67,8 @@ enum CoordinateCommand {
         setenv("GRANTFS_CLAIMANT", claimant.description, 1)
         CoordinatedChild.tell(claim.paths)
         let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
+        if status == 0, let newPath = claim.newPaths[0] { claim.tellMoved(claim.paths[0], to: newPath) }
         claim.end()
-        if status == 0, let new = plan.newPath, plan.isMoving { claim.tellMoved(claim.paths[0], to: new) }
         progress.end()
         return status
     }
@@ -86,7 +86,6 @@ private struct CoordinatePlan {
     let follows: Bool
     let endsWhenLost: Bool
     let snapshot: [UInt8]?
-    var isMoving: Bool { intent == .moving }
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         switch arguments.operands[0] {
