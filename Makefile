@@ -12,9 +12,10 @@ FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
 # mount(8) looks for its helpers here and nowhere else, whatever PREFIX is. By the link it finds them for the type that
 # /proc/mounts shows, fuse.grantfs, which is what it goes by for a remount.
 HELPERDIR ?= /sbin
-# Where systemd looks for units and tmpfiles of what an administrator has installed.
+# Where systemd looks for units, users and tmpfiles of what an administrator has installed.
 UNITDIR ?= $(PREFIX)/lib/systemd
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 INSTALL ?= install
 
 program := .build/release/grantfs
@@ -83,21 +84,23 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(program) completion bash >'$(DESTDIR)$(BASHDIR)/grantfs'
 	$(program) completion zsh >'$(DESTDIR)$(ZSHDIR)/_grantfs'
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
-	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)'
+	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/grantfs@.service >'$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service || exit 1; \
 		chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service; done
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
+	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
 deb: ## build a Debian package, in .build; as root also install, use, upgrade and remove it, in a copy of this machine that is thrown away
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
-	@package=$$(.ci/deb) && echo "$$package" && if [ "$$(id -u)" = 0 ]; then .ci/test-deb "$$package"; fi
+	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package"
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
 	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
 	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
-	rm -f '$(DESTDIR)$(UNITDIR)/system/grantfs@.service' '$(DESTDIR)$(UNITDIR)/user/grantfs@.service' '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
+	rm -f '$(DESTDIR)$(UNITDIR)/system/grantfs@.service' '$(DESTDIR)$(UNITDIR)/user/grantfs@.service'
+	rm -f '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf' '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 	rm -f '$(DESTDIR)$(BASHDIR)/grantfs' '$(DESTDIR)$(ZSHDIR)/_grantfs' '$(DESTDIR)$(FISHDIR)/grantfs.fish'
 
 manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options

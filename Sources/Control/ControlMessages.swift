@@ -85,14 +85,32 @@ public struct GrantStatus: Sendable, Equatable {
     public var inodes: UInt64
     /// Operations under way.
     public var inFlight: UInt64
+    public var traffic: GrantTraffic
 
-    public init(id: GrantID, name: GrantName, state: GrantState, path: [UInt8]?, inodes: UInt64, inFlight: UInt64) {
+    public init(
+        id: GrantID, name: GrantName, state: GrantState, path: [UInt8]?, inodes: UInt64, inFlight: UInt64,
+        traffic: GrantTraffic = GrantTraffic()
+    ) {
+        self.traffic = traffic
         self.id = id
         self.name = name
         self.state = state
         self.path = path
         self.inodes = inodes
         self.inFlight = inFlight
+    }
+}
+
+/// What has gone through a grant in one mount, since it was last made active there.
+public struct GrantTraffic: Sendable, Equatable {
+    public var operations: UInt64
+    public var readBytes: UInt64
+    public var writtenBytes: UInt64
+
+    public init(operations: UInt64 = 0, readBytes: UInt64 = 0, writtenBytes: UInt64 = 0) {
+        self.operations = operations
+        self.readBytes = readBytes
+        self.writtenBytes = writtenBytes
     }
 }
 

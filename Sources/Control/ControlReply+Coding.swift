@@ -103,6 +103,9 @@ extension GrantStatus {
         if let path { writer.write(path) }
         writer.write(inodes)
         writer.write(inFlight)
+        writer.write(traffic.operations)
+        writer.write(traffic.readBytes)
+        writer.write(traffic.writtenBytes)
     }
 
     fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantStatus {
@@ -112,6 +115,9 @@ extension GrantStatus {
         let path = try reader.bool() ? try reader.bytes() : nil
         return GrantStatus(
             id: id, name: name, state: state, path: path, inodes: try reader.number(UInt64.self),
-            inFlight: try reader.number(UInt64.self))
+            inFlight: try reader.number(UInt64.self),
+            traffic: GrantTraffic(
+                operations: try reader.number(UInt64.self), readBytes: try reader.number(UInt64.self),
+                writtenBytes: try reader.number(UInt64.self)))
     }
 }

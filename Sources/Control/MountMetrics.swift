@@ -62,12 +62,15 @@ public struct MountMetrics: Sendable, Equatable {
     /// Of everything, and of writing alone.
     public var revocations: WithdrawalCounts
     public var narrowings: WithdrawalCounts
+    /// Requests that wait for somebody else's lock, and those that wait for the end of a claim.
     public var waitingLocks: UInt64
+    public var waitingForClaims: UInt64
     public var workers: UInt64
 
     public init(
         status: MountStatus, timings: [RequestDurations], readBytes: UInt64, writtenBytes: UInt64, denials: [DenialCount],
-        revocations: WithdrawalCounts, narrowings: WithdrawalCounts, waitingLocks: UInt64, workers: UInt64
+        revocations: WithdrawalCounts, narrowings: WithdrawalCounts, waitingLocks: UInt64,
+        waitingForClaims: UInt64, workers: UInt64
     ) {
         self.status = status
         self.timings = timings
@@ -77,6 +80,7 @@ public struct MountMetrics: Sendable, Equatable {
         self.revocations = revocations
         self.narrowings = narrowings
         self.waitingLocks = waitingLocks
+        self.waitingForClaims = waitingForClaims
         self.workers = workers
     }
 }
@@ -129,6 +133,7 @@ extension MountMetrics {
         revocations.write(to: &writer)
         narrowings.write(to: &writer)
         writer.write(waitingLocks)
+        writer.write(waitingForClaims)
         writer.write(workers)
     }
 
@@ -143,6 +148,7 @@ extension MountMetrics {
                 guard let name = try? GrantName(entry: try reader.bytes()) else { throw .badValue }
                 return DenialCount(grant: grant, name: name, count: try reader.number(UInt64.self))
             }, revocations: try WithdrawalCounts.read(from: &reader), narrowings: try WithdrawalCounts.read(from: &reader),
-            waitingLocks: try reader.number(UInt64.self), workers: try reader.number(UInt64.self))
+            waitingLocks: try reader.number(UInt64.self), waitingForClaims: try reader.number(UInt64.self),
+            workers: try reader.number(UInt64.self))
     }
 }

@@ -11,6 +11,7 @@ public final class Coordinator: @unchecked Sendable {
     // Safe to share: the arrays are allocated once and never move; their elements are atomics.
     public let slotCount: Int
     private let slots: UnsafeMutablePointer<Slot>
+    let cells: ScopeCells
     private let chunks: UnsafeMutablePointer<UnsafeMutablePointer<Gate>?>
     private let scopeCount = Atomic<UInt32>(1)
 
@@ -32,6 +33,7 @@ public final class Coordinator: @unchecked Sendable {
         let raw = UnsafeMutableRawPointer.allocate(byteCount: slotCount * MemoryLayout<Slot>.stride, alignment: 128)
         slots = raw.bindMemory(to: Slot.self, capacity: slotCount)
         for index in 0..<slotCount { (slots + index).initialize(to: Slot()) }
+        cells = ScopeCells(slotCount: slotCount)
         chunks = .allocate(capacity: Self.chunkLimit)
         chunks.initialize(repeating: nil, count: Self.chunkLimit)
     }
@@ -43,6 +45,7 @@ public final class Coordinator: @unchecked Sendable {
             chunk.deallocate()
         }
         chunks.deallocate()
+        cells.free()
         slots.deinitialize(count: slotCount)
         UnsafeMutableRawPointer(slots).deallocate()
     }
@@ -82,9 +85,15 @@ public final class Coordinator: @unchecked Sendable {
         let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(entry.rawValue) << 32 | UInt64(scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
-        if refused & entry.obstacles == 0 { return .enter }
+        if refused & entry.obstacles == 0 {
+            count(scope, slot: slot)
+            return .enter
+        }
         // Its mark stands while it looks at the claims, so whoever takes one either is seen by it or waits for it.
-        if refused & entry.obstacles == Refusals.claimed.rawValue { return .claimed }
+        if refused & entry.obstacles == Refusals.claimed.rawValue {
+            count(scope, slot: slot)
+            return .claimed
+        }
         own.pointee.mark.store(0, ordering: .releasing)
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
     }

@@ -63,6 +63,10 @@ public struct Gate: ~Copyable {
     public let lastDenied = Atomic<UInt64>(0)
     /// Bytes that cache write-back brought while the gate was closing.
     public let flushedBytes = Atomic<UInt64>(0)
+    /// What workers have counted that had to count for another scope: `ScopeCells`.
+    let operations = Atomic<UInt64>(0)
+    let readBytes = Atomic<UInt64>(0)
+    let writtenBytes = Atomic<UInt64>(0)
 
     public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)) }
 }

@@ -29,15 +29,21 @@ struct SuspendedMessage: @unchecked Sendable {
 
 // A request that is put aside is still unanswered for the kernel. The library has forgotten it: what it would do for an INTERRUPT is done here.
 extension Session {
-    /// Puts the request aside that the calling worker holds. Its number, for `resume` or `answer`; nil when it needs neither: it was answered by
-    /// a revoker, or was interrupted. Answers EAGAIN, and nil, when there is no room for it.
+    public enum Suspension: Sendable {
+        /// Under this number, for `resume` or `answer`.
+        case aside(UInt64)
+        /// It needs neither: a revoker has answered it (EACCES), it was interrupted (EINTR), or there is no room for it (EAGAIN).
+        case answered(error: Int32)
+    }
+
+    /// Puts the request aside that the calling worker holds.
     ///
     /// Locking: `suspended`, for a moment.
-    public func suspend(_ request: consuming Request) -> UInt64? {
+    public func suspend(_ request: consuming Request) -> Suspension {
         let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
         guard let memory = UnsafeMutableRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else {
             request.reply(error: EAGAIN)
-            return nil
+            return .answered(error: EAGAIN)
         }
         // The length stands at the head.
         let size = Int(memory.load(as: UInt32.self))
@@ -56,20 +62,24 @@ extension Session {
         guard hasRoom else {
             copy.deallocate()
             request.reply(error: EAGAIN)
-            return nil
+            return .answered(error: EAGAIN)
         }
         request.abandon()
         guard worker.pointee.claim(sequence) else {
-            // A revoker has answered.
             suspended.withLock { $0.take(unique) }?.memory.deallocate()
-            return nil
+            return .answered(error: EACCES)
         }
         // An INTERRUPT that came before it could be found here has gone to the library; one that comes now is sent again by the kernel.
         let isInterrupted = fuse_req_interrupted(raw) != 0
         fuse_reply_none(raw)
         if isInterrupted { answer(suspended: unique, error: EINTR) }
-        return isInterrupted ? nil : unique
+        return isInterrupted ? .answered(error: EINTR) : .aside(unique)
     }
+
+    /// Whether a request is still put aside: neither resumed nor answered nor interrupted.
+    ///
+    /// Locking: `suspended`, for a moment.
+    public func isSuspended(_ unique: UInt64) -> Bool { suspended.withLock { $0.waiting[unique] != nil } }
 
     /// Serves requests that were put aside, from the start, on workers.
     ///
@@ -95,9 +105,10 @@ extension Session {
 
     /// Whether the INTERRUPT was about a request that was put aside; it is answered then.
     func interruptSuspended(_ unique: UInt64) -> Bool {
-        let isSuspended = suspended.withLock { $0.waiting[unique] != nil }
-        if isSuspended { answer(suspended: unique, error: EINTR) }
-        return isSuspended
+        guard isSuspended(unique) else { return false }
+        interrupted(unique)
+        answer(suspended: unique, error: EINTR)
+        return true
     }
 
     // MARK: workers

@@ -26,13 +26,18 @@ public final class Session: @unchecked Sendable {
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     let suspended = Lock(SuspendedRequests())
+    /// Told before a request that was put aside is answered because it was interrupted, by its number.
+    let interrupted: @Sendable (UInt64) -> Void
     let context: UnsafeMutablePointer<SessionContext>
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
-    /// `operations.init` is filled in here.
+    /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
+    /// because it was interrupted; on a worker's thread, holding no lock.
     public init(
-        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: String, workerLimit: Int
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: String, workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void
     ) throws(Errno) {
+        self.interrupted = interrupted
         // The library reports what is wrong with the device to standard error alone.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         self.mountpoint = mountpoint

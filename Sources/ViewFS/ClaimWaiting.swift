@@ -5,41 +5,6 @@ import LinuxFS
 import Synchronization
 import ViewTree
 
-/// A claim that binds whoever comes through the mount.
-public struct MandatoryClaim: Sendable {
-    public let id: UInt64
-    /// Who holds it: that process and those that it has started pass.
-    public let process: Int32
-    public let parts: [(target: ClaimTarget, access: ItemAccess)]
-    /// How long an operation waits for it, in nanoseconds; nil: until it ends.
-    public let patience: Int64?
-
-    public init(id: UInt64, process: Int32, parts: [(target: ClaimTarget, access: ItemAccess)], patience: Int64?) {
-        self.id = id
-        self.process = process
-        self.parts = parts
-        self.patience = patience
-    }
-}
-
-/// What an operation is about to touch.
-struct OperationItem {
-    var identities: [ItemID]
-    var ancestors: [ItemID] = []
-    var places: [ItemPlace] = []
-    /// What is moved or removed, with all that lies below it.
-    var displaced: [ItemID] = []
-    /// It may lie anywhere in the scope: a file with several names, or one whose directory cannot be told.
-    var isAnywhere = false
-
-    func isCovered(by item: ClaimedItem) -> Bool {
-        if isAnywhere { return true }
-        if let place = item.place, places.contains(place) { return true }
-        if item.identities.contains(where: { identities.contains($0) || ancestors.contains($0) }) { return true }
-        return displaced.contains { item.ancestors.contains($0) }
-    }
-}
-
 /// Operations that wait for claims, without a worker: their requests are put aside as the kernel wrote them, and served from the start when the claim
 /// has ended. None of this is looked at unless the gate of a scope says that claims are held there.
 ///
@@ -63,6 +28,8 @@ final class ClaimWaiting: @unchecked Sendable {
         let node: UInt64
         let hold: UInt64
         let deadline: Int64?
+        /// What is to be written down should it be refused.
+        let opening: OpenAudit.Waiting?
     }
 
     struct Hold {
@@ -150,14 +117,27 @@ final class ClaimWaiting: @unchecked Sendable {
 
     /// Who waits in a scope that was withdrawn gets EACCES; in one that was narrowed all are served again, and changes refused.
     func end(_ scope: ScopeID, _ withdrawal: ViewFS.Withdrawal) {
-        let found = state.withLock { state -> [UInt64] in
-            let found = state.waiting.filter { $0.value.scope == scope.rawValue }.keys.sorted()
-            for unique in found { state.waiting[unique] = nil }
+        let found = state.withLock { state -> [UInt64: Waiter] in
+            let found = state.waiting.filter { $0.value.scope == scope.rawValue }
+            for unique in found.keys { state.waiting[unique] = nil }
             return found
         }
         guard !found.isEmpty, let session = view.session else { return }
-        if withdrawal == .writing { return session.resume(found) }
-        for unique in found { session.answer(suspended: unique, error: EACCES) }
+        if withdrawal == .writing { return session.resume(found.keys.sorted()) }
+        // A withdrawal does not wait for the log.
+        for (unique, waiter) in found {
+            note(waiter.opening, error: EACCES)
+            session.answer(suspended: unique, error: EACCES)
+        }
+    }
+
+    /// A request is about to be answered because it was interrupted.
+    func giveUp(_ unique: UInt64) {
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.opening, error: EINTR) }
+    }
+
+    private func note(_ opening: OpenAudit.Waiting?, error: Int32) {
+        if let opening { view.audit?.record(opening, error: error) }
     }
 
     // MARK: operations
@@ -189,22 +169,31 @@ final class ClaimWaiting: @unchecked Sendable {
     }
 
     /// Puts a request aside until the claim has ended. Its worker is outside of the scope by now.
-    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
-        guard let session = view.session, let unique = session.suspend(request) else { return }
+    /// `opening`: what is to be written down should it be refused.
+    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ opening: OpenAudit.Waiting?) {
+        guard let session = view.session else { return }
+        let unique: UInt64
+        switch session.suspend(request) {
+        case .aside(let number): unique = number
+        case .answered(let error): return note(opening, error: error)
+        }
         let (isOver, startsTimer) = state.withLock { state -> (Bool, Bool) in
             guard let held = state.holds[hold], held.flushing != node else { return (true, false) }
             state.waiting[unique] = Waiter(
-                scope: scope, node: node, hold: hold, deadline: held.patience.map { Clock.monotonic + $0 })
+                scope: scope, node: node, hold: hold, deadline: held.patience.map { Clock.monotonic + $0 }, opening: opening)
             let starts = held.patience != nil && !state.hasTimer
             if starts { state.hasTimer = true }
             return (false, starts)
         }
         if isOver { return session.resume([unique]) }
         if startsTimer { _ = BackgroundTask { [self] in runTimer() } }
+        // It was interrupted before it could be found here.
+        if !session.isSuspended(unique) { return giveUp(unique) }
         // Whoever withdraws shuts the gate and then answers those who wait: one of the two sees the other.
         if view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.read),
             state.withLock({ $0.waiting.removeValue(forKey: unique) }) != nil
         {
+            note(opening, error: EACCES)
             session.answer(suspended: unique, error: EACCES)
         }
     }
@@ -214,14 +203,21 @@ final class ClaimWaiting: @unchecked Sendable {
         while true {
             usleep(20_000)
             let now = Clock.monotonic
-            let (late, isOver) = state.withLock { state -> ([UInt64], Bool) in
-                let late = state.waiting.filter { $0.value.deadline.map { $0 <= now } ?? false }.map(\.key)
-                for unique in late { state.waiting[unique] = nil }
+            let (late, isOver) = state.withLock { state -> ([UInt64: Waiter], Bool) in
+                let late = state.waiting.filter { $0.value.deadline.map { $0 <= now } ?? false }
+                for unique in late.keys { state.waiting[unique] = nil }
                 let isOver = !state.waiting.values.contains { $0.deadline != nil }
                 if isOver { state.hasTimer = false }
                 return (late, isOver)
             }
-            for unique in late { view.session?.answer(suspended: unique, error: EAGAIN) }
+            for (unique, waiter) in late {
+                let answer: @Sendable () -> Void = { [view] in view?.session?.answer(suspended: unique, error: EAGAIN) }
+                if let audit = view.audit, let opening = waiter.opening {
+                    audit.record(opening, error: EAGAIN, answer: answer)
+                } else {
+                    answer()
+                }
+            }
             if isOver { return }
         }
     }

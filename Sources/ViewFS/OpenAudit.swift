@@ -33,8 +33,18 @@ public final class OpenAudit: Sendable {
         let record: OpenRecord
         let done = Semaphore()
         var isWritten = false
+        /// Done once it is settled, for which nobody waits then.
+        let answer: (@Sendable () -> Void)?
 
-        init(_ record: OpenRecord) { self.record = record }
+        init(_ record: OpenRecord, answer: (@Sendable () -> Void)? = nil) { (self.record, self.answer) = (record, answer) }
+    }
+
+    /// An opening that waits for a claim, and may be refused in the end.
+    struct Waiting: Sendable {
+        let caller: Caller
+        let scope: UInt32
+        /// Of the file, or of the directory that it is to be made in; nil when it cannot be told.
+        let path: [UInt8]?
     }
 
     /// What is written together.
@@ -46,6 +56,7 @@ public final class OpenAudit: Sendable {
         public func settle(written: Bool) {
             for entry in entries {
                 entry.isWritten = written
+                entry.answer?()
                 entry.done.post()
             }
         }
@@ -86,12 +97,21 @@ public final class OpenAudit: Sendable {
         return entry.isWritten
     }
 
+    /// Writes down how an opening that had waited was refused, and has it answered then, by the thread that writes. Waits for nothing.
+    func record(_ opening: Waiting, error: Int32, answer: (@Sendable () -> Void)? = nil) {
+        let record = OpenRecord(
+            time: Clock.realtime, uid: opening.caller.uid, pid: opening.caller.pid, program: OpenAudit.program(opening.caller.pid),
+            path: opening.path, scope: opening.scope, error: error)
+        queue.withLock { $0.append(Entry(record, answer: answer)) }
+        wake.post()
+    }
+
     private static func program(_ pid: Int32) -> [UInt8] {
         guard pid > 0, let name = try? File.contents(of: "/proc/\(pid)/comm".utf8) else { return [] }
         return name.last == 0x0A ? name.dropLast() : name
     }
 
-    private static func path(_ descriptor: Int32) -> [UInt8]? {
+    fileprivate static func path(_ descriptor: Int32) -> [UInt8]? {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { buffer in
             let count = clinux_descriptor_path(descriptor, buffer.baseAddress!, buffer.count)
             return count > 0 ? buffer.prefix(Int(count)).map { UInt8(bitPattern: $0) } : nil
@@ -105,5 +125,18 @@ extension ViewFS {
     func audit(_ caller: Caller, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
         guard let audit else { return 0 }
         return audit.record(caller, scope: node.pointee.scope, descriptor: descriptor, error: error) ? 0 : EACCES
+    }
+
+    /// What is to be written down of an opening that is about to wait for a claim; nil for what is none, and where nothing is written down. Inside
+    /// the scope.
+    func waitingOpening(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> OpenAudit.Waiting? {
+        guard audit != nil, request.isOpening else { return nil }
+        var path: [UInt8]?
+        if let node = tree.nodes.find(id) {
+            let descriptor = tree.pin(node)
+            if descriptor >= 0 { path = OpenAudit.path(descriptor) }
+            tree.unpin(id, node)
+        }
+        return OpenAudit.Waiting(caller: request.caller, scope: scope, path: path)
     }
 }

@@ -98,8 +98,9 @@ extension ViewFS {
     /// Leaves the scope, and lets the request wait for a claim.
     @inline(never)
     private func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
+        let opening = waitingOpening(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
-        waiting.wait(request, for: hold, scope: scope, node: node)
+        waiting.wait(request, for: hold, scope: scope, node: node, opening)
     }
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {

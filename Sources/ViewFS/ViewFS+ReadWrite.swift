@@ -15,6 +15,7 @@ extension ViewFS {
                 request.reply(error: Int32(-count))
             } else {
                 request.worker.pointee.note(read: count)
+                view.coordinator.note(read: count, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
                 request.reply(bytes: buffer, count: count)
             }
         }
@@ -53,6 +54,7 @@ extension ViewFS {
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset + off_t(done))
             request.worker.pointee.note(written: done)
+            view.coordinator.note(written: done, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }

@@ -99,9 +99,9 @@ extension ViewFS {
         }
     }
 
-    /// How many inodes the kernel knows of a scope, and how many operations are in it.
-    public func load(of scope: Scope) -> (inodes: Int, inFlight: Int) {
-        (scope.nodes.count, coordinator.visits(in: scope.id).count)
+    /// How many inodes the kernel knows of a scope, how many operations are in it, and what has gone through it.
+    public func load(of scope: Scope) -> (inodes: Int, inFlight: Int, counts: ScopeCounts) {
+        (scope.nodes.count, coordinator.visits(in: scope.id).count, coordinator.counts(of: scope.id))
     }
 
     /// Descriptors that nodes, open files and open directories hold.

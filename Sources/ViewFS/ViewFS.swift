@@ -63,7 +63,7 @@ public final class ViewFS: @unchecked Sendable {
             mapsDirectly: mapsDirectly)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
-            workerLimit: Self.workerLimit)
+            workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
         mounted.withLock { $0 = session }
         locks.view = self
         hostWatch?.start(for: self)

@@ -106,7 +106,7 @@ extension MountedView {
     var status: MountStatus {
         let live = state.withLock { Array($0.grants.values) }
         let grants = live.sorted { $0.grant.name.bytes.lexicographicallyPrecedes($1.grant.name.bytes) }.map { live -> GrantStatus in
-            let load = live.scope.map { files.load(of: $0) } ?? (inodes: 0, inFlight: 0)
+            let load = live.scope.map { files.load(of: $0) } ?? (inodes: 0, inFlight: 0, counts: ScopeCounts())
             let state: GrantState =
                 switch live.recorded {
                 case .active: live.scope == nil || !live.finding.isUsable ? .unavailable : .active
@@ -115,7 +115,9 @@ extension MountedView {
                 }
             return GrantStatus(
                 id: live.grant.id, name: live.grant.name, state: state, path: live.scope.flatMap { files.path(of: $0) },
-                inodes: UInt64(load.inodes), inFlight: UInt64(load.inFlight))
+                inodes: UInt64(load.inodes), inFlight: UInt64(load.inFlight),
+                traffic: GrantTraffic(
+                    operations: load.counts.operations, readBytes: load.counts.readBytes, writtenBytes: load.counts.writtenBytes))
         }
         return MountStatus(
             view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), since: since, grants: grants,

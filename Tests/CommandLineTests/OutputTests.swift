@@ -53,4 +53,11 @@ import Testing
         #expect(Suggestion.distance("ab", "ba") == 1)
         #expect(Suggestion.distance("", "abc") == 3)
     }
+
+    @Test func theDoctorSaysWhatAnOldKernelDoesNotTellOfFilesystems() {
+        let old = KernelChecks.identities(of: (6, 8))
+        #expect(old.level == .note && old.message.contains("FS_IOC_GETFSUUID") && old.advice?.contains("Linux 6.9") == true)
+        #expect(KernelChecks.identities(of: (5, 10)).level == .note)
+        #expect(KernelChecks.identities(of: (6, 9)).level == .ok && KernelChecks.identities(of: (7, 0)).level == .ok)
+    }
 }

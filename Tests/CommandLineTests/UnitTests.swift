@@ -8,18 +8,18 @@ import Testing
 
     private static let isThere = FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-analyze")
 
-    private func analyze(_ kind: String, _ words: [String]) throws -> (status: Int32, text: String) {
+    /// Runs `body` with a directory of its own.
+    private func inDirectory<Result>(_ body: (String) throws -> Result) throws -> Result {
         let directory = NSTemporaryDirectory() + "/grantfs-units-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
-        // A program that is there, under the name that the unit has.
-        try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
-        let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/grantfs@.service", encoding: .utf8)
-        try Data(unit.replacingOccurrences(of: "@BINDIR@", with: directory).utf8).write(
-            to: URL(fileURLWithPath: directory + "/grantfs@.service"))
+        return try body(directory)
+    }
+
+    private func run(_ tool: String, _ words: [String], in directory: String) throws -> (status: Int32, text: String) {
         let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/systemd-analyze")
-        process.arguments = words + [directory + "/grantfs@.service"]
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/" + tool)
+        process.arguments = words
         process.environment = ["XDG_RUNTIME_DIR": directory, "PATH": "/usr/bin:/bin", "HOME": directory]
         let output = Pipe()
         process.standardOutput = output
@@ -29,6 +29,19 @@ import Testing
         let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
         return (process.terminationStatus, text)
+    }
+
+    private func analyze(_ kind: String, _ words: [String]) throws -> (status: Int32, text: String) {
+        try inDirectory { try analyze(kind, words, in: $0) }
+    }
+
+    private func analyze(_ kind: String, _ words: [String], in directory: String) throws -> (status: Int32, text: String) {
+        // A program that is there, under the name that the unit has.
+        try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
+        let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/grantfs@.service", encoding: .utf8)
+        try Data(unit.replacingOccurrences(of: "@BINDIR@", with: directory).utf8).write(
+            to: URL(fileURLWithPath: directory + "/grantfs@.service"))
+        return try run("systemd-analyze", words + [directory + "/grantfs@.service"], in: directory)
     }
 
     @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func systemdFindsNothingWrongWithTheUnits() throws {
@@ -42,6 +55,25 @@ import Testing
     @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func theDaemonHasLittleThatItDoesNotNeed() throws {
         let result = try analyze("system", ["security", "--offline=yes", "--threshold=50"])
         #expect(result.status == 0, "\(result.text.split(separator: "\n").last ?? "")")
+    }
+
+    @Test(
+        .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/systemd-sysusers"), "systemd-sysusers is not installed"),
+        .enabled(if: geteuid() == 0, "needs root"))
+    func systemdMakesTheUserAndTheDirectories() throws {
+        try inDirectory { root in
+            try FileManager.default.createDirectory(atPath: root + "/etc", withIntermediateDirectories: true)
+            let made = try run("systemd-sysusers", ["--root=\(root)", Self.units + "/grantfs.sysusers"], in: root)
+            #expect(made.status == 0, "\(made.text)")
+            let user = try String(contentsOfFile: root + "/etc/passwd", encoding: .utf8).split(separator: ":").map(String.init)
+            #expect(user.first == "grantfs" && user.last == "/usr/sbin/nologin\n", "\(user)")
+            let directories = try run("systemd-tmpfiles", ["--root=\(root)", "--create", Self.units + "/grantfs.tmpfiles"], in: root)
+            #expect(directories.status == 0 && directories.text.isEmpty, "\(directories.text)")
+            let modes = try ["/run/grantfs", "/var/lib/grantfs"].map {
+                try FileManager.default.attributesOfItem(atPath: root + $0)[.posixPermissions] as? Int
+            }
+            #expect(modes == [0o755, 0o700])
+        }
     }
 
     /// With a mount namespace of the service's own, nobody else would see its mount.

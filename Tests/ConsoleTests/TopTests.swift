@@ -76,6 +76,29 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(TopRates.bytes(1536) == "1.5 KiB" && TopRates.bytes(0) == "0 B" && TopRates.bytes(3e9) == "2.8 GiB")
     }
 
+    @Test func aGrantHasRatesOfItsOwn() throws {
+        func seen(_ seconds: Int64, _ operations: UInt64, _ bytes: UInt64) throws -> Top.Answer {
+            .seen(
+                try snapshot(seconds: seconds) {
+                    ($0[0].grants[0].operations, $0[0].grants[0].bytes) = (operations, bytes)
+                    $0[0].grants[1].isLive = false
+                })
+        }
+        var top = Top(try snapshot(seconds: 10))
+        #expect(top.line("alpha").contains("-         -"), "nothing is known from one look")
+        top.handle(try seen(12, 300, 4_096))
+        #expect(top.line("alpha").contains("150   2.0 KiB "))
+        #expect(top.line("beta").contains("-         -"), "what no mount speaks of")
+        // One that was restored counts from 0.
+        top.handle(try seen(14, 2, 0))
+        #expect(top.line("alpha").contains(" 0       0 B "))
+        // Where there is no room the directory of the selected one is told below.
+        _ = top.hit(.down)
+        #expect(top.page.contains("holds “alpha”, which is /d/alpha") && !top.line("alpha").contains("/d/"))
+        top.resize(Size(rows: 24, columns: 120))
+        #expect(top.line("alpha").hasSuffix("/d/alpha") && top.line("GRANT").contains("RUNNING"))
+    }
+
     @Test func nothingIsDoneBeforeSomebodySaysYes() throws {
         var top = Top(try snapshot())
         expect([], from: &top, .down, .character("r"))
@@ -133,8 +156,14 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         var top = Top(
             try snapshot {
                 $0[0].grants[1].inodes = 9
-                $0[0].grants[0].inFlight = 2
+                $0[0].grants[0].operations = 2
             })
+        top.handle(
+            .seen(
+                try snapshot(seconds: 11) {
+                    $0[0].grants[1].inodes = 9
+                    $0[0].grants[0].operations = 12
+                }))
         let names = { (top: Top) in top.rows.prefix(3).compactMap { top.row(of: $0)?.name.description } }
         #expect(names(top) == ["alpha", "beta"])
         _ = top.hit(.character("s"), .character("s"))

@@ -13,7 +13,8 @@ private let requests: [ControlRequest] = [
 
 private func replies() throws -> [ControlReply] {
     let grant = GrantStatus(
-        id: ids[0], name: try GrantName(entry: [0xFF, 0x0A]), state: .unavailable, path: nil, inodes: .max, inFlight: 3)
+        id: ids[0], name: try GrantName(entry: [0xFF, 0x0A]), state: .unavailable, path: nil, inodes: .max, inFlight: 3,
+        traffic: GrantTraffic(operations: 1, readBytes: .max, writtenBytes: 2))
     let other = GrantStatus(id: ids[1], name: try GrantName(entry: [0x61]), state: .active, path: [0x2F, 0xFE], inodes: 0, inFlight: 0)
     let status = MountStatus(
         view: try ViewName("å view"), mountpoint: [0x2F, 0x6D, 0xFF], pid: -1, since: Instant(nanoseconds: .min), grants: [grant, other],
@@ -26,7 +27,7 @@ private func replies() throws -> [ControlReply] {
     let metrics = MountMetrics(
         status: status, timings: [RequestDurations(opcode: 15, durations: withdrawals.durations)], readBytes: .max, writtenBytes: 1,
         denials: [DenialCount(grant: ids[1], name: try GrantName(entry: [0xFE]), count: 6)], revocations: withdrawals,
-        narrowings: WithdrawalCounts(), waitingLocks: 2, workers: 3)
+        narrowings: WithdrawalCounts(), waitingLocks: 2, waitingForClaims: 4, workers: 3)
     return [
         .metrics(metrics),
         .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,

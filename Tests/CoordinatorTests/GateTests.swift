@@ -49,6 +49,38 @@ import Testing
         #expect(coordinator.enter(scope, for: .closing, slot: 1) == .revoked)
     }
 
+    @Test("counts what it lets in, and no refusal, for each scope by itself, however many scopes there are and whoever looks meanwhile")
+    func counts() throws {
+        let coordinator = Coordinator(slotCount: 3)
+        // More than a worker has room for at once.
+        let scopes = try (0..<100).map { _ in try #require(coordinator.makeScope(refusing: .readOnly)) }
+        let turns = 2_000
+        let isOver = Atomic<Bool>(false)
+        DispatchQueue.concurrentPerform(iterations: 3) { slot in
+            if slot == 2 {
+                // At no time more is seen than there will be, but for what is just changing hands.
+                while !isOver.load(ordering: .relaxed) { #expect(coordinator.counts(of: scopes[7]).operations <= UInt64(4 * turns)) }
+                return
+            }
+            for turn in 0..<turns {
+                for scope in scopes where turn % 20 == 0 || scope == scopes[7] {
+                    guard coordinator.enter(scope, for: .read, slot: slot) == .enter else { continue }
+                    coordinator.note(read: 3, in: scope, slot: slot)
+                    coordinator.note(written: 5, in: scope, slot: slot)
+                    coordinator.leave(slot: slot)
+                    if coordinator.enter(scope, for: .write, slot: slot) == .enter { coordinator.leave(slot: slot) }
+                }
+            }
+            if slot == 0 { isOver.store(true, ordering: .relaxed) }
+        }
+        for (place, scope) in scopes.enumerated() {
+            let operations = UInt64(2 * (place == 7 ? turns : turns / 20))
+            #expect(
+                coordinator.counts(of: scope)
+                    == ScopeCounts(operations: operations, readBytes: 3 * operations, writtenBytes: 5 * operations))
+        }
+    }
+
     @Test("is widened again when it was narrowed, and never when it was revoked")
     func widening() throws {
         let coordinator = Coordinator(slotCount: 1)

@@ -82,6 +82,43 @@ extension MountTests {
             )
         }
 
+        @Test("an opening that waits for a claim and is refused in the end is in the log, whatever ends it")
+        func waiting() throws {
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "audit")
+            try fixture.grantfs("set", "a", "--coordination", "mandatory").orThrow()
+            func results() throws -> [Int32?] { try opened().filter { $0.program == "tee" }.map(\.result) }
+            // A writer under a claim for reading: names and attributes are told, so what waits is the opening.
+            let writer = ["tee", "-a", mountpoint + "/a/file"]
+
+            let holder = try Child(
+                [Programs.grantfs, "coordinate", "read", "a", "--hold", "0.3", "--", "sh", "-c", "echo held; read x"],
+                environment: fixture.environment)
+            try holder.expect("held")
+            let late = try Command.run(writer, within: 10)
+            #expect(late.errors.contains("Resource temporarily unavailable"), "\(late)")
+            #expect(try results() == [EAGAIN], "before it is answered")
+            #expect(try opened().last?.path == source + "/file")
+            holder.send("")
+            #expect(holder.wait(within: 10) == 0)
+
+            let claimant = try fixture.claimant()
+            claimant.send("read \(source)")
+            try claimant.expect("granted")
+            let interrupted = try Child(writer)
+            #expect(interrupted.wait(within: 0.3) == nil)
+            kill(interrupted.pid, SIGINT)
+            #expect(interrupted.wait(within: 10) == -SIGINT)
+            try fixture.wait(until: "the interrupted one is in the log") { try results() == [EAGAIN, EINTR] }
+
+            let revoked = try Child(writer)
+            #expect(revoked.wait(within: 0.3) == nil)
+            try fixture.revoke("a")
+            revoked.closeInput()
+            #expect(revoked.wait(within: 10) == 1)
+            try fixture.wait(until: "the revoked one is in the log") { try results() == [EAGAIN, EINTR, EACCES] }
+        }
+
         @Test(
             "nothing is opened that cannot be written down, and things go on when it can again", .enabled(if: Identity.isRoot, "needs root")
         )

@@ -43,6 +43,7 @@ extension MountTests {
                 #expect(report.findings.contains { $0.check == check && $0.level == "ok" }, "\(check): \(report.findings)")
             }
             #expect(report.findings.contains { $0.check == "kernel" && $0.message.contains("Linux ") })
+            #expect(report.findings.count { $0.check == "identities" } == 1)
         }
 
         @Test("names a dead mount, and what takes it away does")

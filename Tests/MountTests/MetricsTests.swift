@@ -32,6 +32,11 @@ extension MountTests {
             let mine = ["mountpoint": mountpoint]
             #expect(try #require(text.value("grantfs_read_bytes_total", mine)) >= 2_000_000)
             #expect(try #require(text.value("grantfs_written_bytes_total", mine)) >= 5000)
+            let grant = mine.merging(["name": "a"]) { $1 }
+            #expect(try #require(text.value("grantfs_grant_read_bytes_total", grant)) >= 2_000_000)
+            #expect(try #require(text.value("grantfs_grant_written_bytes_total", grant)) == 5000)
+            #expect(try #require(text.value("grantfs_grant_operations_total", grant)) >= 60, "openings, attributes and reads")
+            #expect(text.value("grantfs_grant_read_bytes_total", mine.merging(["name": "qu\"o\\te"]) { $1 }) == 0)
             let opens = try #require(text.value("grantfs_requests_total", mine.merging(["kind": "OPEN"]) { $1 }))
             #expect(opens >= 20)
             let timed = try #require(text.value("grantfs_request_duration_seconds_count", mine.merging(["kind": "OPEN"]) { $1 }))
@@ -61,6 +66,20 @@ extension MountTests {
             try fixture.wait(until: "refusals are counted", within: 5) {
                 try metrics().value("grantfs_denials_total", mine.merging(["name": "a"]) { $1 }) ?? 0 >= 1
             }
+        }
+
+        @Test("count who waits for a claim")
+        func waiting() throws {
+            try fixture.grantfs("set", "a", "--coordination", "mandatory").orThrow()
+            let claimant = try fixture.claimant()
+            claimant.send("write \(source)")
+            try claimant.expect("granted")
+            let readers = try (0..<3).map { _ in try Child(["head", "-c", "1", mountpoint + "/a/file"]) }
+            let mine = ["mountpoint": mountpoint]
+            try fixture.wait(until: "they wait") { try metrics().value("grantfs_waiting_for_claims", mine) == 3 }
+            claimant.send("end")
+            for reader in readers { #expect(reader.wait(within: 10) == 0) }
+            #expect(try metrics().value("grantfs_waiting_for_claims", mine) == 0)
         }
 
         @Test("say of a mount that does not answer that it is not up")

@@ -11,7 +11,9 @@ extension Top {
     private var holderHeight: Int { size.rows >= 16 ? size.rows / 3 : 0 }
     /// Rows for mounts and grants.
     var listHeight: Int { max(1, size.rows - Top.headRows - Top.footRows - holderHeight) }
-    private var isNarrow: Bool { size.columns < 70 }
+    private var isNarrow: Bool { size.columns < 72 }
+    /// Whether there is room for what runs now and for directories; else the directory of the selected one stands below.
+    private var isWide: Bool { size.columns >= 100 }
 
     public func frame(_ size: Size) -> Frame {
         if isHelping { return helpFrame(size) }
@@ -55,11 +57,14 @@ extension Top {
     }
 
     /// Long names give way to the rest.
-    private var nameWidth: Int { min(max(longestName, 8), isNarrow ? 12 : max(16, min(40, size.columns - 64))) }
+    private var nameWidth: Int {
+        min(max(longestName, 8), isNarrow ? 12 : isWide ? max(16, min(40, size.columns - 90)) : size.columns - 64)
+    }
 
     private var header: Line {
         let start = "    " + DisplayWidth.fitted("GRANT", to: nameWidth) + "  " + DisplayWidth.fitted("STATE", to: 11) + "  "
-        return Line(start + (isNarrow ? "ACCESS" : "ACCESS      RUNNING  INODES  DENIED  DIRECTORY"), .bold).cut(to: size.columns)
+        let rest = isNarrow ? "" : "        OP/S   BYTES/S  INODES  DENIED" + (isWide ? "  RUNNING  DIRECTORY" : "")
+        return Line(start + "ACCESS" + rest, .bold).cut(to: size.columns)
     }
 
     private func line(_ place: Place, isSelected: Bool) -> Line {
@@ -72,13 +77,17 @@ extension Top {
         line.add(DisplayWidth.fitted(state, to: 11), ink: row.state == .active ? .good : .warning)
         line.add("  " + DisplayWidth.fitted(row.access.rawValue, to: 10))
         if !isNarrow {
-            let number = { (value: UInt64?, width: Int) in
-                let text = value.map { String($0) } ?? "-"
-                return String(repeating: " ", count: max(0, width - text.count)) + text
+            let column = { (text: String?, width: Int) in
+                let text = text ?? "-"
+                return "  " + String(repeating: " ", count: max(0, width - text.count)) + text
             }
-            line.add("  " + number(row.isLive ? row.inFlight : nil, 7) + "  " + number(row.isLive ? row.inodes : nil, 6))
-            line.add("  " + number(row.denials, 6) + "  ")
-            line.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - line.width)))
+            let rate = section.mount.flatMap { rates[TopRates.Source(mount: $0, grant: row.id)] }
+            line.add(column(rate.map { TopRates.text($0.operations) }, 6) + column(rate?.bytes.map { TopRates.bytes($0) }, 8))
+            line.add(column(row.isLive ? String(row.inodes) : nil, 6) + column(row.denials.map { String($0) }, 6))
+            if isWide {
+                line.add(column(row.isLive ? String(row.inFlight) : nil, 7) + "  ")
+                line.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - line.width)))
+            }
         }
         return line.cut(to: size.columns)
     }
@@ -94,8 +103,8 @@ extension Top {
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }
-        let rates = rates[mount]
-        var right = "\(rates.map { TopRates.text($0.requests) } ?? "-") op/s"
+        let rates = rates[TopRates.Source(mount: mount)]
+        var right = "\(rates.map { TopRates.text($0.operations) } ?? "-") op/s"
         if !isNarrow {
             if let read = rates?.readBytes, let written = rates?.writtenBytes {
                 right += "  \(TopRates.bytes(read))/s read  \(TopRates.bytes(written))/s written"
@@ -119,7 +128,12 @@ extension Top {
             holders.isEmpty
             ? "Nobody holds \(what)" : "\(holders.count == 1 ? "1 process holds" : "\(holders.count) processes hold") \(what)"
         let room = height - 2
-        var lines = [Line(), Line(title, .bold).cut(to: size.columns)]
+        var heading = Line(title, .bold)
+        if let row, !isWide {
+            heading.add(", which is ")
+            heading.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - heading.width)))
+        }
+        var lines = [Line(), heading.cut(to: size.columns)]
         lines += holders.prefix(holders.count > room ? room - 1 : room).map { line($0) }
         if holders.count > room { lines.append(Line("  … and \(holders.count - room + 1) more", .dim)) }
         return lines
@@ -159,9 +173,10 @@ extension Top {
             "↑ ↓ PgUp PgDn   choose a mount or a grant", "r               revoke the grant, in every mount of its view",
             "e               restore a grant that was revoked or has expired",
             "a               make a grant read-only, or read-write again",
-            "u               unmount the view", "s               sort by name, state, inodes, running operations",
+            "u               unmount the view", "s               sort by name, state, inodes, operations a second",
             "q Esc ^C        end", "", "Each asks before it does something.",
-            "RUNNING: operations under way. INODES: those that the kernel keeps.",
+            "OP/S, BYTES/S: since the last look. INODES: those that the kernel keeps.",
+            "On a wide screen RUNNING: operations under way.",
             "A state with ? is on record; the mount has not said so.",
         ]
         return Frame(

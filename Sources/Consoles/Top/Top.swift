@@ -45,7 +45,7 @@ public struct Top: Sendable {
     /// Seconds between two looks.
     let delay: Double
     var snapshot: TopSnapshot?
-    private(set) var rates: [GrantID: TopRates] = [:]
+    private(set) var rates: [TopRates.Source: TopRates] = [:]
     var order = Order.name
     var window = ListWindow()
     var question: Question?
@@ -152,13 +152,19 @@ public struct Top: Sendable {
         guard var snapshot else { return }
         let order = order
         for index in snapshot.sections.indices {
+            let mount = snapshot.sections[index].mount
+            let operations = { [rates] (grant: GrantID) in
+                mount.flatMap { rates[TopRates.Source(mount: $0, grant: grant)]?.operations } ?? -1
+            }
             snapshot.sections[index].grants.sort { left, right in
                 let names = left.name.bytes.lexicographicallyPrecedes(right.name.bytes)
                 switch order {
                 case .name: return names
                 case .state: return left.state == right.state ? names : left.state.rawValue < right.state.rawValue
                 case .inodes: return left.inodes == right.inodes ? names : left.inodes > right.inodes
-                case .operations: return left.inFlight == right.inFlight ? names : left.inFlight > right.inFlight
+                case .operations:
+                    let (one, other) = (operations(left.id), operations(right.id))
+                    return one == other ? names : one > other
                 }
             }
         }

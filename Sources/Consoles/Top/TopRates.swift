@@ -1,25 +1,40 @@
 import GrantModel
 
-/// What one mount does in a second, between two looks.
+/// What a mount, or a grant in one mount, does in a second, between two looks.
 struct TopRates: Sendable, Equatable {
-    var requests: Double
+    var operations: Double
     var readBytes: Double?
     var writtenBytes: Double?
+    /// Of a grant: read and written together.
+    var bytes: Double?
 
-    /// By mount; nothing for one that did not answer twice.
-    static func between(_ old: TopSnapshot, _ new: TopSnapshot) -> [GrantID: TopRates] {
+    /// A mount, or one grant in it.
+    struct Source: Hashable {
+        var mount: GrantID
+        var grant: GrantID?
+    }
+
+    /// Nothing for a mount that did not answer twice, nor for a grant of which it said nothing.
+    static func between(_ old: TopSnapshot, _ new: TopSnapshot) -> [Source: TopRates] {
         let seconds = Double(new.time - old.time) / 1e9
         guard seconds > 0 else { return [:] }
-        var result: [GrantID: TopRates] = [:]
+        // What was made anew counts from 0.
+        let rate = { (now: UInt64, then: UInt64) in now >= then ? Double(now - then) / seconds : 0 }
+        var result: [Source: TopRates] = [:]
         for section in new.sections where section.silence == nil {
             guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.silence == nil }) else {
                 continue
             }
-            let rate = { (now: UInt64, then: UInt64) in now >= then ? Double(now - then) / seconds : 0 }
             let optional = { (now: UInt64?, then: UInt64?) in now.flatMap { now in then.map { rate(now, $0) } } }
-            result[mount] = TopRates(
-                requests: rate(section.requests, before.requests), readBytes: optional(section.readBytes, before.readBytes),
+            result[Source(mount: mount)] = TopRates(
+                operations: rate(section.requests, before.requests), readBytes: optional(section.readBytes, before.readBytes),
                 writtenBytes: optional(section.writtenBytes, before.writtenBytes))
+            let rows = Dictionary(before.grants.map { ($0.id, $0) }) { first, _ in first }
+            for row in section.grants where row.isLive {
+                guard let then = rows[row.id], then.isLive else { continue }
+                result[Source(mount: mount, grant: row.id)] = TopRates(
+                    operations: rate(row.operations, then.operations), bytes: rate(row.bytes, then.bytes))
+            }
         }
         return result
     }

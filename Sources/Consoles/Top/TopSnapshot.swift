@@ -36,6 +36,9 @@ public struct TopSnapshot: Sendable {
         public var isLive = false
         public var inodes: UInt64 = 0
         public var inFlight: UInt64 = 0
+        /// Since the grant was last made active.
+        public var operations: UInt64 = 0
+        public var bytes: UInt64 = 0
         public var denials: UInt64?
         public var path: [UInt8]
 
@@ -81,6 +84,8 @@ public struct TopSnapshot: Sendable {
             section.grants[index].isLive = true
             (section.grants[index].state, section.grants[index].inodes) = (live.state, live.inodes)
             section.grants[index].inFlight = live.inFlight
+            section.grants[index].operations = live.traffic.operations
+            section.grants[index].bytes = live.traffic.readBytes &+ live.traffic.writtenBytes
             // A grant that nothing was refused of is not among them.
             section.grants[index].denials = report.counts.map { counts in
                 counts.denials.first { $0.grant == live.id }?.count ?? 0

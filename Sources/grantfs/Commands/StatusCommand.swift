@@ -45,6 +45,8 @@ enum StatusCommand {
     private static func json(_ grant: GrantStatus) -> [(String, JSON)] {
         [("id", .string(grant.id.description))] + JSON.members("name", grant.name.bytes) + [
             ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
+            ("operations", .unsigned(grant.traffic.operations)), ("readBytes", .unsigned(grant.traffic.readBytes)),
+            ("writtenBytes", .unsigned(grant.traffic.writtenBytes)),
         ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
     }
 

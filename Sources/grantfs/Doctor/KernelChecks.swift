@@ -9,6 +9,7 @@ enum KernelChecks {
         findings.append(changes)
         findings.append(mountNumbers)
         findings.append(handles)
+        if let release { findings.append(identities(of: release)) }
         if let requestTimeout { findings.append(requestTimeout) }
         return findings
     }
@@ -69,6 +70,16 @@ enum KernelChecks {
         return .note(
             "mounts", "mounts have no numbers of their own: a grant that was let go of with “grantfs release” may take longer to come back",
             "Linux 6.8 or later")
+    }
+
+    /// What bookmarks know a filesystem by. ext4, XFS and btrfs have calls of their own, which are older (`filesystemUUID`).
+    static func identities(of release: (major: Int, minor: Int)) -> Finding {
+        if release >= (6, 9) { return .ok("identities", "filesystems tell by what they are known again") }
+        return .note(
+            "identities",
+            "filesystems other than ext4, XFS and btrfs do not tell their UUID (FS_IOC_GETFSUUID is of 6.9): without a link in /dev/disk/by-uuid a "
+                + "directory on one of them counts as unavailable after the next boot",
+            "Linux 6.9 or later, where such filesystems are granted; “grantfs resolve --recorded” shows what a bookmark goes by")
     }
 
     private static var handles: Finding {

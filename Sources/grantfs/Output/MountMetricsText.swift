@@ -24,6 +24,10 @@ enum MountMetricsText {
                 { $0.status.descriptors }
             ),
             ("grantfs_waiting_locks", .gauge, nil, "Requests for a lock that wait for somebody else's.", { $0.waitingLocks }),
+            (
+                "grantfs_waiting_for_claims", .gauge, nil, "Requests below mandatory grants that wait for a claim to end.",
+                { $0.waitingForClaims }
+            ),
             ("grantfs_workers", .gauge, nil, "Threads that serve requests or are ready to.", { $0.workers }),
             ("grantfs_read_bytes", .counter, "bytes", "Read from granted files, the kernel's readahead included.", { $0.readBytes }),
             ("grantfs_written_bytes", .counter, "bytes", "Written to granted files.", { $0.writtenBytes }),
@@ -68,6 +72,19 @@ enum MountMetricsText {
             text.begin(name, .gauge, help)
             for mount in mounts {
                 for grant in mount.metrics.status.grants { text.add(name, mount.labels + labels(grant.id, grant.name), value(grant)) }
+            }
+        }
+        let counters: [(String, String?, String, (GrantTraffic) -> UInt64)] = [
+            ("grantfs_grant_operations", nil, "Operations on the grant that were let in, since it was made active.", { $0.operations }),
+            ("grantfs_grant_read_bytes", "bytes", "Read of the grant's files, since it was made active.", { $0.readBytes }),
+            ("grantfs_grant_written_bytes", "bytes", "Written to the grant's files, since it was made active.", { $0.writtenBytes }),
+        ]
+        for (name, unit, help, value) in counters {
+            text.begin(name, .counter, unit: unit, help)
+            for mount in mounts {
+                for grant in mount.metrics.status.grants {
+                    text.add(name + "_total", mount.labels + labels(grant.id, grant.name), value(grant.traffic))
+                }
             }
         }
         text.begin("grantfs_denials", .counter, "Operations on the grant that were refused.")

@@ -1,0 +1,128 @@
+import Glibc
+import Synchronization
+
+/// What has gone through one scope since it was made.
+public struct ScopeCounts: Sendable, Equatable {
+    /// Operations that were let in. One that waits for a claim counts when it comes and when it is served.
+    public var operations: UInt64 = 0
+    /// Of files, for programs and for the kernel's cache.
+    public var readBytes: UInt64 = 0
+    public var writtenBytes: UInt64 = 0
+
+    public init(operations: UInt64 = 0, readBytes: UInt64 = 0, writtenBytes: UInt64 = 0) {
+        (self.operations, self.readBytes, self.writtenBytes) = (operations, readBytes, writtenBytes)
+    }
+}
+
+/// Counters for each worker and scope, so that counting is a plain addition in memory of the worker's own.
+///
+/// A worker has `width` cells, one for all scopes whose numbers are the same modulo `width`; when another of them comes, what was counted goes to the gate of
+/// the one before. So no worker needs room for every scope, and as long as fewer than `width` grants are live none is ever moved.
+struct ScopeCells {
+    static let width = 32
+
+    /// 32 bytes, written by one worker.
+    struct Cell: ~Copyable {
+        /// Whose it is: `changes << 32 | scope`; scope 0, which is none, while it changes hands.
+        let owner = Atomic<UInt64>(0)
+        let operations = Atomic<UInt64>(0)
+        let readBytes = Atomic<UInt64>(0)
+        let writtenBytes = Atomic<UInt64>(0)
+    }
+
+    private let cells: UnsafeMutablePointer<Cell>
+    private let size: Int
+
+    /// Pages, so that no two workers share a cache line: the kernel gives zeros, which is what an atomic counter begins as, and gives them as they
+    /// are touched. `free` gives them back.
+    init(slotCount: Int) {
+        size = slotCount * Self.width * MemoryLayout<Cell>.stride
+        let pages = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+        precondition(pages != MAP_FAILED, "no memory")
+        cells = pages!.bindMemory(to: Cell.self, capacity: slotCount * Self.width)
+    }
+
+    func free() { munmap(cells, size) }
+
+    @inline(__always)
+    func cell(_ slot: Int, _ scope: ScopeID) -> UnsafeMutablePointer<Cell> {
+        cells + (slot &* Self.width &+ Int(scope.rawValue) & (Self.width - 1))
+    }
+}
+
+extension ScopeCells.Cell {
+    @inline(__always)
+    func isOf(_ scope: ScopeID) -> Bool { UInt32(truncatingIfNeeded: owner.load(ordering: .relaxed)) == scope.rawValue }
+
+    /// One writer: no exchange is needed.
+    @inline(__always)
+    static func add(_ count: UInt64, to counter: borrowing Atomic<UInt64>) {
+        counter.store(counter.load(ordering: .relaxed) &+ count, ordering: .relaxed)
+    }
+
+    /// What is counted for `scope` here; from any thread. A cell that changes hands meanwhile is looked at again.
+    func counts(of scope: ScopeID) -> ScopeCounts {
+        while true {
+            let before = owner.load(ordering: .acquiring)
+            guard UInt32(truncatingIfNeeded: before) == scope.rawValue else { return ScopeCounts() }
+            let counts = ScopeCounts(
+                operations: operations.load(ordering: .acquiring), readBytes: readBytes.load(ordering: .acquiring),
+                writtenBytes: writtenBytes.load(ordering: .acquiring))
+            if owner.load(ordering: .relaxed) == before { return counts }
+        }
+    }
+}
+
+extension Coordinator {
+    /// Counts an operation that was let in, on the thread that owns `slot`.
+    @inline(__always)
+    func count(_ scope: ScopeID, slot: Int) {
+        let cell = cells.cell(slot, scope)
+        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        ScopeCells.Cell.add(1, to: cell.pointee.operations)
+    }
+
+    /// Counts bytes that were read or written in `scope`, on the thread that owns `slot`.
+    @inline(__always)
+    public func note(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
+        let cell = cells.cell(slot, scope)
+        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        if read > 0 { ScopeCells.Cell.add(UInt64(read), to: cell.pointee.readBytes) }
+        if written > 0 { ScopeCells.Cell.add(UInt64(written), to: cell.pointee.writtenBytes) }
+    }
+
+    /// What a cell has counted goes to the gate of its scope, and it begins anew for another.
+    @inline(never)
+    private func hand(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
+        let owner = cell.pointee.owner.load(ordering: .relaxed)
+        let changes = (owner >> 32) &+ 1
+        cell.pointee.owner.store(changes << 32, ordering: .relaxed)
+        let old = ScopeID(rawValue: UInt32(truncatingIfNeeded: owner))
+        if old.rawValue != 0 {
+            let gate = gate(old)
+            gate.pointee.operations.wrappingAdd(cell.pointee.operations.load(ordering: .relaxed), ordering: .relaxed)
+            gate.pointee.readBytes.wrappingAdd(cell.pointee.readBytes.load(ordering: .relaxed), ordering: .relaxed)
+            gate.pointee.writtenBytes.wrappingAdd(cell.pointee.writtenBytes.load(ordering: .relaxed), ordering: .relaxed)
+        }
+        // Who reads one of these zeros also sees that the owner has changed.
+        cell.pointee.operations.store(0, ordering: .releasing)
+        cell.pointee.readBytes.store(0, ordering: .releasing)
+        cell.pointee.writtenBytes.store(0, ordering: .releasing)
+        cell.pointee.owner.store(changes << 32 | UInt64(scope.rawValue), ordering: .releasing)
+    }
+
+    /// What has gone through a scope. Not of one moment, as workers go on: it may be a little less than a moment ago.
+    public func counts(of scope: ScopeID) -> ScopeCounts {
+        let gate = gate(scope)
+        var sum = ScopeCounts(
+            operations: gate.pointee.operations.load(ordering: .relaxed), readBytes: gate.pointee.readBytes.load(ordering: .relaxed),
+            writtenBytes: gate.pointee.writtenBytes.load(ordering: .relaxed))
+        for slot in 0..<slotCount {
+            let counts = cells.cell(slot, scope).pointee.counts(of: scope)
+            sum.operations &+= counts.operations
+            sum.readBytes &+= counts.readBytes
+            sum.writtenBytes &+= counts.writtenBytes
+        }
+        return sum
+    }
+}
