@@ -4,10 +4,11 @@ import LinuxFS
 
 /// A session with the daemon of one mount, as its client sees it. It ends with the last reference to it.
 ///
-/// Locking: `incoming` is held while what has come is taken, which never waits.
+/// Locking: `incoming` is held while what has come is taken, which never waits; `outgoing` while a message is sent, which may, so that two threads' do not mix.
 public final class SessionClient: Sendable {
     private let socket: UnixSocket
     private let incoming = Lock<[UInt8]>([])
+    private let outgoing = Lock(())
 
     /// How long a daemon may take to accept what it is sent: nanoseconds.
     private static let patience: Int64 = 10_000_000_000
@@ -22,10 +23,13 @@ public final class SessionClient: Sendable {
     public var descriptor: Int32 { socket.number }
 
     public func send(_ request: SessionRequest) throws(ControlClient.Failure) {
-        do throws(Errno) {
-            try Frame.send(request.encoded, over: socket, deadline: Clock.monotonic + SessionClient.patience)
-        } catch {
-            throw ControlClient.Failure(error)
+        let deadline = Clock.monotonic + SessionClient.patience
+        try outgoing.withLock { _ throws(ControlClient.Failure) in
+            do throws(Errno) {
+                try Frame.send(request.encoded, over: socket, deadline: deadline)
+            } catch {
+                throw ControlClient.Failure(error)
+            }
         }
     }
 

@@ -17,6 +17,21 @@ extension SessionRequest: WireMessage {
         case .watch(let since):
             writer.write(UInt8(4))
             writer.write(optional: since) { $1.write(to: &$0) }
+        case .present(let presenter):
+            writer.write(UInt8(5))
+            presenter.write(to: &writer)
+        case .endPresenting(let number):
+            writer.write(UInt8(6))
+            writer.write(number)
+        case .answer(let question, let isDone):
+            writer.write(UInt8(7))
+            writer.write(question)
+            writer.write(isDone)
+        case .prepareRevocation(let number, let grant, let milliseconds):
+            writer.write(UInt8(8))
+            writer.write(number)
+            writer.write(grant)
+            writer.write(milliseconds)
         }
     }
 
@@ -26,6 +41,12 @@ extension SessionRequest: WireMessage {
         case 2: return .endClaim(try reader.number(UInt64.self))
         case 3: return .moved(claim: try reader.number(UInt64.self), from: try reader.bytes(), to: try reader.bytes())
         case 4: return .watch(since: try reader.optionalMark())
+        case 5: return .present(try PresentRequest.read(from: &reader))
+        case 6: return .endPresenting(try reader.number(UInt64.self))
+        case 7: return .answer(question: try reader.number(UInt64.self), isDone: try reader.bool())
+        case 8:
+            return .prepareRevocation(
+                number: try reader.number(UInt64.self), grant: try reader.id(), milliseconds: try reader.number(UInt32.self))
         default: throw .unknownKind
         }
     }
@@ -58,7 +79,7 @@ extension ClaimRequest {
 }
 
 extension EventMark {
-    fileprivate func write(to writer: inout BinaryWriter) {
+    func write(to writer: inout BinaryWriter) {
         writer.write(epoch)
         writer.write(number)
     }
@@ -107,6 +128,28 @@ extension SessionNews: WireMessage {
             writer.write(UInt8(6))
             mark.write(to: &writer)
             writer.write(hasMissed)
+        case .presenting(let number, let mark, let hasMissed):
+            writer.write(UInt8(7))
+            writer.write(number)
+            mark.write(to: &writer)
+            writer.write(hasMissed)
+        case .notPresenting(let number, let refusal, let text):
+            writer.write(UInt8(8))
+            writer.write(number)
+            writer.write(refusal.rawValue)
+            writer.write(text)
+        case .asks(let question):
+            writer.write(UInt8(9))
+            question.write(to: &writer)
+        case .tellsPresenter(let telling):
+            writer.write(UInt8(10))
+            telling.write(to: &writer)
+        case .preparing(let number, let asked, let answered, let isOver):
+            writer.write(UInt8(11))
+            writer.write(number)
+            writer.write(asked)
+            writer.write(answered)
+            writer.write(isOver)
         }
     }
 
@@ -129,6 +172,15 @@ extension SessionNews: WireMessage {
                 total: try reader.number(UInt64.self))
         case 5: return .tells(try SessionEvent.read(from: &reader))
         case 6: return .listening(mark: try reader.mark(), hasMissed: try reader.bool())
+        case 7: return .presenting(try reader.number(UInt64.self), mark: try reader.mark(), hasMissed: try reader.bool())
+        case 8:
+            return .notPresenting(try reader.number(UInt64.self), try reader.value(ClaimRefusal.self), text: try reader.string())
+        case 9: return .asks(try PresenterAsk.read(from: &reader))
+        case 10: return .tellsPresenter(try PresenterTelling.read(from: &reader))
+        case 11:
+            return .preparing(
+                try reader.number(UInt64.self), asked: try reader.number(UInt32.self), answered: try reader.number(UInt32.self),
+                isOver: try reader.bool())
         default: throw .unknownKind
         }
     }

@@ -71,6 +71,13 @@ public enum SessionRequest: Sendable, Equatable {
     case moved(claim: UInt64, from: [UInt8], to: [UInt8])
     /// Wants every event of the mount.
     case watch(since: EventMark?)
+    /// Registers a presenter.
+    case present(PresentRequest)
+    case endPresenting(UInt64)
+    /// To a question that was asked; `isDone` is false where a presenter could not do it.
+    case answer(question: UInt64, isDone: Bool)
+    /// Presenters of a grant are told that it is about to be withdrawn, and asked to save, for so long at the most.
+    case prepareRevocation(number: UInt64, grant: GrantID, milliseconds: UInt32)
 }
 
 /// Why there is no claim, or no longer.
@@ -102,6 +109,11 @@ public struct SessionEvent: Sendable, Equatable {
         case claimEnded
         case moved
         case revoked
+        /// What a claim for writing has come to, when it ends.
+        case changed
+        case appeared
+        case removed
+        case restored
     }
 
     /// Rises by one with each event of the mount.
@@ -139,4 +151,12 @@ public enum SessionNews: Sendable, Equatable {
     case tells(SessionEvent)
     /// Events go on from here. `hasMissed`: more went by since the mark than is kept.
     case listening(mark: EventMark, hasMissed: Bool)
+    /// The presenter is registered; what came after its mark follows.
+    case presenting(UInt64, mark: EventMark, hasMissed: Bool)
+    /// There is no presenter of that number.
+    case notPresenting(UInt64, ClaimRefusal, text: String)
+    case asks(PresenterAsk)
+    case tellsPresenter(PresenterTelling)
+    /// How many presenters were asked before a revocation, and how many have answered all; `isOver`: nobody is waited for any more.
+    case preparing(UInt64, asked: UInt32, answered: UInt32, isOver: Bool)
 }

@@ -27,12 +27,13 @@ extension ClaimTable {
         }
     }
 
-    /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds.
+    /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds, or for what a presenter of its purpose says.
     private func waitingForFamily(of claim: Claim) -> Set<ClaimID> {
         let own = claims.filter { $0.isHeld && $0.isFamily(of: claim) }
-        if own.isEmpty { return [] }
-        var result: Set<ClaimID> = []
-        var causes = own
+        let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
+        if own.isEmpty && asking.isEmpty { return [] }
+        var result = Set(asking.map(\.id))
+        var causes = own + asking
         while let cause = causes.popLast() {
             for other in claims where !other.isHeld && other.id != claim.id && !result.contains(other.id) {
                 // What is held blocks everybody, what waits blocks those behind it.

@@ -19,6 +19,7 @@ public struct ClaimantID: Hashable, Sendable {
 /// - It does not wait for one that waits, directly or by way of others, for what its own claimant or purpose holds: neither could ever go on.
 /// - A claim is granted whole or not at all, so its parts never wait for each other.
 /// - A claim whose wait would close a circle of claimants is refused when it comes.
+/// - A claim for which presenters are asked waits like any other, and claims of those presenters' purposes go before it: to save, they claim.
 public struct ClaimTable: Sendable {
     public struct Claim: Sendable {
         public let id: ClaimID
@@ -27,6 +28,8 @@ public struct ClaimTable: Sendable {
         public let purpose: [UInt8]?
         public internal(set) var accesses: [ItemAccess]
         public internal(set) var isHeld: Bool
+        /// Of one that would be held, but for presenters that are asked first: their purposes. nil otherwise.
+        public internal(set) var awaited: Set<[UInt8]>?
 
         /// Whether it would block `other`, if it is held or came first.
         func conflicts(with other: Claim) -> Bool {
@@ -67,7 +70,7 @@ public struct ClaimTable: Sendable {
 
     public subscript(_ id: ClaimID) -> Claim? { place(of: id).map { claims[$0] } }
 
-    private func place(of id: ClaimID) -> Int? {
+    func place(of id: ClaimID) -> Int? {
         // Ids grow, so the order of arrival is theirs.
         var (low, high) = (0, claims.count)
         while low < high {
@@ -115,9 +118,11 @@ public struct ClaimTable: Sendable {
             claims[place].accesses = accesses
             hasChanged = true
         }
-        var effect = Effect()
-        guard hasChanged else { return effect }
-        effect.granted = promote()
+        return hasChanged ? promoteAndBreakCircles() : Effect()
+    }
+
+    mutating func promoteAndBreakCircles() -> Effect {
+        var effect = Effect(granted: promote())
         // The youngest goes: the others have waited longer.
         while let stuck = claims.last(where: { !$0.isHeld && closesCircle($0) }) {
             effect.deadlocked.append(stuck.id)
@@ -127,9 +132,9 @@ public struct ClaimTable: Sendable {
     }
 
     /// Grants what nobody blocks any more.
-    private mutating func promote() -> [ClaimID] {
+    mutating func promote() -> [ClaimID] {
         var granted: [ClaimID] = []
-        for place in claims.indices where !claims[place].isHeld && !isBlocked(claims[place]) {
+        for place in claims.indices where !claims[place].isHeld && claims[place].awaited == nil && !isBlocked(claims[place]) {
             claims[place].isHeld = true
             granted.append(claims[place].id)
         }

@@ -16,6 +16,8 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case bookmarkReplaced
     /// A file or directory was opened through a mount with `-o audit`.
     case opened
+    /// A presenter that was asked something was not waited for any longer, or could not do it.
+    case passedOver
 }
 
 /// One line of the log: who did what, when.

@@ -9,13 +9,13 @@ public final class ClaimTarget: Sendable {
     /// As it was claimed, on the host.
     public let path: [UInt8]
     /// The directory that has the name; O_PATH. Of a granted directory itself: that directory, and no name.
-    private let directory: FileDescriptor
-    private let name: [UInt8]?
+    let directory: FileDescriptor
+    let name: [UInt8]?
     /// O_PATH; nil where nothing stood when it was claimed.
-    private let file: Held?
-    private let crossesMounts: Bool
+    let file: Held?
+    let crossesMounts: Bool
 
-    private final class Held: Sendable {
+    final class Held: Sendable {
         let descriptor: FileDescriptor
         init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
     }

@@ -123,8 +123,13 @@ extension ViewFS {
     /// Writes an opening down where that is asked for. The error to be given instead of success: EACCES, as wherever the store fails, or 0.
     @inline(__always)
     func audit(_ caller: Caller, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
-        guard let audit else { return 0 }
-        return audit.record(caller, scope: node.pointee.scope, descriptor: descriptor, error: error) ? 0 : EACCES
+        audit == nil ? 0 : writeDown(caller, node.pointee.scope, descriptor, error)
+    }
+
+    /// A function of its own, so that what it takes (memory, references) is not on the way of an opening that nobody asks about.
+    @inline(never)
+    private func writeDown(_ caller: Caller, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
+        audit!.record(caller, scope: scope, descriptor: descriptor, error: error) ? 0 : EACCES
     }
 
     /// What is to be written down of an opening that is about to wait for a claim; nil for what is none, and where nothing is written down. Inside

@@ -84,9 +84,13 @@ extension ViewFS {
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
                 let isBare = Self.isBare(&stream, offset, node)
-                return stream.forEach(in: directory.pointee.descriptor) {
-                    view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, to: &listing)
+                if offset == 0 { stream.familiarity = node.pointee.renewed.load(ordering: .relaxed) != 0 ? 4 : 0 }
+                var familiarity = stream.familiarity
+                let ended = stream.forEach(in: directory.pointee.descriptor) {
+                    view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, &familiarity, to: &listing)
                 }
+                stream.familiarity = familiarity
+                return ended
             }
             // Entries before an error are passed on; the error comes again at the next call.
             if error != 0, listing.used == 0 {
@@ -113,13 +117,12 @@ extension ViewFS {
     /// Adds one entry; false when there is no room for it.
     private func add(
         _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
-        to listing: inout Listing
+        _ familiarity: inout Int8, to listing: inout Listing
     ) -> Bool {
         guard listing.hasRoom(for: entry.name) else { return false }
         var parameters = EntryParameters()
         if listing.plus, !bare, !isDots(entry.name) {
-            let descriptor = parent.node.pointee.withOwner { open(entry.name, in: directory, of: $0) }
-            if descriptor >= 0, enter(descriptor, entry.name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
+            find(entry.name, of: parent, directory, &familiarity, into: &parameters)
         }
         if parameters.ino == 0 {
             parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))
@@ -127,5 +130,22 @@ extension ViewFS {
         }
         listing.add(&parameters, entry.name, next: entry.offset)
         return true
+    }
+
+    /// Describes an entry with its node, or leaves `parameters` as they are. Where the kernel knows most files, one look at the name says it all; a new
+    /// one is opened first, so that it costs a look more.
+    private func find(
+        _ name: UnsafePointer<CChar>, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, _ familiarity: inout Int8,
+        into parameters: inout EntryParameters
+    ) {
+        if familiarity > 0 {
+            if enterKnown(name, in: directory, found: parent, into: &parameters) {
+                familiarity = min(familiarity + 1, 8)
+                return
+            }
+            familiarity -= 2
+        }
+        let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
+        if descriptor >= 0, enter(descriptor, name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
     }
 }

@@ -42,6 +42,31 @@ extension ViewFS {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
         }
         guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
+        describe(id, node, status, found: parent, into: &parameters)
+        return 0
+    }
+
+    /// As `enter`, for the entry `name` of a directory if the kernel knows its file: by one look at the name, which says what is there and how it is at
+    /// one moment, so nothing needs to be held meanwhile. False when it is new, cannot be seen, or is where something else is mounted
+    /// (STATX_ATTR_MOUNT_ROOT, which is as old as STATX_MNT_ID: Linux 5.8).
+    @inline(__always)
+    func enterKnown(
+        _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
+        into parameters: inout EntryParameters
+    ) -> Bool {
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
+        let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
+        guard let id = found, let node = tree.nodes.find(id) else { return false }
+        describe(id, node, status, found: parent, into: &parameters)
+        return true
+    }
+
+    @inline(__always)
+    private func describe(
+        _ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus, found parent: (id: NodeID, node: NodePointer),
+        into parameters: inout EntryParameters
+    ) {
         let now = Clock.monotonic
         node.pointee.found.store(now, ordering: .relaxed)
         parent.node.pointee.renewed.store(now, ordering: .relaxed)
@@ -52,7 +77,6 @@ extension ViewFS {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
         }
-        return 0
     }
 
     /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.

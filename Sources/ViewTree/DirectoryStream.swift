@@ -15,6 +15,9 @@ public struct DirectoryStream {
     /// Whether the later parts of this listing go out without attributes; nil before the second.
     public var isBare: Bool?
 
+    /// How likely the kernel knows the files of this listing already: more than 0 as long as looking for that first pays.
+    public var familiarity: Int8 = 0
+
     private static let size = 32 << 10
 
     /// One entry: `name` ends with a NUL and is valid until the next call.

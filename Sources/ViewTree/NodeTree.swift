@@ -71,6 +71,23 @@ public final class NodeTree: @unchecked Sendable {
         return id
     }
 
+    /// The node of a file that the kernel knows already, which was found in the directory `parent` as `name`, counted once more; nil when it
+    /// does not know the file. As `intern`, without a descriptor.
+    ///
+    /// Locking: the shard's.
+    public func internKnown(
+        _ status: borrowing FileStatus, in scope: ScopeNodes, found parent: UInt64, as name: UnsafePointer<CChar>
+    ) -> UInt64? {
+        let key = NodeKey(status)
+        var place = Place(parent: parent, name: scope.opensByHandle ? nil : name)
+        return scope.withShard(of: key) { index -> UInt64? in
+            guard let known = index.find(key, in: nodes), let node = nodes.find(known) else { return nil }
+            node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+            place.exchange(with: node)
+            return known
+        }
+    }
+
     /// Makes the node of the granted directory, counted once for the scope itself. As `intern`.
     public func internRoot(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
         guard let id = intern(descriptor, status, in: scope, found: 0, as: nil) else { return nil }

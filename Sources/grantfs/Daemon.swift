@@ -29,7 +29,8 @@ enum Daemon {
         let audit = options.audit.map { _ in OpenAudit() }
         let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64), audit: audit)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
-        let claims = ClaimService(files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) })
+        let claims = ClaimService(
+            files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
         mounted.claims = claims
         let place = mounted.place
         let id = GrantID.random()

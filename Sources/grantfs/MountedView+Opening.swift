@@ -56,6 +56,7 @@ extension MountedView {
             opening.withLock { _ in files.markOverlaps() }
             files.forgetRootNames(names)
             claims?.reconsider(until: 0)
+            claims?.seatAnew(afterOpening: names)
         }
         record(renewals)
     }

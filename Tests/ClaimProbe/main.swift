@@ -4,7 +4,8 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
-// Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`. And what works on files and knows of
+// Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`, and presenters:
+// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`. And what works on files and knows of
 // no claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
@@ -52,16 +53,21 @@ func many(_ path: [UInt8], _ count: Int) throws {
     print("\(end.done) done, \(end.most) at once, \(end.failed) failed")
 }
 
-/// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss.
+/// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss. `peek` reads
+/// what is there, saved or not, `soon` waits for a fifth of a second; `as PURPOSE` names the purpose of what follows.
 func script() {
     let coordination = coordinator()
     var claims: [Claim] = []
+    var purpose: String?
     while let line = readLine() {
         let parts = line.split(separator: " ").map { Array($0.utf8) }
         do throws(CoordinationError) {
             switch String(decoding: parts[0], as: UTF8.self) {
-            case "read": claims.append(try coordination.claim(parts.dropFirst().map { CoordinatedAccess.reading($0) }, timeout: 20))
-            case "write": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 20))
+            case "read": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0) }, purpose: purpose, timeout: 20))
+            case "write": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, purpose: purpose, timeout: 20))
+            case "peek": claims.append(try coordination.claim(parts.dropFirst().map { .reading($0, savesFirst: false) }, timeout: 20))
+            case "soon": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0.2))
+            case "as": purpose = String(decoding: parts[1], as: UTF8.self)
             case "try": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0))
             case "end": claims.popLast()?.end()
             case "lost":
@@ -133,5 +139,9 @@ case "load" where words.count == 5: try load(words[3], Int(words[4]) ?? 0)
 case "map" where words.count == 4: map(words[3])
 case "many" where words.count == 5: try many(Array(words[3].utf8), Int(words[4]) ?? 0)
 case "script": script()
+case "present" where words.count >= 4:
+    ProbePresenter().present(
+        Array(words[3].utf8), purpose: words.count > 5 ? words[5] : nil, patience: words.count > 4 ? Double(words[4]) : nil)
+case "presenters" where words.count == 5: presentMany(Array(words[3].utf8), Int(words[4]) ?? 0)
 default: exit(2)
 }

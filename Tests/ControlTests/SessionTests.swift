@@ -17,6 +17,10 @@ private let requests: [SessionRequest] = [
             ], holdMilliseconds: .max)),
     .claim(ClaimRequest(number: 0, claimant: id, purpose: nil, items: [])), .endClaim(.max),
     .moved(claim: 1, from: [1], to: [2]), .watch(since: EventMark(epoch: id, number: 5)), .watch(since: nil),
+    .present(
+        PresentRequest(number: 1, path: [0xFF], purpose: [1], patienceMilliseconds: .max, since: EventMark(epoch: id, number: .max))),
+    .present(PresentRequest(number: 0, path: [], purpose: nil)), .endPresenting(3), .answer(question: .max, isDone: false),
+    .prepareRevocation(number: 1, grant: id, milliseconds: 30_000),
 ]
 
 private let event = SessionEvent(
@@ -26,6 +30,11 @@ private let news: [SessionNews] = [
     .granted(claim: 1, reach: [.reached, .outside, .revoked]), .waits(claim: 2, pids: [1, -1]),
     .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
     .tells(event), .listening(mark: EventMark(epoch: id, number: 1), hasMissed: true),
+    .presenting(1, mark: EventMark(epoch: id, number: 1), hasMissed: true), .notPresenting(2, .revoked, text: "å"),
+    .asks(PresenterAsk(presenter: 1, question: .max, kind: .accommodateDeletion, path: [0xFF], pid: -1, milliseconds: .max)),
+    .tellsPresenter(PresenterTelling(presenter: 1, event: 2, kind: .subitemMoved, path: [1], newPath: [0xFF])),
+    .tellsPresenter(PresenterTelling(presenter: 1, event: 0, kind: .reacquired, path: [])),
+    .preparing(1, asked: 2, answered: .max, isOver: true),
 ]
 
 @Suite struct SessionCoding {
@@ -114,5 +123,41 @@ private struct Answering: ControlHandler {
         }
         try good.send(.endClaim(1))
         #expect(try wait(good) == .refused(claim: 1, .ended, text: ""))
+    }
+}
+
+@Suite struct WhatAnEventMeans {
+    /// For a presenter of `/g/d`.
+    private func telling(_ kind: SessionEvent.Kind, _ path: String, _ newPath: String? = nil) -> PresenterTelling? {
+        let event = SessionEvent(
+            number: 9, time: Instant(nanoseconds: 0), kind: kind, path: Array(path.utf8), newPath: newPath.map { Array($0.utf8) }, pid: 1)
+        return PresenterTelling(event, to: 1, of: Array("/g/d".utf8))
+    }
+
+    private func news(_ kind: PresenterTelling.Kind, _ path: String = "/g/d", _ newPath: String? = nil) -> PresenterTelling {
+        PresenterTelling(presenter: 1, event: 9, kind: kind, path: Array(path.utf8), newPath: newPath.map { Array($0.utf8) })
+    }
+
+    @Test func dependsOnWhereItWas() {
+        for kind: SessionEvent.Kind in [.changed, .appeared, .removed] {
+            for path in ["/g/d", "/g"] { #expect(telling(kind, path) == news(.changed)) }
+            for path in ["/g/da", "/g/c", "/x"] { #expect(telling(kind, path) == nil) }
+        }
+        #expect(telling(.changed, "/g/d/a/b") == news(.subitemChanged, "/g/d/a/b"))
+        #expect(telling(.appeared, "/g/d/a") == news(.subitemAppeared, "/g/d/a"))
+        #expect(telling(.removed, "/g/d/a") == news(.subitemRemoved, "/g/d/a"))
+        for kind: SessionEvent.Kind in [.claimWaits, .claimGranted, .claimEnded] { #expect(telling(kind, "/g/d") == nil) }
+        #expect(telling(.revoked, "/g") == news(.released) && telling(.restored, "/g") == news(.restored))
+        #expect(telling(.revoked, "/g/d/a") == nil)
+    }
+
+    @Test func followsWhatIsMoved() {
+        #expect(telling(.moved, "/g/d", "/g/e") == news(.moved, "/g/d", "/g/e"))
+        #expect(telling(.moved, "/g", "/h/g") == news(.moved, "/g/d", "/h/g/d"))
+        #expect(telling(.moved, "/g/d/a", "/g/d/b") == news(.subitemMoved, "/g/d/a", "/g/d/b"))
+        #expect(telling(.moved, "/g/d/a", "/else") == news(.subitemMoved, "/g/d/a", "/else"))
+        #expect(telling(.moved, "/else", "/g/d/a") == news(.subitemAppeared, "/g/d/a"))
+        #expect(telling(.moved, "/else", "/g/d") == news(.changed))
+        #expect(telling(.moved, "/else", "/g/e") == nil)
     }
 }

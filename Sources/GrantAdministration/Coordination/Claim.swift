@@ -9,6 +9,8 @@ import LinuxFS
 public final class Claim: Sendable {
     /// Of what was claimed, on the host: what a program there works on.
     public let paths: [[UInt8]]
+    /// Where what is moved goes, for each of `paths`; nil for what is not.
+    public let newPaths: [[UInt8]?]
     private let state: Lock<State>
 
     private struct State {
@@ -18,6 +20,7 @@ public final class Claim: Sendable {
 
     init(parts: [ClaimPart], items: [ItemRequest]) {
         paths = items.map(\.path)
+        newPaths = items.map(\.newPath)
         state = Lock(State(parts: parts))
     }
 
@@ -66,7 +69,7 @@ public final class Claim: Sendable {
     /// Descriptors that become readable when it may be lost.
     public var descriptors: [Int32] { state.withLock { $0.parts.map(\.client.descriptor) } }
 
-    /// Tells presenters, and those who wait, that a claimed item now has another place.
+    /// Tells presenters, and those who wait, that an item that is claimed for writing, or one below it, now has another place. Both on the host.
     public func tellMoved(_ path: [UInt8], to newPath: [UInt8]) {
         state.withLock { state in
             for part in state.parts { try? part.client.send(.moved(claim: ClaimPart.number, from: path, to: newPath)) }

@@ -12,7 +12,11 @@ public struct CoordinationProgress: Sendable, Equatable {
     /// nil where it is not known.
     public var total: UInt64?
     /// Who is waited for.
-    public var pids: [Int32] = []
+    public var pids: [Int32]
+
+    public init(stage: String, done: UInt64, total: UInt64?, pids: [Int32] = []) {
+        (self.stage, self.done, self.total, self.pids) = (stage, done, total, pids)
+    }
 }
 
 /// A claim in one mount.
@@ -102,7 +106,7 @@ struct ClaimWait {
             case .progress(_, let stage, let done, let total):
                 hasHeard = true
                 progress?(CoordinationProgress(stage: stage, done: done, total: total == 0 ? nil : total))
-            case .tells, .listening: break
+            case .tells, .listening, .presenting, .notPresenting, .asks, .tellsPresenter, .preparing: break
             case nil: try wait(for: client, until: hasHeard ? deadline : silence, isSilent: !hasHeard, record)
             }
         }

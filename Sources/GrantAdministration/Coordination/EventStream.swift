@@ -6,7 +6,7 @@ import LinuxFS
 /// Something that happened in a mount.
 public struct MountEvent: Sendable, Equatable {
     public enum Kind: String, Sendable {
-        case claimWaits, claimGranted, claimEnded, moved, revoked
+        case claimWaits, claimGranted, claimEnded, moved, revoked, changed, appeared, removed, restored
         /// More events than are kept went by while nobody listened.
         case missed
         /// The daemon has ended, or its mount.
@@ -93,7 +93,7 @@ public final class EventStream {
                 MountEvent(
                     mountpoint: mountpoint, number: event.number, time: event.time, kind: MountEvent.Kind(event.kind), path: event.path,
                     newPath: event.newPath, pid: event.pid, text: event.text))
-        case .granted, .waits, .refused, .progress: break
+        case .granted, .waits, .refused, .progress, .presenting, .notPresenting, .asks, .tellsPresenter, .preparing: break
         }
     }
 
@@ -113,6 +113,10 @@ extension MountEvent.Kind {
         case .claimEnded: self = .claimEnded
         case .moved: self = .moved
         case .revoked: self = .revoked
+        case .changed: self = .changed
+        case .appeared: self = .appeared
+        case .removed: self = .removed
+        case .restored: self = .restored
         }
     }
 }

@@ -28,6 +28,16 @@ enum Expiry {
         return instant
     }
 
+    /// Seconds, a day at the most: `30s`, `2m`, `30`, `0.5`. `.usage` for anything else.
+    static func seconds(_ text: String, for option: String) throws(GrantError) -> Double {
+        let origin = Instant(nanoseconds: 0)
+        let seconds = duration(text, origin).map { $0?.seconds(since: origin) ?? .infinity } ?? Double(text)
+        guard let seconds, seconds >= 0, seconds <= 86_400 else {
+            throw GrantError(.usage, "“\(text)” is no time for --\(option)", advice: "30s, 2m, or a number of seconds, up to a day")
+        }
+        return seconds
+    }
+
     /// nil: no duration. `.some(nil)`: too long.
     private static func duration(_ text: String, _ now: Instant) -> Instant?? {
         guard let unit = text.last.flatMap({ units[$0] }) else { return nil }

@@ -11,19 +11,23 @@ extension ClaimService {
         state.withLock { state in
             let (missed, hasMissed) = state.events.after(since)
             session.send(.listening(mark: state.events.mark, hasMissed: hasMissed))
-            for event in missed { session.send(.tells(event)) }
+            for entry in missed { session.send(.tells(entry.event)) }
             state.watchers[session.number] = session
         }
     }
 
-    /// Notes an event, and tells whoever watches.
+    /// Notes an event, and tells whoever watches, and the presenters that it is news for.
+    ///
+    /// `purpose`: of the claim that it comes from, whose presenters are not told.
     ///
     /// Locking: call it with `state` held: the order in which events are told is theirs. Sending never waits.
     static func note(
-        _ kind: SessionEvent.Kind, _ path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "", _ state: inout State
+        _ kind: SessionEvent.Kind, _ path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "", purpose: [UInt8]? = nil,
+        _ state: inout State
     ) {
-        let event = state.events.add(kind, path, newPath: newPath, pid: pid, text: text)
-        for session in state.watchers.values { session.send(.tells(event)) }
+        let entry = state.events.add(kind, path, newPath: newPath, pid: pid, text: text, purpose: purpose)
+        for session in state.watchers.values { session.send(.tells(entry.event)) }
+        tellPresenters(entry, &state)
     }
 
     /// The same for a claim: an event for each of its items.

@@ -9,7 +9,10 @@ import ViewFS
 extension ClaimService {
     /// Does what comes before, and tells the claimant that it may begin.
     func grant(_ id: ClaimID) {
-        guard let claim = state.withLock({ $0.claims[id] }) else { return }
+        let (found, hasPresenters) = state.withLock { ($0.claims[id], !$0.presenting.live.isEmpty) }
+        guard let claim = found else { return }
+        // Where presenters are is looked for in the files.
+        if hasPresenters, !claim.isPrepared { return _ = BackgroundTask { [self] in askPresenters(of: id) } }
         let scopes = mandatoryScopes(of: claim)
         if scopes.isEmpty { return tell(id) }
         // The kernel may have much to write back.

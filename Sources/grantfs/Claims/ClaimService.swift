@@ -14,12 +14,16 @@ import ViewFS
 final class ClaimService: SessionHandler, Sendable {
     let files: ViewFS
     /// Whether a path of the host lies in a grant of the view that is revoked or expired.
-    private let isRevoked: @Sendable ([UInt8]) -> Bool
+    let isRevoked: @Sendable ([UInt8]) -> Bool
     /// Whether claims on a grant bind whoever comes through the mount.
     let isMandatory: @Sendable (GrantID) -> Bool
     let state = Lock(State())
     /// How often it was asked to bind anew since that last was done.
     let reconsidering = Lock(0)
+    /// Told of presenters whose answer was not waited for any longer, and of those that could not do what they were asked. Called on a thread of its own.
+    let says: @Sendable ([PresenterFailure]) -> Void
+    /// Posted when somebody is waited for until an earlier moment than before.
+    let clock = Semaphore()
 
     struct State {
         var table = ClaimTable()
@@ -29,6 +33,7 @@ final class ClaimService: SessionHandler, Sendable {
         /// Scopes that were closed. Their numbers never come again.
         var withdrawn: Set<UInt32> = []
         var events = EventRing()
+        var presenting = Presenting()
         /// Those who want every event, by their session's number.
         var watchers: [UInt64: ControlSession] = [:]
         /// Claims that have ended and still bind those who come through the mount.
@@ -49,6 +54,12 @@ final class ClaimService: SessionHandler, Sendable {
         var isGranted = false
         /// The scopes in which it binds whoever comes through the mount.
         var bound: Set<UInt32> = []
+        /// Presenters were asked, or there was none to ask.
+        var isPrepared = false
+        /// What they were asked.
+        var round: RoundID?
+        /// What its claimant has said of moves: from where and to where.
+        var moves: Set<[UInt8]> = []
     }
 
     /// One item of a claim.
@@ -62,10 +73,14 @@ final class ClaimService: SessionHandler, Sendable {
 
     /// More claims on one connection, or looked for at once, than any use has.
     private static let mostOnConnection = 1_024
-    private static let mostLooking = 256
+    static let mostLooking = 256
 
-    init(files: ViewFS, isRevoked: @escaping @Sendable ([UInt8]) -> Bool, isMandatory: @escaping @Sendable (GrantID) -> Bool) {
+    init(
+        files: ViewFS, isRevoked: @escaping @Sendable ([UInt8]) -> Bool, isMandatory: @escaping @Sendable (GrantID) -> Bool,
+        says: @escaping @Sendable ([PresenterFailure]) -> Void
+    ) {
         self.files = files
+        self.says = says
         self.isRevoked = isRevoked
         self.isMandatory = isMandatory
     }
@@ -78,14 +93,20 @@ final class ClaimService: SessionHandler, Sendable {
         case .endClaim(let number): giveBack(number, session)
         case .watch(let since): watch(since, session)
         case .moved(let number, let from, let to): moved(number, from, to, session)
+        case .present(let presenter): present(presenter, session)
+        case .endPresenting(let number): endPresenting(number, session)
+        case .answer(let question, let isDone): answer(question, isDone, session)
+        case .prepareRevocation(let number, let grant, let time): prepareRevocation(number, grant, time, session)
         }
     }
 
     func ended(_ session: ControlSession) {
         let effect = state.withLock { state -> ClaimTable.Effect in
             state.watchers[session.number] = nil
+            var effect = endPresenters(of: session, &state)
             let ids = Set((state.numbers.removeValue(forKey: session.number) ?? [:]).values.compactMap { $0 })
-            return drop(ids, &state)
+            effect += drop(ids, &state)
+            return effect
         }
         carryOut(effect)
     }
@@ -103,9 +124,14 @@ final class ClaimService: SessionHandler, Sendable {
     /// A claimant has moved what it has claimed.
     private func moved(_ number: UInt64, _ from: [UInt8], _ to: [UInt8], _ session: ControlSession) {
         state.withLock { state in
-            guard state.numbers[session.number]?[number] != nil else { return }
-            ClaimService.note(.moved, from, newPath: to, pid: session.peer.pid, &state)
+            guard case .some(.some(let id)) = state.numbers[session.number]?[number], let claim = state.claims[id],
+                // Presenters believe it, so it has to be something that was claimed.
+                claim.parts.contains(where: { $0.request.isWriting && MountTable.path(from, isAtOrBelow: $0.target.path) })
+            else { return }
+            state.claims[id]?.moves.formUnion([from, to])
+            ClaimService.note(.moved, from, newPath: to, pid: session.peer.pid, purpose: state.table[id]?.purpose, &state)
         }
+        seatAnew()
     }
 
     /// Takes claims out of all tables.
@@ -117,6 +143,7 @@ final class ClaimService: SessionHandler, Sendable {
             guard let claim = state.claims.removeValue(forKey: id) else { continue }
             state.numbers[claim.session.number]?[claim.number] = nil
             ClaimService.note(.claimEnded, claim, &state)
+            letBack(claim, id, &state)
             if !claim.bound.isEmpty { state.toUnbind.append(id) }
         }
         return state.table.remove(ids)
@@ -278,10 +305,13 @@ final class ClaimService: SessionHandler, Sendable {
         }
         for id in ended { files.unbind(id.rawValue) }
         for id in effect.granted { grant(id) }
+        lookAtWritten()
+        reportFailures()
         let lost = state.withLock { state in
             effect.deadlocked.compactMap { id -> LiveClaim? in
                 guard let claim = state.claims.removeValue(forKey: id) else { return nil }
                 state.numbers[claim.session.number]?[claim.number] = nil
+                letBack(claim, id, &state)
                 return claim
             }
         }
@@ -291,9 +321,11 @@ final class ClaimService: SessionHandler, Sendable {
     /// Ends the claims that were reached by a scope which is closed, held or waiting, unless another scope leads there too.
     func withdrawn(_ scope: Scope) {
         let path = files.path(of: scope) ?? []
-        let (lost, effect) = state.withLock { state -> ([LiveClaim], ClaimTable.Effect) in
+        // Their descriptors are closed when nobody holds the lock.
+        let (lost, effect, released) = state.withLock { state -> ([LiveClaim], ClaimTable.Effect, [ClaimTarget]) in
             ClaimService.note(.revoked, path, pid: 0, text: scope.grant.description, &state)
             state.withdrawn.insert(scope.id.rawValue)
+            var (effect, released) = release(scope, &state)
             var ids: Set<ClaimID> = []
             for (id, claim) in state.claims {
                 for place in claim.parts.indices where claim.parts[place].scopes.contains(scope.id.rawValue) {
@@ -302,8 +334,10 @@ final class ClaimService: SessionHandler, Sendable {
                 }
             }
             let lost = ids.compactMap { state.claims[$0] }
-            return (lost, drop(ids, &state))
+            effect += drop(ids, &state)
+            return (lost, effect, released)
         }
+        withExtendedLifetime(released) {}
         for claim in lost { claim.session.send(.refused(claim: claim.number, .revoked, text: "")) }
         carryOut(effect)
     }
@@ -324,5 +358,5 @@ extension ItemRequest {
 
 extension ClaimedItem {
     /// The filesystems that it may lie on.
-    fileprivate var devices: Set<UInt64> { Set(identities.map(\.first) + (place.map { [$0.directory.first] } ?? [])) }
+    var devices: Set<UInt64> { Set(identities.map(\.first) + (place.map { [$0.directory.first] } ?? [])) }
 }

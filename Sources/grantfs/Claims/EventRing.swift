@@ -7,27 +7,36 @@ struct EventRing {
     /// The mount's own: numbers of another one mean nothing here.
     let epoch = GrantID.random()
     private(set) var last: UInt64 = 0
-    private var events: [SessionEvent] = []
+    private var events: [Entry] = []
+
+    /// An event, and whose purpose it was: its own presenters are not told.
+    struct Entry {
+        let event: SessionEvent
+        let purpose: [UInt8]?
+    }
 
     static let capacity = 4_096
 
     var mark: EventMark { EventMark(epoch: epoch, number: last) }
 
-    mutating func add(_ kind: SessionEvent.Kind, _ path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "") -> SessionEvent {
+    mutating func add(
+        _ kind: SessionEvent.Kind, _ path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "", purpose: [UInt8]? = nil
+    ) -> Entry {
         last += 1
         let event = SessionEvent(
             number: last, time: Instant(nanoseconds: Clock.realtime), kind: kind, path: path, newPath: newPath, pid: pid, text: text)
-        events.append(event)
+        let entry = Entry(event: event, purpose: purpose)
+        events.append(entry)
         // Half at a time, so that most additions move nothing.
         if events.count > Self.capacity { events.removeFirst(Self.capacity / 2) }
-        return event
+        return entry
     }
 
     /// What came after `mark`, and whether more went by than is kept. Nothing for who begins.
-    func after(_ mark: EventMark?) -> (events: [SessionEvent], hasMissed: Bool) {
+    func after(_ mark: EventMark?) -> (events: [Entry], hasMissed: Bool) {
         guard let mark else { return ([], false) }
         guard mark.epoch == epoch else { return (events, true) }
-        let first = events.first?.number ?? last + 1
-        return (events.filter { $0.number > mark.number }, mark.number + 1 < first)
+        let first = events.first?.event.number ?? last + 1
+        return (events.filter { $0.event.number > mark.number }, mark.number + 1 < first)
     }
 }

@@ -61,8 +61,8 @@ enum CoordinateCommand {
             _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
         }
         let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
+        if status == 0, let newPath = claim.newPaths[0] { claim.tellMoved(claim.paths[0], to: newPath) }
         claim.end()
-        if status == 0, let new = plan.newPath, plan.isMoving { claim.tellMoved(claim.paths[0], to: new) }
         progress.end()
         return status
     }
@@ -79,7 +79,6 @@ private struct CoordinatePlan {
     let hold: Double?
     let follows: Bool
     let endsWhenLost: Bool
-    var isMoving: Bool { intent == .moving }
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         switch arguments.operands[0] {
@@ -122,34 +121,13 @@ private struct CoordinatePlan {
     ) throws(GrantError) -> [CoordinatedAccess] {
         var result: [CoordinatedAccess] = []
         for path in paths {
-            let place = try place(of: path, administrator, coordination, view)
+            let place = try CoordinatedPlace.of(path, administrator, coordination, view: view)
             result.append(
                 CoordinatedAccess(
                     path: place, kind: isWriting ? .writing : .reading, intent: intent, followsLink: follows,
                     newPath: newPath))
         }
         return result
-    }
-
-    /// A word without a slash is a grant's name or id, if there is such a grant; otherwise it is a file's, which need not exist.
-    private func place(
-        of path: [UInt8], _ administrator: GrantAdministrator, _ coordination: FileCoordination, _ view: ViewName?
-    ) throws(GrantError) -> [UInt8] {
-        if path.isEmpty { throw GrantError(.usage, "a PATH is empty") }
-        if path.contains(UInt8(ascii: "/")) { return CanonicalPath.absolute(path) }
-        let grant: Grant
-        do throws(GrantError) {
-            grant = try administrator.select([try Selector(path)], view: view)[0]
-        } catch {
-            if error.code == .notFound, view == nil { return CanonicalPath.absolute(path) }
-            throw error
-        }
-        do throws(CoordinationError) {
-            if grant.state != .active { throw .revoked(grant.bookmark.path) }
-            return try coordination.path(of: grant)
-        } catch {
-            throw error.grantError
-        }
     }
 }
 

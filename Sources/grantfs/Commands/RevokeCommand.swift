@@ -11,6 +11,9 @@ enum RevokeCommand {
             OptionDeclaration(
                 "path", value: "DIR", help: "every grant, in every view, through which DIR can be reached: of DIR, of a parent, of a child",
                 isRepeatable: true),
+            OptionDeclaration(
+                "grace", value: "TIME",
+                help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
             CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
@@ -24,6 +27,7 @@ enum RevokeCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let view = try arguments.view()
         let timeout = try arguments.timeout()
+        let grace = try arguments.text("grace").map { text throws(GrantError) in try Expiry.seconds(text, for: "grace") }
         let selectors = try arguments.selectors()
         let paths = arguments.options["path"] ?? []
         if selectors.isEmpty && paths.isEmpty {
@@ -41,7 +45,27 @@ enum RevokeCommand {
             }
             grants += reaching.filter { grant in !grants.contains { $0.id == grant.id } }
         }
+        var graces: [GrantID: RevocationGrace] = [:]
+        if let grace {
+            let progress = ProgressOutput(isJSON: arguments.wantsJSON)
+            graces = administrator.prepareRevocation(of: grants, within: grace) { progress.show($0) }
+            progress.end()
+        }
         let changes = try administrator.revoke(grants, timeout: timeout)
-        return try Confirmation.print(changes, "revoked", "the revocation", arguments: arguments, timeout: timeout)
+        for grant in grants {
+            guard let grace = graces[grant.id], grace.answered < grace.asked else { continue }
+            Terminal.note(
+                "“\(Terminal.visible(grant.name.bytes))”: \(grace.asked - grace.answered) of \(grace.asked) presenters had not answered")
+        }
+        return try Confirmation.print(changes, "revoked", "the revocation", arguments: arguments, timeout: timeout) { change in
+            graces[change.grant.id].map { [("grace", .object(json($0)))] } ?? []
+        }
+    }
+
+    private static func json(_ grace: RevocationGrace) -> [(String, JSON)] {
+        [
+            ("asked", .unsigned(UInt64(grace.asked))), ("answered", .unsigned(UInt64(grace.answered))),
+            ("milliseconds", .number(grace.milliseconds)),
+        ]
     }
 }

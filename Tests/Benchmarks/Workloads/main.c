@@ -55,6 +55,7 @@ int main(int count, char **words) {
         wanted->prepare();
         return 0;
     }
+    fill_buffer();
     struct timespec before, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
     wanted->run();

@@ -12,6 +12,8 @@ struct workload {
 
 extern const struct workload reading[], writing[], names[];
 
+/// Puts data into what is written. Before the time is taken.
+void fill_buffer(void);
 /// Ends the program with what went wrong.
 _Noreturn void fail(const char *what);
 /// The number, unless it is negative: then the program ends.

@@ -1,9 +1,13 @@
 #include "workloads.h"
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static char buffer[1 << 20];
+
+// Memory that nobody has written to is one page of zeros for all its pages, which stays in the nearest cache: faster than any data is.
+void fill_buffer(void) { memset(buffer, 'x', sizeof buffer); }
 
 static void nothing(void) {}
 

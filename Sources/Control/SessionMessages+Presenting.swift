@@ -1,0 +1,134 @@
+import GrantModel
+
+/// A presenter as it registers.
+public struct PresentRequest: Sendable, Equatable {
+    /// The client's number for it, once on each connection.
+    public var number: UInt64
+    /// Absolute, on the host, without links but for the last name, which need not exist.
+    public var path: [UInt8]
+    /// Claims of this purpose do not ask it.
+    public var purpose: [UInt8]?
+    /// How long its answers may take; 0 for what is usual.
+    public var patienceMilliseconds: UInt32
+    /// Where it was in the events of the mount, if it was connected before.
+    public var since: EventMark?
+
+    public init(number: UInt64, path: [UInt8], purpose: [UInt8]?, patienceMilliseconds: UInt32 = 0, since: EventMark? = nil) {
+        self.number = number
+        self.path = path
+        self.purpose = purpose
+        self.patienceMilliseconds = patienceMilliseconds
+        self.since = since
+    }
+}
+
+/// A question to a presenter, to be answered with `SessionRequest.answer`.
+public struct PresenterAsk: Sendable, Equatable {
+    public enum Kind: UInt8, Sendable, CaseIterable {
+        case relinquishToReader = 1
+        case relinquishToWriter
+        case save
+        case accommodateDeletion
+        case revocation
+    }
+
+    public var presenter: UInt64
+    /// The daemon's number for the question.
+    public var question: UInt64
+    public var kind: Kind
+    /// What is claimed, or withdrawn.
+    public var path: [UInt8]
+    /// Of the claimant; 0 before a revocation.
+    public var pid: Int32
+    public var milliseconds: UInt32
+
+    public init(presenter: UInt64, question: UInt64, kind: Kind, path: [UInt8], pid: Int32, milliseconds: UInt32) {
+        self.presenter = presenter
+        self.question = question
+        self.kind = kind
+        self.path = path
+        self.pid = pid
+        self.milliseconds = milliseconds
+    }
+}
+
+/// What a presenter is told.
+public struct PresenterTelling: Sendable, Equatable {
+    public enum Kind: UInt8, Sendable, CaseIterable {
+        /// What it stepped aside for has ended.
+        case reacquired = 1
+        case moved
+        case changed
+        case subitemAppeared
+        case subitemChanged
+        case subitemRemoved
+        case subitemMoved
+        /// No grant leads to it any more.
+        case released
+        case restored
+    }
+
+    public var presenter: UInt64
+    /// The event's number in the mount; 0 for what is none.
+    public var event: UInt64
+    public var kind: Kind
+    public var path: [UInt8]
+    public var newPath: [UInt8]?
+
+    public init(presenter: UInt64, event: UInt64, kind: Kind, path: [UInt8], newPath: [UInt8]? = nil) {
+        self.presenter = presenter
+        self.event = event
+        self.kind = kind
+        self.path = path
+        self.newPath = newPath
+    }
+}
+
+extension PresentRequest {
+    func write(to writer: inout BinaryWriter) {
+        writer.write(number)
+        writer.write(path)
+        writer.write(optional: purpose) { $0.write($1) }
+        writer.write(patienceMilliseconds)
+        writer.write(optional: since) { $1.write(to: &$0) }
+    }
+
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> PresentRequest {
+        PresentRequest(
+            number: try reader.number(UInt64.self), path: try reader.bytes(), purpose: try reader.optionalBytes(),
+            patienceMilliseconds: try reader.number(UInt32.self), since: try reader.optionalMark())
+    }
+}
+
+extension PresenterAsk {
+    func write(to writer: inout BinaryWriter) {
+        writer.write(presenter)
+        writer.write(question)
+        writer.write(kind.rawValue)
+        writer.write(path)
+        writer.write(pid)
+        writer.write(milliseconds)
+    }
+
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> PresenterAsk {
+        PresenterAsk(
+            presenter: try reader.number(UInt64.self), question: try reader.number(UInt64.self), kind: try reader.value(Kind.self),
+            path: try reader.bytes(), pid: try reader.number(Int32.self), milliseconds: try reader.number(UInt32.self))
+    }
+}
+
+extension PresenterTelling {
+    func write(to writer: inout BinaryWriter) {
+        writer.write(presenter)
+        writer.write(event)
+        writer.write(kind.rawValue)
+        writer.write(path)
+        writer.write(optional: newPath) { $0.write($1) }
+    }
+
+    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> PresenterTelling {
+        PresenterTelling(
+            presenter: try reader.number(UInt64.self), event: try reader.number(UInt64.self), kind: try reader.value(Kind.self),
+            path: try reader.bytes(), newPath: try reader.optionalBytes())
+    }
+}

@@ -1,0 +1,88 @@
+import Control
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// What presenters did before a revocation.
+public struct RevocationGrace: Sendable, Equatable {
+    /// How many were asked to save, in all mounts.
+    public var asked = 0
+    /// How many of them have answered in time, or had gone by then.
+    public var answered = 0
+    /// How long that was waited for.
+    public var milliseconds = 0.0
+}
+
+extension GrantAdministrator {
+    /// Tells the presenters of what the grants lead to that these are about to be revoked, and asks them to save. Returns when all have answered, and
+    /// after `seconds` whatever they do. Nothing is withdrawn by it.
+    ///
+    /// `progress`: called on this thread while it waits.
+    public func prepareRevocation(
+        of grants: [Grant], within seconds: Double, progress: (CoordinationProgress) -> Void = { _ in }
+    ) -> [GrantID: RevocationGrace] {
+        let begin = Clock.monotonic
+        let deadline = Clock.deadline(seconds: seconds)
+        let views = Set(grants.map(\.view))
+        // Without the store nothing is known of mounts; the revocation itself says so.
+        let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) && $0.process.isRunning }
+        let directory = store.runDirectory
+        var parts = inParallel(records) { record in GracePart(record, grants.filter { $0.view == record.view }, directory, deadline) }
+        var (result, over) = ([GrantID: RevocationGrace](), Set<GrantID>())
+        while true {
+            var set = PollSet()
+            for place in parts.indices {
+                parts[place].take()
+                if let client = parts[place].client { set.add(client.descriptor) }
+            }
+            for grant in grants {
+                let own = parts.compactMap { $0.states[grant.id] }
+                var grace = RevocationGrace(asked: own.reduce(0) { $0 + $1.asked }, answered: own.reduce(0) { $0 + $1.answered })
+                // How long it took until the last was over, not until that of all grants was.
+                grace.milliseconds = over.contains(grant.id) ? result[grant.id]?.milliseconds ?? 0 : Double(Clock.monotonic - begin) / 1e6
+                if own.allSatisfy(\.isOver) { over.insert(grant.id) }
+                result[grant.id] = grace
+            }
+            let total = result.values.reduce(0) { $0 + $1.asked }
+            let done = result.values.reduce(0) { $0 + $1.answered }
+            if total > 0 { progress(CoordinationProgress(stage: "asking presenters", done: UInt64(done), total: UInt64(total))) }
+            let isOver = !parts.contains { $0.client != nil } || Clock.monotonic >= deadline
+            // What has come at the last moment counts.
+            guard !isOver, (try? set.wait(until: deadline)) != nil else { return result }
+        }
+    }
+}
+
+/// The presenters of one mount.
+private struct GracePart: Sendable {
+    /// nil when nobody is waited for any more.
+    private(set) var client: SessionClient?
+    private(set) var states: [GrantID: (asked: Int, answered: Int, isOver: Bool)] = [:]
+    private let grants: [GrantID]
+
+    /// A daemon that does not answer is asked by the revocation itself.
+    init(_ record: MountRecord, _ grants: [Grant], _ directory: String, _ deadline: Int64) {
+        self.grants = grants.map(\.id)
+        let patience = min(deadline, Clock.deadline(seconds: 2))
+        guard let client = try? SessionClient(socket: record.socket, directory: directory, deadline: patience) else { return }
+        for (number, grant) in grants.enumerated() {
+            let left = UInt32(clamping: max(0, (deadline - Clock.monotonic) / 1_000_000))
+            guard (try? client.send(.prepareRevocation(number: UInt64(number), grant: grant.id, milliseconds: left))) != nil else { return }
+            states[grant.id] = (0, 0, false)
+        }
+        self.client = client
+    }
+
+    mutating func take() {
+        while let client {
+            do throws(ControlClient.Failure) {
+                guard let news = try client.next() else { return }
+                guard case .preparing(let number, let asked, let answered, let isOver) = news, number < grants.count else { continue }
+                states[grants[Int(number)]] = (Int(asked), Int(answered), isOver)
+                if states.values.allSatisfy(\.isOver) { self.client = nil }
+            } catch {
+                self.client = nil
+            }
+        }
+    }
+}

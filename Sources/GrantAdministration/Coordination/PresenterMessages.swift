@@ -1,0 +1,97 @@
+import Control
+import GrantModel
+import LinuxFS
+
+/// What a presenter is asked, and has to answer.
+public enum PresenterQuestion: Sendable, Equatable {
+    case relinquishToReader
+    case relinquishToWriter
+    /// What is not written yet is to be written: somebody wants to read it.
+    case save
+    /// The item, or one below it, is about to be deleted: let go of it.
+    case accommodateDeletion
+    /// The grant is withdrawn in so many seconds, or sooner. `save` is asked beside it.
+    case revocation(seconds: Double)
+}
+
+/// What a presenter is told.
+public enum PresenterNotice: Sendable, Equatable {
+    /// Everything that it stepped aside for has ended.
+    case reacquired
+    case moved(to: [UInt8])
+    /// It may be another one now.
+    case changed
+    case subitemAppeared([UInt8])
+    case subitemChanged([UInt8])
+    case subitemRemoved([UInt8])
+    case subitemMoved([UInt8], to: [UInt8])
+    /// No grant leads to the item any more: the grant was revoked or has expired, or its directory was let go of.
+    case released
+    case restored
+    /// More events than are kept went by while it was not connected: look anew.
+    case missed
+    /// A daemon has ended. It is listened to again when its view is mounted again.
+    case lostDaemon
+}
+
+/// A question, with the way to answer it.
+public struct PresenterRequest: Sendable {
+    public let question: PresenterQuestion
+    /// What is claimed, or about to be withdrawn: the presented item, one below it, or a directory above it. On the host.
+    public let path: [UInt8]
+    /// After so long it is passed over.
+    public let seconds: Double
+    /// 0 before a revocation.
+    public let claimantPID: Int32
+    let reply: PresenterReply
+
+    /// Answers, from any thread; harmless when it was answered, or is too late. `isDone` is false when it could not be done: nobody waits for that
+    /// any longer either, but it is written down.
+    public func answer(_ isDone: Bool = true) { reply.give(isDone) }
+}
+
+/// An answer that is given once.
+final class PresenterReply: Sendable {
+    private let isGiven = Lock(false)
+    private let send: @Sendable (Bool) -> Void
+
+    init(_ send: @escaping @Sendable (Bool) -> Void) { self.send = send }
+
+    func give(_ isDone: Bool) {
+        let isFirst = isGiven.withLock { isGiven in
+            defer { isGiven = true }
+            return !isGiven
+        }
+        if isFirst { send(isDone) }
+    }
+}
+
+extension PresenterQuestion {
+    init(_ ask: PresenterAsk) {
+        switch ask.kind {
+        case .relinquishToReader: self = .relinquishToReader
+        case .relinquishToWriter: self = .relinquishToWriter
+        case .save: self = .save
+        case .accommodateDeletion: self = .accommodateDeletion
+        case .revocation: self = .revocation(seconds: Double(ask.milliseconds) / 1000)
+        }
+    }
+
+    var isRelinquishing: Bool { self == .relinquishToReader || self == .relinquishToWriter }
+}
+
+extension PresenterNotice {
+    init(_ telling: PresenterTelling) {
+        switch telling.kind {
+        case .reacquired: self = .reacquired
+        case .moved: self = .moved(to: telling.newPath ?? telling.path)
+        case .changed: self = .changed
+        case .subitemAppeared: self = .subitemAppeared(telling.path)
+        case .subitemChanged: self = .subitemChanged(telling.path)
+        case .subitemRemoved: self = .subitemRemoved(telling.path)
+        case .subitemMoved: self = .subitemMoved(telling.path, to: telling.newPath ?? telling.path)
+        case .released: self = .released
+        case .restored: self = .restored
+        }
+    }
+}

@@ -1,0 +1,193 @@
+import Control
+import Coordinator
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewFS
+
+// Who presents what.
+extension ClaimService {
+    /// More presenters on one connection than any use has.
+    private static let mostOnConnection = 1_024
+    /// How long an answer may take when the presenter does not say, and when it does: nanoseconds.
+    private static let usualPatience: Int64 = 5_000_000_000
+    private static let longestPatience: Int64 = 60_000_000_000
+
+    func present(_ request: PresentRequest, _ session: ControlSession) {
+        let (isNew, isCrowded) = state.withLock { state -> (Bool, Bool) in
+            if state.looking >= Self.mostLooking { return (true, true) }
+            var own = state.presenting.numbers[session.number] ?? [:]
+            if own.count >= Self.mostOnConnection || own[request.number] != nil { return (false, false) }
+            own[request.number] = .some(nil)
+            state.presenting.numbers[session.number] = own
+            state.looking += 1
+            return (true, false)
+        }
+        // A number that is in use is nonsense.
+        guard isNew else { return session.end() }
+        if isCrowded {
+            let text = "too much is being looked for; a filesystem may hang"
+            return session.send(.notPresenting(request.number, .failed, text: text))
+        }
+        _ = BackgroundTask { [self] in
+            seat(request, session)
+            state.withLock { $0.looking -= 1 }
+        }
+    }
+
+    private func seat(_ request: PresentRequest, _ session: ControlSession) {
+        func refuse(_ refusal: ClaimRefusal, _ text: String = "") {
+            state.withLock { _ = $0.presenting.numbers[session.number]?.removeValue(forKey: request.number) }
+            session.send(.notPresenting(request.number, refusal, text: text))
+        }
+        let target: ClaimTarget
+        do throws(TargetFailure) {
+            target = try files.target(request.path)
+        } catch {
+            guard case .system(let cause) = error else { return refuse(isRevoked(request.path) ? .revoked : .outside) }
+            return refuse(.failed, "“\(String(decoding: request.path, as: UTF8.self))”: \(cause)")
+        }
+        let item = target.item()
+        guard let home = home(of: request.path, files.scopes(meeting: [item])[0]) else { return refuse(.outside) }
+        let asked = Int64(request.patienceMilliseconds) * 1_000_000
+        let patience = asked == 0 ? Self.usualPatience : min(asked, Self.longestPatience)
+        let (refusal, isFirst) = state.withLock { state -> (ClaimRefusal?, Bool) in
+            // Gone meanwhile, or given back.
+            guard state.presenting.numbers[session.number]?[request.number] != nil else { return (nil, false) }
+            let reached = home.scopes.subtracting(state.withdrawn)
+            if reached.isEmpty { return (.revoked, false) }
+            let id = state.presenting.table.add(item, purpose: request.purpose, patience: patience)
+            state.presenting.numbers[session.number]?[request.number] = .some(id)
+            state.presenting.live[id] = LivePresenter(
+                session: session, number: request.number, path: request.path, target: target, scopes: reached, grant: home.grant,
+                below: home.below)
+            let (missed, hasMissed) = state.events.after(request.since)
+            session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
+            // Who looks anew needs no news of before.
+            if !hasMissed { for entry in missed { ClaimService.tell(entry, to: id, &state) } }
+            defer { state.presenting.hasBegun = true }
+            return (nil, !state.presenting.hasBegun)
+        }
+        if let refusal { refuse(refusal) }
+        if isFirst { startClock() }
+        // It was moved while it was not connected.
+        if request.since != nil { seatAnew() }
+    }
+
+    private typealias Home = (grant: GrantID, below: [UInt8], scopes: Set<UInt32>)
+
+    /// The grant that a place belongs to, the innermost, the place below its directory, and all the scopes that lead there.
+    private func home(of path: [UInt8], _ scopes: [Scope]) -> Home? {
+        let holders = scopes.compactMap { scope in files.path(of: scope).map { (path: $0, scope: scope) } }
+            .filter { MountTable.path(path, isAtOrBelow: $0.path) }
+        return holders.max { $0.path.count < $1.path.count }.map { inner in
+            (inner.scope.grant, Array(path.dropFirst(inner.path.count)), Set(holders.map(\.scope.id.rawValue)))
+        }
+    }
+
+    func endPresenting(_ number: UInt64, _ session: ControlSession) {
+        let effect = state.withLock { state -> ClaimTable.Effect in
+            guard case .some(.some(let id)) = state.presenting.numbers[session.number]?.removeValue(forKey: number) else {
+                return ClaimTable.Effect()
+            }
+            state.presenting.live[id] = nil
+            return roundsAreOver(state.presenting.table.remove(id).over, &state)
+        }
+        carryOut(effect)
+    }
+
+    /// The client of presenters is gone.
+    ///
+    /// Locking: call it with `state` held; what it returns is carried out without.
+    func endPresenters(of session: ControlSession, _ state: inout State) -> ClaimTable.Effect {
+        var over: [RoundID] = []
+        for case let id? in (state.presenting.numbers.removeValue(forKey: session.number) ?? [:]).values {
+            let effect = state.presenting.table.remove(id)
+            over += effect.over
+            state.presenting.failures += effect.passedOver.compactMap { state.presenting.failure($0, .ended) }
+            state.presenting.live[id] = nil
+        }
+        return roundsAreOver(over, &state)
+    }
+
+    /// Says what failed, on a thread of its own: it writes to the store.
+    func reportFailures() {
+        let failures = state.withLock { state in
+            defer { state.presenting.failures = [] }
+            return state.presenting.failures
+        }
+        if !failures.isEmpty { _ = BackgroundTask { [says] in says(failures) } }
+    }
+
+    // MARK: grants that go and come
+
+    /// Lets go of what is presented by way of a scope that is closed, unless another leads there too. Nobody waits for those presenters any more.
+    ///
+    /// Locking: call it with `state` held; what it returns is carried out without, and the targets are let go without.
+    func release(_ scope: Scope, _ state: inout State) -> (ClaimTable.Effect, [ClaimTarget]) {
+        var (over, targets) = ([RoundID](), [ClaimTarget]())
+        for (id, presenter) in state.presenting.live where presenter.scopes.contains(scope.id.rawValue) {
+            state.presenting.live[id]?.scopes.remove(scope.id.rawValue)
+            guard presenter.scopes.count == 1, let target = presenter.target else { continue }
+            targets.append(target)
+            state.presenting.live[id]?.target = nil
+            over += state.presenting.table.place(id, nil).over
+            presenter.session.send(
+                .tellsPresenter(
+                    PresenterTelling(presenter: presenter.number, event: state.events.last, kind: .released, path: presenter.path)))
+        }
+        return (roundsAreOver(over, &state), targets)
+    }
+
+    /// A scope was opened, or something presented was moved: presenters are looked for where they are now, on a thread of its own.
+    func seatAnew(afterOpening names: [GrantName] = []) {
+        if state.withLock({ $0.presenting.live.isEmpty && (names.isEmpty || !$0.presenting.hasBegun) }) { return }
+        _ = BackgroundTask { [self] in
+            if !names.isEmpty { noteRestored(names) }
+            let live = state.withLock { $0.presenting.live }
+            var found: [(id: PresenterID, target: ClaimTarget, item: ClaimedItem)] = []
+            for (id, presenter) in live {
+                if let target = presenter.target, target.path == presenter.path {
+                    found.append((id, target, target.item()))
+                } else if let target = try? files.target(presenter.target == nil ? placeNow(of: presenter) : presenter.path) {
+                    found.append((id, target, target.item()))
+                }
+            }
+            let meeting = files.scopes(meeting: found.map(\.item))
+            let homes = zip(found, meeting).map { home(of: $0.target.path, $1) }
+            state.withLock { state in
+                for place in found.indices { put(found[place], homes[place], &state) }
+            }
+        }
+    }
+
+    private func placeNow(of presenter: LivePresenter) -> [UInt8] {
+        let scope = files.root.open.first { $0.1.grant == presenter.grant }?.1
+        return scope.flatMap { files.path(of: $0) }.map { $0 + presenter.below } ?? presenter.path
+    }
+
+    private func put(_ found: (id: PresenterID, target: ClaimTarget, item: ClaimedItem), _ home: Home?, _ state: inout State) {
+        guard let old = state.presenting.live[found.id], let home else { return }
+        let reached = home.scopes.subtracting(state.withdrawn)
+        if reached.isEmpty { return }
+        // Moved once more while it was looked for: that is looked for too.
+        if old.target != nil, old.path != found.target.path { return }
+        state.presenting.live[found.id] = LivePresenter(
+            session: old.session, number: old.number, path: found.target.path, target: found.target, scopes: reached, grant: home.grant,
+            below: home.below)
+        _ = state.presenting.table.place(found.id, found.item)
+        guard old.target == nil else { return }
+        func tell(_ kind: PresenterTelling.Kind, _ newPath: [UInt8]? = nil) {
+            old.session.send(
+                .tellsPresenter(
+                    PresenterTelling(presenter: old.number, event: state.events.last, kind: kind, path: old.path, newPath: newPath)))
+        }
+        tell(.restored)
+        if old.path != found.target.path { tell(.moved, found.target.path) }
+    }
+
+    private func noteRestored(_ names: [GrantName]) {
+        let paths = files.root.open.filter { names.contains($0.0) }.compactMap { files.path(of: $0.1) }
+        state.withLock { state in for path in paths { ClaimService.note(.restored, path, pid: 0, &state) } }
+    }
+}

@@ -1,0 +1,60 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// `grantfs present`
+enum PresentCommand {
+    static let declaration = CommandDeclaration(
+        "present", "Presents a file or directory, for commands: they make way for claims, save, and hear what becomes of it.",
+        operands: [OperandDeclaration("PATH")],
+        options: [
+            CommonOptions.view,
+            hook("relinquish", "before somebody reads or writes there: make way"),
+            hook("save", "before somebody reads what is not saved yet, or the grant is revoked with --grace: save"),
+            hook("delete", "before it, or something below it, is deleted: let go of it"),
+            hook("revoke", "before the grant is revoked with --grace"),
+            hook("reacquire", "when everything that it made way for has ended"),
+            hook("change", "when it, or something below it, has changed or moved, or may have; $GRANTFS_EVENT says what"),
+            hook("release", "when no grant leads there any more"),
+            OptionDeclaration(
+                "timeout", value: "S", help: "seconds in which what is asked must be done, 60 at the most; 5 when left out"),
+            OptionDeclaration("json", help: "every question and every notice as an object on a line"),
+        ],
+        notes: [
+            "PATH is as for coordinate. It runs until it is interrupted, and says what it hears.",
+            "Each CMD is run by /bin/sh, one after the other, with $GRANTFS_EVENT, $GRANTFS_PATH (where the item is on the host), $GRANTFS_ITEM (what "
+                + "the event is about: the item, something below it, or a directory above it), $GRANTFS_NEW_PATH, $GRANTFS_PID and $GRANTFS_SECONDS, as far as they have one. What is asked is answered when the "
+                + "command has ended. One that takes longer than --timeout is left to its end, and nobody waits for it any more.",
+            "What the commands claim with grantfs coordinate goes before the claim that they are asked for.",
+        ],
+        run: run)
+
+    private static func hook(_ event: String, _ help: String) -> OptionDeclaration {
+        OptionDeclaration("on-" + event, value: "CMD", help: help)
+    }
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let patience = try arguments.seconds("timeout")
+        if let patience, patience <= 0 || patience > 60 {
+            throw GrantError(.usage, "--timeout has to be more than 0 and 60 at the most")
+        }
+        let administrator = GrantAdministrator.command(try arguments.openStore())
+        let coordination = FileCoordination(administrator)
+        let path = try CoordinatedPlace.of(arguments.operands[0], administrator, coordination, view: try arguments.view())
+        let claimant = getenv("GRANTFS_CLAIMANT").flatMap { Claimant(String(cString: $0)) } ?? Claimant()
+        setenv("GRANTFS_CLAIMANT", claimant.description, 1)
+        let hooks = try PresentHooks(arguments)
+        let presentation: Presentation
+        do throws(CoordinationError) {
+            presentation = try Presentation(
+                path, in: coordination, purpose: claimant.description, patience: patience, asked: { hooks.hear($0) },
+                told: { hooks.hear($0) })
+        } catch {
+            throw error.grantError
+        }
+        hooks.begin(presentation.path)
+        // Signals end it: the daemon notices, and nobody waits for it.
+        while true { pause() }
+    }
+}

@@ -1,0 +1,94 @@
+@preconcurrency import Glibc
+import GrantAdministration
+import LinuxFS
+
+/// A presenter that says what it hears. Lines tell it how to answer: `hold` nothing from now on, `answer` all that was held, `answering` at once
+/// again, `twice` at once and once more, `failing` that it could not. `cut` breaks its connections, `quit` ends it.
+final class ProbePresenter: Sendable {
+    private let state = Lock((manner: "answering", held: [PresenterRequest]()))
+
+    func present(_ path: [UInt8], purpose: String?, patience: Double?) {
+        let presentation: Presentation
+        do throws(CoordinationError) {
+            presentation = try Presentation(
+                path, in: coordinator(), purpose: purpose, patience: patience, asked: { self.hear($0) }, told: { self.hear($0) })
+        } catch {
+            return print("error \(error.errno)")
+        }
+        print("presenting")
+        while let line = readLine() {
+            switch line {
+            case "cut": cut()
+            case "answer":
+                let held = state.withLock { state in
+                    defer { state.held = [] }
+                    return state.held
+                }
+                for request in held { request.answer() }
+            case "quit": exit(0)
+            default: state.withLock { $0.manner = line }
+            }
+        }
+        presentation.end()
+    }
+
+    private func hear(_ request: PresenterRequest) {
+        print("asked \(name(request.question)) \(String(decoding: request.path, as: UTF8.self))")
+        let manner = state.withLock { state in
+            if state.manner == "hold" { state.held.append(request) }
+            return state.manner
+        }
+        switch manner {
+        case "answering": request.answer()
+        case "failing": request.answer(false)
+        case "twice":
+            request.answer()
+            request.answer()
+        default: break
+        }
+    }
+
+    private func hear(_ notice: PresenterNotice) {
+        func text(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
+        switch notice {
+        case .moved(let place): print("told moved \(text(place))")
+        case .subitemAppeared(let path): print("told subitemAppeared \(text(path))")
+        case .subitemChanged(let path): print("told subitemChanged \(text(path))")
+        case .subitemRemoved(let path): print("told subitemRemoved \(text(path))")
+        case .subitemMoved(let path, let place): print("told subitemMoved \(text(path)) \(text(place))")
+        case .reacquired, .changed, .released, .restored, .missed, .lostDaemon: print("told \(notice)")
+        }
+    }
+
+    private func name(_ question: PresenterQuestion) -> String {
+        if case .revocation = question { return "revocation" }
+        return "\(question)"
+    }
+
+    /// Ends every connection of this process, as a daemon does that has had enough of it.
+    private func cut() {
+        for descriptor in Int32(3)..<256 {
+            var status = stat()
+            if fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFSOCK { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        }
+        print("cut")
+        kill(getpid(), SIGSTOP)
+    }
+}
+
+/// As many presenters of one item; says how many questions were answered, when asked.
+func presentMany(_ path: [UInt8], _ count: Int) {
+    let (coordination, answered) = (coordinator(), Lock(0))
+    var presentations: [Presentation] = []
+    for _ in 0..<count {
+        let one = try? Presentation(
+            path, in: coordination,
+            asked: { request in
+                request.answer()
+                answered.withLock { $0 += 1 }
+            }, told: { _ in })
+        if let one { presentations.append(one) }
+    }
+    print("\(presentations.count) presenting")
+    while readLine() != nil { print("\(answered.withLock { $0 }) answered") }
+}

@@ -1,0 +1,189 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite struct ThePresentCommand {
+        private func mounted() throws -> (MountFixture, source: String) {
+            let fixture = try MountFixture()
+            let source = try fixture.source("docs")
+            try Data("old\n".utf8).write(to: URL(fileURLWithPath: source + "/note"))
+            try fixture.grant(source)
+            try fixture.mount()
+            return (fixture, source)
+        }
+
+        /// `grantfs present`, once it is registered.
+        private func presenting(_ fixture: MountFixture, _ arguments: String...) throws -> Child {
+            let child = try Child([Programs.grantfs, "present"] + arguments, environment: fixture.environment, separateErrors: true)
+            guard child.line()?.contains("presenting") == true else { throw TestFailure("it does not present: \(arguments)") }
+            return child
+        }
+
+        private func events(_ child: Child, _ count: Int) throws -> [[String: Any]] {
+            try (0..<count).map { _ in
+                let line = try #require(child.line())
+                return try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+            }
+        }
+
+        @Test("runs a command for what is asked, and the claim waits for its end: what is read was saved before")
+        func saving() throws {
+            let (fixture, source) = try mounted()
+            // To save it claims, as whoever saves does.
+            let save = "sleep 0.3; \(Programs.grantfs) coordinate write note --timeout 3 -- sh -c 'echo saved > note'"
+            let presenter = try presenting(
+                fixture, source + "/note", "--on-relinquish", "true", "--on-save", "cd \(source); \(save)")
+            let output = try fixture.grantfs("coordinate", "read", "docs", "--", "cat", source + "/note").orThrow()
+            #expect(output.trimmed == "saved")
+            #expect(presenter.line()?.hasPrefix("relinquishToReader \(source) for process ") == true)
+            #expect(presenter.line()?.hasPrefix("save \(source) for process ") == true)
+            try presenter.expect("reacquired \(source)/note")
+            kill(presenter.pid, SIGTERM)
+            #expect(presenter.wait() == -SIGTERM)
+        }
+
+        @Test("says with --json what it hears, a line each, and hands it to the commands in variables")
+        func events() throws {
+            let (fixture, source) = try mounted()
+            let log = fixture.base + "/log"
+            let note = "echo \"$GRANTFS_EVENT $GRANTFS_PATH $GRANTFS_ITEM $GRANTFS_NEW_PATH\" | tee -a \(log)"
+            let presenter = try presenting(
+                fixture, "docs", "--json", "--on-delete", note, "--on-change", note, "--on-reacquire", note, "--on-release", note)
+            try fixture.grantfs(
+                "coordinate", "write", source + "/note", "--for", "moving", "--to", source + "/other", "--", "mv", source + "/note",
+                source + "/other"
+            ).orThrow()
+            let moved = try events(presenter, 3)
+            #expect(moved.map { $0["event"] as? String } == ["relinquishToWriter", "subitemMoved", "reacquired"])
+            #expect(moved[0]["path"] as? String == source + "/note" && moved[0]["seconds"] as? Double == 5)
+            #expect((moved[0]["pid"] as? Int ?? 0) > 0)
+            #expect(moved[1]["newPath"] as? String == source + "/other")
+            try fixture.grantfs("coordinate", "write", source + "/other", "--for", "deleting", "--", "rm", source + "/other").orThrow()
+            let deleted = try events(presenter, 4).map { $0["event"] as? String }
+            #expect(deleted == ["relinquishToWriter", "accommodateDeletion", "reacquired", "subitemRemoved"])
+            try fixture.revoke("docs")
+            try fixture.restore("docs")
+            #expect(try events(presenter, 2).map { $0["event"] as? String } == ["released", "restored"])
+            try fixture.wait(until: "all commands have run") {
+                (try? String(contentsOfFile: log, encoding: .utf8).split(separator: "\n").count) == 7
+            }
+            let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
+            #expect(lines[0] == "subitemMoved \(source) \(source)/note \(source)/other")
+            #expect(lines.contains("accommodateDeletion \(source) \(source)/other "))
+            #expect(lines.contains("released \(source) \(source) "))
+        }
+
+        @Test("is passed over when a command takes longer than its time, says so, and leaves the command to its end")
+        func slow() throws {
+            let (fixture, source) = try mounted()
+            let presenter = try presenting(
+                fixture, source + "/note", "--timeout", "0.5", "--on-relinquish", "sleep 2; touch \(fixture.base)/done")
+            let begin = Machine.milliseconds
+            try fixture.grantfs("coordinate", "write", source + "/note", "--", "test", "!", "-e", fixture.base + "/done").orThrow()
+            #expect(Machine.milliseconds - begin < 2000)
+            try fixture.wait(until: "the command has ended") { access(fixture.base + "/done", F_OK) == 0 }
+            kill(presenter.pid, SIGTERM)
+            #expect(presenter.collected(within: 5)?.errors.contains("passed over") == true)
+        }
+
+        @Test("refuses what makes no sense, and what is not granted")
+        func usage() throws {
+            let (fixture, source) = try mounted()
+            #expect(try fixture.grantfs("present").status == 2)
+            for time in ["0", "61", "x"] { #expect(try fixture.grantfs("present", source, "--timeout", time).status == 2) }
+            #expect(try fixture.grantfs("present", fixture.base + "/outside").status == 1)
+            try fixture.revoke("docs")
+            #expect(try fixture.grantfs("present", "docs").status == 1)
+        }
+    }
+
+    @Suite struct ARevocationWithGrace {
+        private struct Graced: Decodable {
+            struct Grace: Decodable { let asked: Int, answered: Int, milliseconds: Double }
+            let name: String
+            let grace: Grace?
+        }
+
+        private func mounted() throws -> (MountFixture, source: String) {
+            let fixture = try MountFixture()
+            let source = try fixture.source("docs")
+            try Data("old".utf8).write(to: URL(fileURLWithPath: source + "/a"))
+            try fixture.grant(source)
+            try fixture.mount()
+            return (fixture, source)
+        }
+
+        private func revoke(_ fixture: MountFixture, _ arguments: String...) throws -> (grace: Graced.Grace?, milliseconds: Double) {
+            let begin = Machine.milliseconds
+            let documents: [Graced] = try fixture.grantfs(["revoke", "docs", "--json"] + arguments).orThrow().decoded()
+            return (documents[0].grace, Machine.milliseconds - begin)
+        }
+
+        @Test("tells presenters of it and has them save first, by way of the mount, and comes as soon as they have")
+        func saving() throws {
+            let (fixture, source) = try mounted()
+            let save = "echo new > \(fixture.base)/mount/docs/a"
+            let presenter = try Child(
+                [Programs.grantfs, "present", "docs", "--on-revoke", "echo $GRANTFS_SECONDS > \(fixture.base)/seconds", "--on-save", save],
+                environment: fixture.environment)
+            try presenter.expect("presenting \(source)")
+            let (grace, milliseconds) = try revoke(fixture, "--grace", "60s")
+            #expect(grace?.asked == 1 && grace?.answered == 1 && milliseconds < 20_000)
+            #expect(try String(contentsOfFile: source + "/a", encoding: .utf8) == "new\n")
+            #expect(access(fixture.base + "/seconds", F_OK) == 0)
+            #expect(try fixture.list("--all")[0].state == "revoked")
+        }
+
+        @Test("comes when its time is over, whoever has not answered by then: one that never does, one that is stopped, one that is dead")
+        func late() throws {
+            let (fixture, source) = try mounted()
+            let presenters = try (0..<4).map { _ in try fixture.presenting(source + "/a", patience: 60) }
+            for presenter in presenters.prefix(1) { presenter.send("hold") }
+            pause(milliseconds: 100)
+            kill(presenters[1].pid, SIGSTOP)
+            kill(presenters[2].pid, SIGKILL)
+            let (grace, milliseconds) = try revoke(fixture, "--grace", "1")
+            #expect((1000..<10_000).contains(milliseconds))
+            #expect((1000..<3000).contains(grace?.milliseconds ?? 0))
+            // The dead one may have been forgotten by then.
+            #expect(grace.map { (3...4).contains($0.asked) && $0.answered == 1 } == true)
+            try presenters[0].expect("asked revocation \(source)/a")
+            try presenters[0].expect("asked save \(source)/a")
+            try presenters[0].expect("told released")
+        }
+
+        @Test("is a plain one where nobody presents, and a plain one asks nobody")
+        func plain() throws {
+            let (fixture, source) = try mounted()
+            #expect(try revoke(fixture, "--grace", "60s").grace?.asked == 0)
+            try fixture.restore("docs")
+            let presenter = try fixture.presenting(source + "/a")
+            presenter.send("hold")
+            let (grace, milliseconds) = try revoke(fixture)
+            #expect(grace == nil && milliseconds < 5000)
+            try presenter.expect("told released")
+            try fixture.restore("docs")
+            try presenter.expect("told restored")
+            // Of other grants nobody is asked.
+            try fixture.grant(try fixture.source("other"))
+            let output = try fixture.grantfs("revoke", "other", "--grace", "1m", "--json").orThrow()
+            let documents: [Graced] = try output.decoded()
+            #expect(documents[0].grace?.asked == 0)
+            for time in ["x", "-1", "2d"] { #expect(try fixture.grantfs("revoke", "docs", "--grace", time).status == 2) }
+            #expect(try fixture.list()[0].state == "active")
+        }
+
+        @Test("comes in time also when the daemon does not answer")
+        func stoppedDaemon() throws {
+            let (fixture, _) = try mounted()
+            let daemon = try fixture.daemon(at: fixture.base + "/mount")
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            let begin = Machine.milliseconds
+            #expect(try fixture.grantfs("revoke", "docs", "--grace", "1", "--timeout", "0.5", "--json").status == 3)
+            #expect(Machine.milliseconds - begin < 8000)
+        }
+    }
+}
