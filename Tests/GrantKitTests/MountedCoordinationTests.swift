@@ -125,7 +125,7 @@ struct AFileCoordinatorAndAMount {
     func presenters() throws {
         let (bench, source, inMount, _) = try mounted()
         let (onHost, mounted) = (Noting(source), Noting(inMount))
-        bench.program {
+        try bench.program {
             for presenter in [onHost, mounted] { NSFileCoordinator.addFilePresenter(presenter) }
             defer { for presenter in [onHost, mounted] { NSFileCoordinator.removeFilePresenter(presenter) } }
             let coordinator = NSFileCoordinator()
@@ -145,12 +145,13 @@ struct AFileCoordinatorAndAMount {
                 coordinator.item(at: url, didMoveTo: place)
             }
             #expect(failure == nil)
-            for presenter in [onHost, mounted] { #expect(presenter.all().contains("moved note to renamed")) }
+            for presenter in [onHost, mounted] { try presenter.events.wait(for: "moved note to renamed") }
             coordinator.coordinate(writingItemAt: source, options: .forMoving, error: nil) { url in
                 do { try url.move(to: moved) } catch { failure = error }
                 coordinator.item(at: url, didMoveTo: moved)
             }
-            #expect(failure == nil && onHost.all().last == "writer over")
+            #expect(failure == nil)
+            try onHost.events.wait(for: "moved to moved")
             #expect(onHost.presentedItemURL?.path == moved.path)
         }
     }

@@ -43,7 +43,9 @@ final class CoordinatedClaim: Sendable {
             }
             self.paths = paths
             self.environment = environment
-            parts = Lock((local, claim, PresenterRegistry.process.makeWay(for: accesses, at: places, purpose: wait.purpose)))
+            let store = claim == nil ? nil : try? environment.administrator().store.directory
+            parts = Lock(
+                (local, claim, PresenterRegistry.process.makeWay(for: accesses, at: places, purpose: wait.purpose, askedBy: store)))
         } catch {
             LocalClaims.process.end(local)
             throw error
@@ -97,9 +99,9 @@ final class CoordinatedClaim: Sendable {
     /// Tells presenters, and those who wait, that a claimed item has moved.
     func tellMoved(_ path: [UInt8], to newPath: [UInt8]) {
         let (_, daemons, aside) = parts.withLock { $0 }
-        daemons?.tellMoved(path, to: newPath)
-        if aside.isEmpty { return }
+        if daemons == nil, aside.isEmpty { return }
         let (old, new) = (PathTerms(of: path, in: environment).host(path), PathTerms(of: newPath, in: environment).host(newPath))
+        daemons?.tellMoved(old, to: new)
         for stepped in aside { stepped.presenter.moved(old, to: new) }
     }
 }

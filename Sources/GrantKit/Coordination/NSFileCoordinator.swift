@@ -14,7 +14,7 @@ public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 /// well. The claim ends with the process, and with the grant: whoever waits when the grant is revoked gets `fileReadNoPermission` or
 /// `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store that cannot be read) is coordinated among the threads of this process.
 ///
-/// Presenters are asked and told of what is done in their own process.
+/// Presenters of an item that is granted and mounted are asked and told in every process that uses the store, of any other item in this process.
 ///
 /// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///

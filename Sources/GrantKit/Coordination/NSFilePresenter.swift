@@ -2,9 +2,12 @@ import Foundation
 
 /// Whoever shows a file or directory to somebody, or keeps it open: others who coordinate ask it to step aside, and tell it what became of the item.
 ///
-/// It hears of what is coordinated in its own process; there, of other processes as well. Register with
+/// Where its item is granted and mounted it hears of what every process coordinates, `grantfs coordinate` included, and is asked to save before a
+/// `grantfs revoke --grace`; elsewhere of what is coordinated in its own process. There, always of every process. Register with
 /// `NSFileCoordinator.addFilePresenter(_:)`. Every message comes on `presentedItemOperationQueue`. What is asked must be answered
 /// by calling what was handed over; who does not answer within five seconds is passed over. There, whoever asks waits for ever.
+///
+/// When the grant is revoked nothing is said; when it is restored, `presentedItemDidChange()`.
 ///
 /// What Apple has as optional has a default here that does nothing, and answers at once. The forms of the questions that are `async` are not here. Versions and attributes of iCloud are not known.
 @preconcurrency public protocol NSFilePresenter: NSObjectProtocol {

@@ -23,12 +23,19 @@ final class PresenterRegistry: Sendable {
     var all: [RegisteredPresenter] { list.withLock { $0 } }
 
     func add(_ presenter: any NSFilePresenter) {
+        let identity = ObjectIdentifier(presenter)
+        if list.withLock({ $0.contains { $0.identity == identity && $0.object != nil } }) { return }
         guard let registered = RegisteredPresenter(presenter, in: .current) else { return }
-        list.withLock { list in
-            if list.contains(where: { $0.identity == registered.identity && $0.object != nil }) { return }
+        registered.listen(in: .current)
+        let (isNew, gone) = list.withLock { list in
+            let gone = list.filter { $0.object == nil }
             list.removeAll { $0.object == nil }
+            if list.contains(where: { $0.identity == registered.identity }) { return (false, gone) }
             list.append(registered)
+            return (true, gone)
         }
+        for old in gone { old.end() }
+        if !isNew { registered.end() }
     }
 
     func remove(_ presenter: any NSFilePresenter) {
@@ -41,9 +48,9 @@ final class PresenterRegistry: Sendable {
     }
 
     /// Asks the presenters of the items to make way, but those of `purpose`, and waits for their answers. `places` are those of the items on the
-    /// host. Gives those who were asked, in time or not.
-    func makeWay(for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?) -> [SteppedAside] {
-        let others = all.filter { $0.purpose != purpose }
+    /// host. `store`: whose daemons have asked already; presenters that listen to them are left out. Gives those who were asked, in time or not.
+    func makeWay(for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?) -> [SteppedAside] {
+        let others = all.filter { presenter in presenter.purpose != purpose && !(store.map { presenter.listens(in: $0) } ?? false) }
         if others.isEmpty { return [] }
         var result: [SteppedAside] = []
         var answers: [Answer] = []
@@ -109,7 +116,8 @@ struct SteppedAside: Sendable {
 extension NSFileCoordinator {
     /// The presenter is asked and told from now on, until it is removed. It is not kept alive by it. One that presents nothing now is not registered.
     ///
-    /// It hears of accesses of this process, whichever way they name the item. There, and not here, of those of other processes too.
+    /// Where a mount of the store leads to the item, the presenter hears of the accesses of all processes, and of claims by commands; otherwise of
+    /// those of this process. Register again after what is presented was granted or mounted for the first time.
     public static func addFilePresenter(_ filePresenter: any NSFilePresenter) { PresenterRegistry.process.add(filePresenter) }
 
     /// Nothing more comes to it, but what is on its queue already. Nothing happens when it is not registered.

@@ -26,6 +26,9 @@ final class RegisteredPresenter: @unchecked Sendable {
         /// What it handed over when it stepped aside.
         var reacquirers: [@Sendable () -> Void] = []
         var isEnded = false
+        /// With the daemons of a store, if one of them leads to the item.
+        var presentation: Presentation?
+        var store: String?
     }
 
     /// nil for one that presents nothing.
@@ -40,10 +43,23 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     var object: (any NSFilePresenter)? { presenter }
-    private var path: [UInt8] { state.withLock { $0.path } }
+    var path: [UInt8] { state.withLock { $0.path } }
 
     /// Nothing is delivered from now on but what is under way.
-    func end() { state.withLock { $0.isEnded = true } }
+    func end() {
+        let presentation = state.withLock { state in
+            defer { (state.isEnded, state.presentation) = (true, nil) }
+            return state.presentation
+        }
+        presentation?.end()
+    }
+
+    func listens(by presentation: Presentation, in store: String) {
+        state.withLock { ($0.presentation, $0.store) = (presentation, store) }
+    }
+
+    /// Whether the daemons of that store ask it.
+    func listens(in store: String) -> Bool { state.withLock { $0.store == store && $0.presentation?.isPresenting == true } }
 
     /// Runs `body` on the queue; `orElse` when nobody is there to hear it.
     private func deliver(orElse: @escaping @Sendable () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
@@ -117,6 +133,11 @@ final class RegisteredPresenter: @unchecked Sendable {
         deliver { presenter in
             if isSubitem { presenter.presentedSubitemDidChange(at: url) } else { presenter.presentedItemDidChange() }
         }
+    }
+
+    func appeared(_ path: [UInt8]) {
+        let url = url(path)
+        deliver { $0.presentedSubitemDidAppear(at: url) }
     }
 
     private func isAbove(_ path: [UInt8]) -> Bool { path != self.path && MountTable.path(path, isAtOrBelow: self.path) }

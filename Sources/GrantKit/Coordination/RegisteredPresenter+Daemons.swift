@@ -1,0 +1,41 @@
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+// Presenters that the daemons of mounts ask and tell, for the claims of all processes.
+extension RegisteredPresenter {
+    /// Registers with the daemons of the mounts that lead to the item. Where none does, this process goes on to ask it alone.
+    func listen(in environment: GrantEnvironment) {
+        guard let administrator = try? environment.administrator() else { return }
+        let presentation = try? Presentation(
+            path, in: FileCoordination(administrator), purpose: purpose,
+            asked: { [weak self] request in
+                if let self { answer(request) } else { request.answer() }
+            },
+            told: { [weak self] notice in self?.hear(notice) })
+        if let presentation { listens(by: presentation, in: administrator.store.directory) }
+    }
+
+    private func answer(_ request: PresenterRequest) {
+        switch request.question {
+        case .relinquishToReader: relinquish(toWriter: false) { request.answer() }
+        case .relinquishToWriter: relinquish(toWriter: true) { request.answer() }
+        case .save: save { request.answer($0) }
+        case .accommodateDeletion: accommodateDeletion(of: request.path) { request.answer($0) }
+        // A presenter knows of no grants. It is asked to save beside this.
+        case .revocation: request.answer()
+        }
+    }
+
+    private func hear(_ notice: PresenterNotice) {
+        switch notice {
+        case .reacquired: reacquire()
+        case .moved(let place): moved(path, to: place)
+        case .changed, .missed, .restored: changed(path)
+        case .subitemAppeared(let item): appeared(item)
+        case .subitemChanged(let item), .subitemRemoved(let item): changed(item)
+        case .subitemMoved(let item, let place): moved(item, to: place)
+        case .released, .lostDaemon: break
+        }
+    }
+}
