@@ -15,7 +15,7 @@ final class LockWaiter: @unchecked Sendable {
     let interrupted = Atomic<Bool>(false)
     /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
     var isGranted = false
-    /// Larger than that of everybody who waited before. Set before it is shared.
+    /// Larger than that of everybody who waited before; 0 when it got its lock at once. Set before it is shared.
     var number: UInt64 = 0
     /// How often in a row it seemed to be in a deadlock.
     var suspicions = 0
@@ -136,7 +136,7 @@ extension LockTable {
     func refresh(_ waiter: LockWaiter) {
         waiter.isGranted = true
         state.withLock { $0.waiters.append(waiter) }
-        _ = BackgroundTask { [self] in
+        refreshers.run { [self] in
             view?.showAsItIs(waiter.node)
             if take(waiter) { answer(waiter, 0) }
         }
@@ -166,7 +166,8 @@ extension LockTable {
         guard let request = waiter.request.take() else { return }
         state.withLock { state in
             waiter.wish = nil
-            state.retired.append((waiter, Clock.monotonic))
+            // Nobody interrupts one that never waited.
+            if waiter.number != 0 { state.retired.append((waiter, Clock.monotonic)) }
         }
         request.reply(error: error)
     }
