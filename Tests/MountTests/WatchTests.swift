@@ -38,6 +38,9 @@ extension MountTests {
                 return true
             }
 
+            func stop() { kill(child.pid, SIGSTOP) }
+            func goOn() { kill(child.pid, SIGCONT) }
+
             /// Waits until that has been seen, and gives it.
             @discardableResult
             func see(_ kind: String, within seconds: Double = 15, where fits: (Event) -> Bool = { _ in true }) throws -> Event {
@@ -137,6 +140,31 @@ extension MountTests {
                 try claimant.expect("granted")
                 return (try? watcher.see("claimEnded", within: 0.5)) != nil
             }
+        }
+
+        @Test("misses nothing when it was left behind: it goes on after the last number that it had")
+        func leftBehind() throws {
+            // Long names, so that it takes few events to fill what is kept for who does not take them.
+            let deep = source + String(repeating: "/" + String(repeating: "d", count: 200), count: 16)
+            try FileManager.default.createDirectory(atPath: deep, withIntermediateDirectories: true)
+            let watcher = try Watcher(fixture)
+            let claimant = try fixture.claimant()
+            func claim(_ path: String) throws {
+                claimant.send("write \(path)")
+                try claimant.expect("granted")
+                claimant.send("end")
+                try claimant.expect("granted")
+            }
+            try claim(source + "/first")
+            let first = try watcher.see("claimGranted") { $0.path == source + "/first" }
+            watcher.stop()
+            for number in 0..<800 { try claim("\(deep)/\(number)") }
+            try claim(source + "/last")
+            watcher.goOn()
+            let last = try watcher.see("claimEnded", within: 30) { $0.path == source + "/last" }
+            let numbers = watcher.events.filter { $0.mountpoint == mountpoint && $0.number > first.number }.map(\.number)
+            #expect(numbers == Array(first.number + 1..<last.number), "\(numbers.count) of \(last.number - first.number - 1)")
+            #expect(last.number - first.number == 2 * 801 + 1 && !watcher.events.contains { $0.event == "missed" || $0.event == "ended" })
         }
 
         @Test("is for people as well: a line for each")
