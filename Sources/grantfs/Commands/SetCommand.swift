@@ -32,7 +32,8 @@ enum SetCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout) { progress.show($0) }
+            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout
+        ) { progress.show($0) }
         progress.end()
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]
