@@ -116,6 +116,6 @@ let package = Package(
         tests(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
-        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
+        tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )
