@@ -13,8 +13,10 @@ final class LockWaiter: @unchecked Sendable {
     var wish: LockWish?
     var request: DetachedRequest?
     let interrupted = Atomic<Bool>(false)
-    /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
+    /// It has its lock, or gives it up, and waits for the kernel's view of the file. Set before it is shared.
     var isGranted = false
+    /// What it is answered when its grant is withdrawn. Set before it is shared.
+    var refusal = EACCES
     /// Larger than that of everybody who waited before; 0 when it got its lock at once. Set before it is shared.
     var number: UInt64 = 0
     /// How often in a row it seemed to be in a deadlock.
@@ -142,6 +144,28 @@ extension LockTable {
         }
     }
 
+    /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes the lock
+    /// next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
+    func finish(_ waiter: LockWaiter) {
+        guard let wish = waiter.wish else { return }
+        (waiter.isGranted, waiter.refusal) = (true, 0)
+        state.withLock { $0.waiters.append(waiter) }
+        refreshers.run { [self] in
+            view?.writeDown(waiter.node)
+            undo(wish)
+            if take(waiter) { answer(waiter, 0) }
+        }
+    }
+
+    /// Whether something can have been changed under a lock: a shared one is for who only reads.
+    func mayGuardChanges(_ wish: LockWish) -> Bool {
+        switch wish {
+        case .range(let description, let range):
+            state.withLock { _ in description.ranges.contains { $0.isExclusive && $0.start <= range.end && range.start <= $0.end } }
+        case .whole: true
+        }
+    }
+
     /// Takes a waiter off the list; whoever gets it answers it.
     private func take(_ waiter: LockWaiter) -> Bool {
         state.withLock { state in
@@ -158,7 +182,7 @@ extension LockTable {
             state.waiters.removeAll { $0.scope == scope }
             return meant
         }
-        for waiter in waiting { answer(waiter, EACCES) }
+        for waiter in waiting { answer(waiter, waiter.refusal) }
         return waiting.count
     }
 
