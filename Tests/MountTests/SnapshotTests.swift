@@ -211,8 +211,11 @@ extension MountTests {
             for name in ["a", "b", "c"] { try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(secret)/\(name)")) }
             mkdir(source + "/d", 0o755)
             for name in ["a", "b", "c"] { try Data("own".utf8).write(to: URL(fileURLWithPath: "\(source)/d/\(name)")) }
+            try Data("own".utf8).write(to: URL(fileURLWithPath: source + "/f"))
             let swapper = try Child([
-                "bash", "-c", "cd \"$1\"; echo begun; while :; do mv -T d x; ln -s \"$2\" d; rm d; mv -T x d; done", "bash", source, secret,
+                "bash", "-c",
+                "cd \"$1\"; echo begun; while :; do mv -T d x; ln -s \"$2\" d; rm d; mv -T x d; mv f y; ln -s \"$2/a\" f; rm f; mv y f; done",
+                "bash", source, secret,
             ])
             try swapper.expect("begun")
             var made = 0
