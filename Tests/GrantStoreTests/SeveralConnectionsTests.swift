@@ -91,17 +91,23 @@ final class Writer {
 @Suite(.serialized) struct TenThousandGrants {
     let scratch = Scratch()
 
-    @Test func areOpenedAndReadFastAndRevokedFast() throws {
+    /// What one thread works, whatever else the machine does. A limit is ten times what a debug build needs: one that is passed is a loop too many.
+    @Test func areOpenedReadAndRevokedWithoutMuchWork() throws {
         var ids: [GrantID] = []
         do {
             let grants = try (0..<10_000).map { try sample("grant\($0)") }
             ids = grants.map(\.id)
             try GrantStore(directory: scratch.store, create: true).insert(grants, by: tester)
         }
-        var start = Clock.monotonic
+        let worked = { () -> Double in
+            var time = timespec()
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+            return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+        }
+        var start = worked()
         let lap = {
-            defer { start = Clock.monotonic }
-            return Double(Clock.monotonic - start) / 1e9
+            defer { start = worked() }
+            return worked() - start
         }
         let store = try GrantStore(directory: scratch.store, create: false)
         let opened = lap()
@@ -111,8 +117,8 @@ final class Writer {
         let one = lap()
         _ = try store.revoke(ids, by: tester)
         let all = lap()
-        // Ten times what a debug build needs: a machine that does other things as well must not fail this.
+        #expect(try store.grants().allSatisfy { $0.state == .revoked })
         #expect(opened < 1 && read < 5 && one < 0.5 && all < 15)
-        print("10,000 grants: opened in \(opened) s, read in \(read) s, one revoked in \(one) s, all in \(all) s")
+        print("10,000 grants: opened by \(opened) s of work, read by \(read) s, one revoked by \(one) s, all by \(all) s")
     }
 }

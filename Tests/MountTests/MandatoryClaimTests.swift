@@ -167,10 +167,14 @@ extension MountTests {
         func manyWaiting() throws {
             let (fixture, source, mount, claimant) = try mounted()
             try ask(claimant, "write \(source)/a")
+            let daemon = try fixture.daemon(at: fixture.base + "/mount")
+            func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count }
+            let before = try threads()
             let readers = try (0..<100).map { _ in try Child(["cat", mount + "/a"]) }
             pause(milliseconds: 300)
-            let daemon = try fixture.daemon(at: fixture.base + "/mount")
-            #expect(try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count < 40)
+            // A thread for each would be a hundred.
+            try fixture.wait(until: "those who wait have no thread") { try threads() < before + 50 }
+            #expect(readers.allSatisfy { $0.wait(within: 0) == nil })
             #expect(try text(mount + "/b") == "old")
             try ask(claimant, "end")
             for reader in readers { #expect(reader.wait(within: 20) == 0) }
