@@ -81,7 +81,7 @@ let package = Package(
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .executableTarget(
-            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "Control", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
             swiftSettings: strict),
         .executableTarget(
             name: "FakePortal", path: "Tests/FakePortal",

@@ -307,6 +307,30 @@ extension MountTests {
             #expect(try refusal(source + "/a") == "error \(ENOTCONN)")
         }
 
+        @Test("believes of moves only who has claimed what is said to have moved")
+        func lies() throws {
+            let (fixture, source) = try mounted()
+            let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
+            try ask(claimant, "write \(source)/b", "granted")
+            try ask(claimant, "moved \(source)/a \(source)/c", "granted")
+            try ask(claimant, "end", "granted")
+            try ask(claimant, "read \(source)/b", "granted")
+            try ask(claimant, "moved \(source)/b \(source)/a", "granted")
+            try ask(claimant, "write \(source)/a", "granted")
+            try presenter.expect("asked relinquishToWriter \(source)/a")
+        }
+
+        @Test("that talks nonsense harms nobody, and none is waited for longer than a minute")
+        func nonsense() throws {
+            let (fixture, source) = try mounted()
+            let probe = try Child([Programs.claimProbe, fixture.store, "nonsense", source + "/a"])
+            for line in [
+                "answer to nothing: ended", "end of nothing: ended", "twice the number: cut off", "no path: outside", "relative: outside",
+                "unknown grant: 0 true", "too many: ended", "for ever: 60000",
+            ] { try probe.expect(line) }
+            try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "5", "--", "true").orThrow()
+        }
+
         @Test("is one of a thousand, all of whom are asked by one claim, and no thread of the daemon is held for them")
         func aThousand() throws {
             let (fixture, source) = try mounted()

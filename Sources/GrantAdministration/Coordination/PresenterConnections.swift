@@ -60,12 +60,13 @@ final class PresenterConnections: @unchecked Sendable {
         for record in records { connect(record) }
         let deadline = Clock.monotonic + Self.firstPatience
         while sources.values.contains(where: { $0.client != nil && !$0.isPresented }) {
-            guard wait(until: deadline) else { throw .failed("a daemon does not answer") }
+            if !wait(until: deadline) { break }
             take()
         }
         if sources.values.contains(where: \.isPresented) { return }
         let path = shared.state.withLock { $0.path }
         let refusals = sources.values.compactMap(\.refusal)
+        if sources.values.contains(where: { $0.client != nil }) { throw .failed("a daemon does not answer") }
         throw refusals.first { $0 == .revoked(path) } ?? refusals.first { $0 != .outside(path) } ?? .outside(path)
     }
 
@@ -73,7 +74,7 @@ final class PresenterConnections: @unchecked Sendable {
         let mark = sources[record.id]?.mark
         var source = Source(record: record, mark: mark)
         do throws(ControlClient.Failure) {
-            let client = try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 2))
+            let client = try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 1))
             try client.send(
                 .present(
                     PresentRequest(
@@ -81,7 +82,7 @@ final class PresenterConnections: @unchecked Sendable {
                         since: mark)))
             source.client = client
         } catch {
-            // One that was lost is tried again until it is known to have ended.
+            // One that was lost is tried again until it is known to have ended; one that has never answered, when the store says something else.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }
@@ -205,7 +206,8 @@ final class PresenterConnections: @unchecked Sendable {
             isReleased = true
         case .restored:
             sources[id]?.isPresented = true
-            if !isReleased { return }
+            // It was away from one mount, or while nobody listened.
+            if !isReleased { return told(.changed) }
             isReleased = false
         case .changed, .subitemAppeared, .subitemChanged, .subitemRemoved, .subitemMoved: break
         }

@@ -60,7 +60,9 @@ extension ClaimService {
                 return (id, target)
             }
         }
-        return near.map { ($0, $1.item()) }
+        var items: [ObjectIdentifier: ClaimedItem] = [:]
+        for (_, target) in near where items[ObjectIdentifier(target)] == nil { items[ObjectIdentifier(target)] = target.item() }
+        return near.compactMap { id, target in items[ObjectIdentifier(target)].map { (id, $0) } }
     }
 
     private func send(_ question: PresenterTable.Question, about path: [UInt8], pid: Int32, _ patience: Int64, _ state: State) {
