@@ -1,4 +1,5 @@
 #include "clinux_fs.h"
+#include "clinux_call.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -12,22 +13,11 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 const int clinux_O_PATH = O_PATH, clinux_O_DIRECT = O_DIRECT, clinux_O_TMPFILE = O_TMPFILE, clinux_O_NOATIME = O_NOATIME,
           clinux_O_LARGEFILE = O_LARGEFILE;
 const int clinux_SEEK_DATA = SEEK_DATA, clinux_SEEK_HOLE = SEEK_HOLE;
-
-// EINTR is handled here, once: an interrupted call is made again. close(2) is the exception, see clinux_close.
-#define RETRY(call)                                            \
-    ({                                                         \
-        __typeof__(call) result_;                              \
-        do { result_ = (call); } while (result_ == -1 && errno == EINTR); \
-        result_ == -1 ? (__typeof__(call))-errno : result_;    \
-    })
-
-static void magic_path(char out[40], int fd) { snprintf(out, 40, "/proc/thread-self/fd/%d", fd); }
 
 int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, bool cross_mounts) {
     struct open_how how = {
@@ -130,59 +120,6 @@ int clinux_fstatfs_type(int fd, int64_t *type, uint64_t *fsid) {
     return 0;
 }
 
-int clinux_name_to_handle(int fd, struct clinux_handle *out) {
-    union { struct file_handle h; char space[sizeof(struct file_handle) + sizeof out->bytes]; } u;
-    int mount_id;
-    u.h.handle_bytes = sizeof out->bytes;
-    int result = RETRY(name_to_handle_at(fd, "", &u.h, &mount_id, AT_EMPTY_PATH));
-    if (result < 0) return result;
-    out->type = u.h.handle_type;
-    out->length = u.h.handle_bytes;
-    memcpy(out->bytes, u.h.f_handle, u.h.handle_bytes);
-    return 0;
-}
-
-int clinux_open_by_handle(int mount_fd, const struct clinux_handle *handle, int flags) {
-    union { struct file_handle h; char space[sizeof(struct file_handle) + sizeof handle->bytes]; } u;
-    if (handle->length > sizeof handle->bytes) return -EINVAL;
-    u.h.handle_type = handle->type;
-    u.h.handle_bytes = handle->length;
-    memcpy(u.h.f_handle, handle->bytes, handle->length);
-    return RETRY(open_by_handle_at(mount_fd, &u.h, flags | O_CLOEXEC));
-}
-
-int clinux_fs_uuid(int fd, uint8_t out[16]) {
-    // struct fsuuid2 of linux 6.9: { __u8 len; __u8 uuid[16]; }, _IOR(0x15, 0, struct fsuuid2)
-    struct { uint8_t len; uint8_t uuid[16]; } u = {0};
-    int result = RETRY(ioctl(fd, _IOR(0x15, 0, __typeof__(u)), &u));
-    if (result < 0) return result;
-    if (u.len != 16) return -ENOTTY;
-    memcpy(out, u.uuid, 16);
-    return 0;
-}
-
-int clinux_generation(int fd, uint32_t *out) {
-    // The kernel writes an int, whatever the ioctl's number says about a long.
-    unsigned long value = 0;
-    int result = RETRY(ioctl(fd, FS_IOC_GETVERSION, &value));
-    if (result < 0) return result;
-    *out = (uint32_t)value;
-    return 0;
-}
-
-size_t clinux_flags_size(unsigned command, bool *changes) {
-    *changes = command == FS_IOC_SETFLAGS || command == FS_IOC_FSSETXATTR;
-    switch (command) {
-    // The kernel reads and writes an int, as for FS_IOC_GETVERSION.
-    case FS_IOC_GETFLAGS:
-    case FS_IOC_SETFLAGS: return sizeof(int);
-    case FS_IOC_FSGETXATTR:
-    case FS_IOC_FSSETXATTR: return sizeof(struct fsxattr);
-    default: return 0;
-    }
-}
-int clinux_flags(int fd, unsigned command, void *value) { return RETRY(ioctl(fd, command, value)); }
-
 ssize_t clinux_getdents(int fd, void *buffer, size_t size) { return RETRY(syscall(SYS_getdents64, fd, buffer, size)); }
 int64_t clinux_lseek(int fd, int64_t offset, int whence) { return RETRY(lseek(fd, offset, whence)); }
 
@@ -201,6 +138,7 @@ ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t of
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags) {
     return RETRY(copy_file_range(from, &from_offset, to, &to_offset, size, flags));
 }
+int clinux_clone(int from, int to) { return RETRY(ioctl(to, FICLONE, from)); }
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length) { return RETRY(fallocate(fd, mode, offset, length)); }
 int clinux_fsync(int fd, bool data_only) { return data_only ? RETRY(fdatasync(fd)) : RETRY(fsync(fd)); }
 int clinux_syncfs(int fd) { return RETRY(syncfs(fd)); }
@@ -225,46 +163,6 @@ ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size) {
     char path[40];
     magic_path(path, fd);
     return RETRY(readlink(path, buffer, size));
-}
-
-int clinux_chmod_descriptor(int fd, mode_t mode) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(chmod(path, mode));
-}
-int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid) { return RETRY(fchownat(fd, "", uid, gid, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)); }
-int clinux_truncate_descriptor(int fd, off_t size) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(truncate(path, size));
-}
-int clinux_utimens_descriptor(int fd, const struct timespec times[2]) {
-    // Linux 5.8 and later take an empty path; before that the magic link does, but not for a symbolic link.
-    int result = RETRY(utimensat(fd, "", times, AT_EMPTY_PATH));
-    if (result != -EINVAL) return result;
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(utimensat(AT_FDCWD, path, times, 0));
-}
-ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(getxattr(path, name, value, size));
-}
-ssize_t clinux_listxattr_descriptor(int fd, char *list, size_t size) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(listxattr(path, list, size));
-}
-int clinux_setxattr_descriptor(int fd, const char *name, const void *value, size_t size, int flags) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(setxattr(path, name, value, size, flags));
-}
-int clinux_removexattr_descriptor(int fd, const char *name) {
-    char path[40];
-    magic_path(path, fd);
-    return RETRY(removexattr(path, name));
 }
 
 int clinux_ofd_set_lock(int fd, short type, int64_t start, int64_t length) {

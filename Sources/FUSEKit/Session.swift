@@ -17,7 +17,6 @@ public typealias BufferVector = fuse_bufvec
 public final class Session: @unchecked Sendable {
     // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
     public let notifier: Notifier
-    public let mountpoint: String
     let pointer: OpaquePointer
     let workers: UnsafeMutablePointer<Worker>
     let workerLimit: Int
@@ -34,13 +33,12 @@ public final class Session: @unchecked Sendable {
     /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
     /// because it was interrupted; on a worker's thread, holding no lock.
     public init(
-        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: String, workerLimit: Int,
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
         interrupted: @escaping @Sendable (UInt64) -> Void
     ) throws(Errno) {
         self.interrupted = interrupted
         // The library reports what is wrong with the device to standard error alone.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
-        self.mountpoint = mountpoint
         self.workerLimit = workerLimit
         let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
         context.initialize(to: SessionContext(options: options, state: state))
@@ -61,7 +59,7 @@ public final class Session: @unchecked Sendable {
             return fuse_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
         }
         guard let session else { throw Errno(EINVAL) }
-        guard fuse_session_mount(session, mountpoint) == 0 else {
+        guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
             fuse_session_destroy(session)
             throw Errno(EIO)
         }

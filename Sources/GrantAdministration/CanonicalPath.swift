@@ -67,6 +67,15 @@ public enum CanonicalPath {
         return Array(buffer[..<count])
     }
 
+    /// Everything before the last name of an absolute path; `/` for a path of one name, and for the root.
+    public static func parent(of path: [UInt8]) -> [UInt8] {
+        let names = path.split(separator: UInt8(ascii: "/"))
+        return [UInt8(ascii: "/")] + names.dropLast().joined(separator: [UInt8(ascii: "/")])
+    }
+
+    /// Empty for the root.
+    public static func lastName(of path: [UInt8]) -> [UInt8] { path.split(separator: UInt8(ascii: "/")).last.map { Array($0) } ?? [] }
+
     public static func join(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {
         directory.last == UInt8(ascii: "/") ? directory + name : directory + [UInt8(ascii: "/")] + name
     }

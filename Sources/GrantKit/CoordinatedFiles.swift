@@ -27,12 +27,30 @@ public enum CoordinatedFiles {
 
     /// Reads one item. `work` gets where it is, and runs while it is claimed.
     ///
+    /// With `.forUploading` it gets a snapshot, which goes when it returns unless it was moved elsewhere; the item is free by then. What keeps the snapshot
+    /// from being made is the failure of the result, a `CocoaError`.
+    ///
     /// Errors: `.cancelled` when the task is, `.revoked`, `.timedOut` after `timeout`, `.deadlock`, `.daemonDied`, `.failed`.
     public static func read<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.ReadingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value
     ) async throws(CoordinationError) -> Result<Value, any Error> {
-        try await claim([.readingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
+        let intent = NSFileAccessIntent.readingIntent(with: url, options: options)
+        guard options.contains(.forUploading) else {
+            return try await claim([intent], purpose: purpose, timeout: timeout) { try await work($0[0]) }
+        }
+        let copied = try await claim([intent], purpose: purpose, timeout: timeout) { try await UploadCopy.make(of: $0[0]) }
+        switch copied {
+        case .failure(let failure as GrantError): return .failure(CocoaError(failure, url: url, isMaking: true))
+        case .failure(let failure): return .failure(failure)
+        case .success(let copy):
+            defer { copy.remove() }
+            do {
+                return .success(try await work(copy.url))
+            } catch {
+                return .failure(error)
+            }
+        }
     }
 
     /// Writes one item, which need not exist yet. Otherwise as `read`.

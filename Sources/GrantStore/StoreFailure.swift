@@ -35,7 +35,7 @@ enum StoreFailure {
     static func newer(_ path: String, version: Int64) -> GrantError {
         GrantError(
             .storeNewer, "the store \(path) was written by a newer grantfs", cause: "its version is \(version)",
-            advice: "use that version")
+            advice: "use that version, and mount anew what is mounted")
     }
 
     static func full(_ path: String) -> GrantError {

@@ -5,9 +5,9 @@ import Glibc
 public enum ReadAhead {
     /// For the filesystem mounted at `path` (sysfs, class bdi, read_ahead_kb). Only root may; elsewhere it stays at the kernel's 128 KiB,
     /// of which there is nothing to say.
-    public static func set(kilobytes: Int, at path: String) {
+    public static func set(kilobytes: Int, at path: [UInt8]) {
         var (major, minor): (UInt32, UInt32) = (0, 0)
-        guard clinux_device_without_asking(path, &major, &minor) == 0,
+        guard withCString(path, { clinux_device_without_asking($0, &major, &minor) }) == 0,
             let file = try? FileDescriptor.open("/sys/class/bdi/\(major):\(minor)/read_ahead_kb".utf8, O_WRONLY)
         else { return }
         let text = Array("\(kilobytes)".utf8)

@@ -13,14 +13,16 @@ final class LockDescription: @unchecked Sendable {
     /// The open file that it was made for.
     let file: UInt64
     let node: UInt64
+    /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from others.
+    let pid: pid_t
     let descriptor: Int32
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
     let order = Lock(())
     /// What the owner has locked through it.
     var ranges: [LockedRange] = []
 
-    init(owner: UInt64, file: UInt64, node: UInt64, descriptor: Int32) {
-        (self.owner, self.file, self.node, self.descriptor) = (owner, file, node, descriptor)
+    init(owner: UInt64, file: UInt64, node: UInt64, pid: pid_t, descriptor: Int32) {
+        (self.owner, self.file, self.node, self.pid, self.descriptor) = (owner, file, node, pid, descriptor)
     }
 
     deinit { _ = clinux_close(descriptor) }

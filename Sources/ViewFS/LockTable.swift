@@ -70,11 +70,11 @@ final class LockTable: @unchecked Sendable {
     // MARK: owners
 
     /// The description of `owner` on `node`, made by opening the file of `file` once more. Throws what open(2) says.
-    func description(_ owner: UInt64, of node: UInt64, file: UInt64, open: () -> Int32) -> Result<LockDescription, Errno> {
+    func description(_ owner: UInt64, of node: UInt64, file: UInt64, pid: pid_t, open: () -> Int32) -> Result<LockDescription, Errno> {
         if let known = state.withLock({ $0.descriptions[node]?.first { $0.owner == owner } }) { return .success(known) }
         let descriptor = open()
         if descriptor < 0 { return .failure(Errno(-descriptor)) }
-        let made = LockDescription(owner: owner, file: file, node: node, descriptor: descriptor)
+        let made = LockDescription(owner: owner, file: file, node: node, pid: pid, descriptor: descriptor)
         return .success(
             state.withLock { state in
                 // Threads of one process can come here together; the second one's description holds no lock yet.
@@ -87,6 +87,16 @@ final class LockTable: @unchecked Sendable {
 
     func existingDescription(_ owner: UInt64, of node: UInt64) -> LockDescription? {
         state.withLock { $0.descriptions[node]?.first { $0.owner == owner } }
+    }
+
+    /// The process that has locked the byte at `start` here; nil when it was none of this mount.
+    func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
+        state.withLock { state in
+            state.descriptions[node]?.first { description in
+                description.owner != owner
+                    && description.ranges.contains { $0.start <= start && start <= $0.end && $0.isExclusive == isExclusive }
+            }?.pid
+        }
     }
 
     /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.

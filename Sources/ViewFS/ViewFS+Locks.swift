@@ -18,7 +18,7 @@ extension ViewFS {
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
-            let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh) {
+            let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh, pid: lock.l_pid) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
                 if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }
@@ -54,6 +54,11 @@ extension ViewFS {
             if result < 0 {
                 request.reply(error: -result)
                 return
+            }
+            // Of a lock of the daemon's the system knows no process.
+            if pid == -1, type != Int16(F_UNLCK) {
+                let isExclusive = type == Int16(F_WRLCK)
+                pid = view.locks.holder(of: start, isExclusive: isExclusive, on: id.rawValue, besides: info.lock_owner) ?? -1
             }
             var answer = LockRange()
             answer.l_type = type

@@ -51,12 +51,12 @@ public final class ViewFS: @unchecked Sendable {
         waiting.view = self
     }
 
-    /// Mounts the view and starts serving it.
+    /// Mounts the view at `mountpoint`, a path, and starts serving it.
     ///
     /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11). `mapsDirectly`: what is opened
     /// past the cache can be mapped, as far as the kernel can do that (6.6 and later).
     public func mount(
-        at mountpoint: String, source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true
+        at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true
     ) throws(Errno) {
         let options = SessionOptions(
             source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,

@@ -17,7 +17,7 @@ enum Daemon {
     /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
-        store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, isBackground: Bool = false,
+        store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
         let signals = blockSignals()
@@ -32,6 +32,7 @@ enum Daemon {
         let claims = ClaimService(
             files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
         mounted.claims = claims
+        let place = mounted.place
         let id = GrantID.random()
         let socket = "\(id).sock"
         do throws(GrantError) {
@@ -42,7 +43,7 @@ enum Daemon {
             let own = ProcessIdentity.own
             try store.register(
                 MountRecord(
-                    id: id, view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), processStart: own?.start ?? 0,
+                    id: id, view: view, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
                     bootID: own?.bootID ?? "", socket: socket, since: mounted.since))
             // Best effort: a record of a process that is gone is pruned by whoever meets it.
             defer { try? store.unregister(id) }
@@ -60,10 +61,10 @@ enum Daemon {
             // It starts a program for that, which nobody here may from now on.
             let unmounter = geteuid() == 0 ? nil : try? Unmounter(mountpoint: mountpoint)
             Confinement.filterCalls()
-            try? store.append(.mounted, view: view, detail: mountpoint, by: mounted.actor)
+            try? store.append(.mounted, view: view, detail: place, by: mounted.actor)
             ready(nil)
-            mounted.say(.info, .mounted, "mounted view “\(view)” at \(mountpoint)")
-            ServiceManager.ready("view “\(view)” is mounted at \(mountpoint)")
+            mounted.say(.info, .mounted, "mounted view “\(view)” at \(place)")
+            ServiceManager.ready("view “\(view)” is mounted at \(place)")
             let left = Lock<TemporaryMount?>(nil)
             if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
@@ -71,8 +72,8 @@ enum Daemon {
             if files.session?.hasEnded == false { unmount(mountpoint, unmounter) }
             // Best effort: what is left then, the next command takes away.
             try? left.withLock { $0 }?.clean()
-            try? store.append(.unmounted, view: view, detail: mountpoint, by: mounted.actor)
-            mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(mountpoint)")
+            try? store.append(.unmounted, view: view, detail: place, by: mounted.actor)
+            mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(place)")
             return 0
         } catch {
             ready(error)
@@ -80,7 +81,7 @@ enum Daemon {
         }
     }
 
-    private static func mount(_ files: ViewFS, _ view: ViewName, _ mountpoint: String, _ options: MountOptions) throws(GrantError) {
+    private static func mount(_ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) {
         do throws(Errno) {
             // For tests: what a kernel before 5.11 does.
             let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
@@ -88,13 +89,13 @@ enum Daemon {
             try files.mount(
                 at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly)
             // The mount answers when the kernel has the root's attributes from us.
-            let root = try FileDescriptor.open(mountpoint.utf8, OpenFlags.path | O_DIRECTORY)
+            let root = try FileDescriptor.open(mountpoint, OpenFlags.path | O_DIRECTORY)
             guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
             // As much as one request carries.
             ReadAhead.set(kilobytes: 1024, at: mountpoint)
         } catch {
             throw GrantError(
-                .mountFailed, "the view “\(view)” cannot be mounted at \(mountpoint)", cause: error.description,
+                .mountFailed, "the view “\(view)” cannot be mounted at \(Terminal.visible(mountpoint))", cause: error.description,
                 advice: "see the lines above; /dev/fuse, fusermount3 and /etc/fuse.conf decide who may mount")
         }
     }
@@ -134,15 +135,15 @@ enum Daemon {
     }
 
     /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
-    private static func unmount(_ mountpoint: String, _ unmounter: Unmounter?) {
+    private static func unmount(_ mountpoint: [UInt8], _ unmounter: Unmounter?) {
         let flushing = BackgroundTask {
-            guard let root = try? FileDescriptor.open(mountpoint.utf8, O_RDONLY | O_DIRECTORY) else { return }
+            guard let root = try? FileDescriptor.open(mountpoint, O_RDONLY | O_DIRECTORY) else { return }
             root.flushFilesystem()
         }
         let deadline = Clock.monotonic + 5_000_000_000
         while !flushing.isDone, Clock.monotonic < deadline { usleep(1_000) }
         do throws(GrantError) {
-            if let unmounter { try unmounter.unmount() } else { try Mountpoint(Array(mountpoint.utf8)).unmount(lazy: true) }
+            if let unmounter { try unmounter.unmount() } else { try Mountpoint(mountpoint).unmount(lazy: true) }
         } catch {
             SystemLog.write(.error, Terminal.visible(error.description))
         }

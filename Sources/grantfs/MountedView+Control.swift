@@ -44,8 +44,8 @@ extension MountedView {
             }
             if isOpening { openMissing() } else { _ = BackgroundTask { self.openMissing() } }
         }
-        let (closings, isRefusing) = state.withLock { ($0.closings, $0.isRefusing) }
-        if isRefusing { return .failed("its daemon cannot read the store, and refuses everything") }
+        let (closings, failure) = state.withLock { ($0.closings, $0.failure) }
+        if let failure { return .failed("its daemon refuses everything, because \(failure)") }
         let reply = outcomes(of: grants, closings, until: deadline)
         if state.withLock({ state in
             defer { state.changesCoordination = false }
@@ -120,7 +120,7 @@ extension MountedView {
                     operations: load.counts.operations, readBytes: load.counts.readBytes, writtenBytes: load.counts.writtenBytes))
         }
         return MountStatus(
-            view: view, mountpoint: Array(mountpoint.utf8), pid: getpid(), since: since, grants: grants,
+            view: view, mountpoint: mountpoint, pid: getpid(), since: since, grants: grants,
             inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount),
             requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
     }

@@ -7,8 +7,11 @@ import ViewFS
 extension MountedView {
     /// What every entry of this mount has.
     var fields: [SystemLog.Field] {
-        [("GRANTFS_VIEW", Array(view.description.utf8)), ("GRANTFS_MOUNTPOINT", Array(mountpoint.utf8))]
+        [("GRANTFS_VIEW", Array(view.description.utf8)), ("GRANTFS_MOUNTPOINT", mountpoint)]
     }
+
+    /// The mountpoint as people read it.
+    var place: String { String(decoding: mountpoint, as: UTF8.self) }
 
     func say(_ level: SystemLog.Level, _ event: LogEvent, _ message: String, of grant: Grant? = nil) {
         var all = fields + [("GRANTFS_EVENT", Array(event.rawValue.utf8))]
@@ -20,7 +23,7 @@ extension MountedView {
     func say(_ outcome: ClosingOutcome, _ withdrawal: ViewFS.Withdrawal, of grant: Grant) {
         let what = withdrawal == .all ? "withdrew “\(grant.name)”" : "narrowed “\(grant.name)” to read-only"
         let milliseconds = (outcome.milliseconds * 10).rounded() / 10
-        var message = "\(what) at \(mountpoint) in \(milliseconds) ms: \(outcome.drained) operations ended, "
+        var message = "\(what) at \(place) in \(milliseconds) ms: \(outcome.drained) operations ended, "
         message += "\(outcome.flushedBytes) bytes flushed, \(outcome.invalidatedInodes) inodes forgotten"
         if outcome.pending > 0 { message += ", \(outcome.pending) operations stuck in the source" }
         say(outcome.pending > 0 ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)

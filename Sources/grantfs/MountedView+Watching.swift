@@ -87,7 +87,7 @@ extension MountedView {
         for refusal in refusals {
             say(
                 .notice, .denied,
-                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(mountpoint), the last of uid \(refusal.uid), pid \(refusal.pid)",
+                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(place), the last of uid \(refusal.uid), pid \(refusal.pid)",
                 of: refusal.grant)
         }
     }

@@ -16,7 +16,8 @@ import ViewFS
 final class MountedView: @unchecked Sendable {
     // Safe to share: everything that changes is behind `state`.
     let view: ViewName
-    let mountpoint: String
+    /// Absolute, canonical.
+    let mountpoint: [UInt8]
     let options: MountOptions
     let files: ViewFS
     let since = Instant(nanoseconds: Clock.realtime)
@@ -41,8 +42,9 @@ final class MountedView: @unchecked Sendable {
         var looks: [Look: LookState] = [:]
         /// What claims bind has changed for a grant, and has not been made so yet.
         var changesCoordination = false
-        /// The store could not be read: everything is refused until it can.
-        var isRefusing = false
+        /// Why the store cannot be read: everything is refused until it can.
+        var failure: GrantError?
+        var isRefusing: Bool { failure != nil }
     }
 
     /// A grant as this mount sees it.
@@ -67,7 +69,7 @@ final class MountedView: @unchecked Sendable {
         let outcome = Lock<ClosingOutcome?>(nil)
     }
 
-    init(store: GrantStore, view: ViewName, mountpoint: String, options: MountOptions, files: ViewFS) {
+    init(store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS) {
         self.view = view
         self.mountpoint = mountpoint
         self.options = options
@@ -87,22 +89,22 @@ final class MountedView: @unchecked Sendable {
     func takeAway(reopening: Bool = false) -> Bool {
         var names: Set<GrantName> = []
         // Said without the lock: the system's log may make its writers wait.
-        var failure: GrantError?
+        var began: GrantError?
         var isRecovered = false
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
                 if reopening || state.isRefusing { state.store = try GrantStore(directory: state.store.directory, create: false) }
                 let grants = try state.store.grants(view: view)
                 isRecovered = state.isRefusing
-                state.isRefusing = false
+                state.failure = nil
                 return (withdraw(grants, &state, &names), false)
             } catch {
-                if !state.isRefusing { failure = error }
-                state.isRefusing = true
+                if !state.isRefusing { began = error }
+                state.failure = error
                 return (refuseAll(&state, &names), true)
             }
         }
-        if let failure { SystemLog.write(.error, Terminal.visible("everything is refused: \(failure)"), fields) }
+        if let began { SystemLog.write(.error, Terminal.visible("everything is refused: \(began)"), fields) }
         if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
         files.forgetRootNames(names)
         for task in tasks { task() }

@@ -66,6 +66,9 @@ int main(int count, char **arguments) {
     clear_tree();
     print_times();
     print_modes(become_one, return_to_root, sizeof identities / sizeof *identities);
+    print_owners();
+    print_watching();
+    print_descriptors();
     if (sample == 1) print_limits();
     return 0;
 }

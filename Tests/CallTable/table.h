@@ -41,3 +41,9 @@ void print_times(void);
 void print_modes(void (*become_one)(int who), void (*return_to_root)(void), int count);
 // limits.c
 void print_limits(void);
+// owners.c
+void print_owners(void);
+// watching.c
+void print_watching(void);
+// descriptors.c
+void print_descriptors(void);

@@ -32,6 +32,22 @@ import Testing
         withExtendedLifetime(bench) {}
     }
 
+    @Test("hands a snapshot to an upload, while others write, and takes it away afterwards")
+    func upload() async throws {
+        let (bench, url, environment) = try note()
+        try await GrantEnvironment.$current.withValue(environment) {
+            let copy = try await CoordinatedFiles.read(url, options: .forUploading) { copy in
+                try await CoordinatedFiles.write(url, timeout: .seconds(5)) { try Data("two".utf8).write(to: $0) }.get()
+                #expect(copy.text == "one")
+                return copy
+            }.get()
+            #expect(!FileManager.default.fileExists(atPath: copy.deletingLastPathComponent().path) && url.text == "two")
+            let none = try await CoordinatedFiles.read(url.sibling("none"), options: .forUploading) { $0 }
+            #expect { try none.get() } throws: { ($0 as? CocoaError)?.code == .fileReadNoSuchFile }
+        }
+        withExtendedLifetime(bench) {}
+    }
+
     @Test("adds up, whoever comes: readers and writers of a hundred tasks")
     func sum() async throws {
         let (bench, url, environment) = try note()

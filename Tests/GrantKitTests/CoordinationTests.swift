@@ -229,6 +229,15 @@ import Testing
                 #expect(copy?.lastPathComponent == item.lastPathComponent)
                 #expect(copy.map { FileManager.default.fileExists(atPath: $0.deletingLastPathComponent().path) } == false)
             }
+            // What the accessor has moved elsewhere is kept, as it was.
+            symlink("note", folder.path + "/link")
+            chmod(folder.path, 0o750)
+            let kept = folder.deletingLastPathComponent().appendingPathComponent("kept")
+            NSFileCoordinator().coordinate(readingItemAt: folder, options: .forUploading, error: nil) { uploaded in
+                #expect(throws: Never.self) { try FileManager.default.moveItem(at: uploaded, to: kept) }
+            }
+            #expect(try FileManager.default.destinationOfSymbolicLink(atPath: kept.path + "/link") == "note")
+            #expect(try FileManager.default.attributesOfItem(atPath: kept.path)[.posixPermissions] as? Int == 0o750)
             var error: NSError?
             NSFileCoordinator().coordinate(readingItemAt: folder.appendingPathComponent("none"), options: .forUploading, error: &error) {
                 _ in

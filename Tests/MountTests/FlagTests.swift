@@ -181,17 +181,20 @@ extension MountTests {
         @Test("that forbid writing leave nothing behind that was written before", arguments: ["shared", "exclusive", "none"])
         func writtenBefore(cache: String) throws {
             let fixture = try MountFixture()
-            let source = try fixture.source("a")
-            try fixture.grant(source)
+            let source = try Volume(.ext4, at: "volume", in: fixture).place
+            try fixture.grant(source, name: "a")
             let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            // By the descriptor itself: closing another one would write back.
             let script = """
-                import os, subprocess, sys
+                import array, fcntl, os, sys
                 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+                flags = array.array('i', [0])
+                fcntl.ioctl(fd, 0x80086601, flags)
                 print(os.write(fd, b'x' * 100000))
-                subprocess.run(['chattr', '+i', sys.argv[1]], check=True)
+                fcntl.ioctl(fd, 0x40086602, array.array('i', [flags[0] | 0x10]))
                 os.fsync(fd)
+                fcntl.ioctl(fd, 0x40086602, flags)
                 os.close(fd)
-                subprocess.run(['chattr', '-i', sys.argv[1]], check=True)
                 """
             defer { _ = try? Command.run(["chattr", "-i", source + "/file"]) }
             let output = try Command.run(["python3", "-c", script, mount + "/file"]).orThrow()

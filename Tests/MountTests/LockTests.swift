@@ -41,6 +41,38 @@ extension MountTests {
         }
 
         /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
+        @Test("say which process has them, here and on the host", arguments: ["shared", "exclusive", "none"])
+        func holder(cache: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            let script = """
+                import fcntl, os, signal, struct, sys
+                open(sys.argv[1], 'w').write('x' * 100)
+                for place in sys.argv[1:]:
+                    ready, said = os.pipe()
+                    holder = os.fork()
+                    if holder == 0:
+                        file = open(place, 'r+')
+                        fcntl.lockf(file, fcntl.LOCK_EX, 10, 5)
+                        fcntl.lockf(file, fcntl.LOCK_SH, 10, 50)
+                        os.write(said, b'1')
+                        signal.pause()
+                        os._exit(0)
+                    os.read(ready, 1)
+                    file = open(sys.argv[1], 'r+')
+                    for start in (0, 20, 40):
+                        asked = struct.pack('hhqqi4x', fcntl.F_WRLCK, os.SEEK_SET, start, 20, 0)
+                        kind, _, start, length, pid = struct.unpack('hhqqi4x', fcntl.fcntl(file, fcntl.F_GETLK, asked))
+                        print(kind, start, length, pid == holder)
+                    os.kill(holder, 9)
+                    os.wait()
+                """
+            let output = try Command.run(["python3", "-c", script, mount + "/file", source + "/file"], within: 20).orThrow()
+            #expect(output.lines == ["1 5 10 True", "2 20 20 False", "0 50 10 True", "1 5 10 True", "2 20 20 False", "0 50 10 True"])
+        }
+
         private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
             let source = fixture.base + "/source/a"
             try Command.shell(

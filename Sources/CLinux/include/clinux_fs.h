@@ -67,6 +67,8 @@ ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, boo
 // Where it says, also on a descriptor that appends (RWF_NOAPPEND). -EPERM for a file that may only be appended to, -EOPNOTSUPP before Linux 6.9.
 ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t offset);
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags);
+// FICLONE: `to` gets all of the data of `from`, shared until one of them changes. -EOPNOTSUPP, -EXDEV, -EINVAL, -ENOTTY where that cannot be.
+int clinux_clone(int from, int to);
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length);
 int clinux_fsync(int fd, bool data_only);
 int clinux_syncfs(int fd);

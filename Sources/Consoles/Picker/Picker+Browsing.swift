@@ -23,7 +23,7 @@ extension Picker {
     func path(of entry: PickerEntry) -> [UInt8] {
         switch entry.kind {
         case .here: path
-        case .above: Picker.parent(of: path)
+        case .above: CanonicalPath.parent(of: path)
         case .directory, .link, .unknownLink: CanonicalPath.join(path, entry.name)
         }
     }
@@ -100,13 +100,7 @@ extension Picker {
 
     private mutating func goUp() -> [Effect] {
         let name = path.split(separator: UInt8(ascii: "/")).last
-        return name == nil ? [] : open(Picker.parent(of: path), selecting: name.map { Array($0) })
-    }
-
-    /// The directory above a canonical path.
-    public static func parent(of path: [UInt8]) -> [UInt8] {
-        let names = path.split(separator: UInt8(ascii: "/")).dropLast()
-        return [UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])
+        return name == nil ? [] : open(CanonicalPath.parent(of: path), selecting: name.map { Array($0) })
     }
 
     func isMarked(_ path: [UInt8]) -> Bool { choices.contains { $0.path == path } }

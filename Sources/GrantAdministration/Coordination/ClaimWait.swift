@@ -13,9 +13,11 @@ public struct CoordinationProgress: Sendable, Equatable {
     public var total: UInt64?
     /// Who is waited for.
     public var pids: [Int32]
+    /// Of a snapshot: how many files were made; `done` are bytes then.
+    public var files: UInt64?
 
-    public init(stage: String, done: UInt64, total: UInt64?, pids: [Int32] = []) {
-        (self.stage, self.done, self.total, self.pids) = (stage, done, total, pids)
+    public init(stage: String, done: UInt64, total: UInt64?, pids: [Int32] = [], files: UInt64? = nil) {
+        (self.stage, self.done, self.total, self.pids, self.files) = (stage, done, total, pids, files)
     }
 }
 

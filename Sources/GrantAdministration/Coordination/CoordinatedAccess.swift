@@ -35,7 +35,7 @@ public struct CoordinatedAccess: Sendable, Equatable {
     /// item (deleting, moving, replacing) meets everything.
     public enum Intent: UInt8, Sendable {
         case content, metadata, deleting, moving, merging, replacing
-        /// Reading, to make a copy that outlives the claim: see `Snapshot`.
+        /// Reading, to make a copy that outlives the claim: `Claim.snapshot`.
         case uploading
     }
 

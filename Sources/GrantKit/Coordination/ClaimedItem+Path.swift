@@ -46,14 +46,3 @@ extension ItemID {
         }
     }
 }
-
-extension CanonicalPath {
-    /// Everything before the last name; `/` for a path of one name, and for the root.
-    static func parent(of path: [UInt8]) -> [UInt8] {
-        let names = path.split(separator: UInt8(ascii: "/"))
-        return [UInt8(ascii: "/")] + names.dropLast().joined(separator: [UInt8(ascii: "/")])
-    }
-
-    /// Empty for the root.
-    static func lastName(of path: [UInt8]) -> [UInt8] { path.split(separator: UInt8(ascii: "/")).last.map { Array($0) } ?? [] }
-}

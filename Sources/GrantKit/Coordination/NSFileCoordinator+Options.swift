@@ -15,8 +15,11 @@ extension NSFileCoordinator {
         public static let resolvesSymbolicLink = ReadingOptions(rawValue: 1 << 1)
         /// Names, sizes, times and the like: it meets only who changes those, or displaces the item. There: it does not download the item first.
         public static let immediatelyAvailableMetadataOnly = ReadingOptions(rawValue: 1 << 2)
-        /// The accessor gets a copy, which goes when the accessor returns; the item is free for writers again while the accessor works on it.
-        /// There: a directory is handed over as one zip archive. Here it is a copied tree.
+        /// The accessor gets a snapshot of the item, which goes when the accessor returns unless it has been moved elsewhere; the item is free for writers again
+        /// while the accessor works on it.
+        ///
+        /// There: a directory is handed over as one zip archive. Here it is a copied tree, of files and directories as they are: modes, times, links, extended
+        /// attributes. On filesystems that can the data is shared with the original until one of them changes.
         public static let forUploading = ReadingOptions(rawValue: 1 << 3)
     }
 

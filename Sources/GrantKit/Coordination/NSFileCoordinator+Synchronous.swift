@@ -1,5 +1,6 @@
 import Foundation
 import GrantAdministration
+import GrantModel
 
 extension NSFileCoordinator {
     /// Reads one item. The accessor gets where it is now, and reads there.
@@ -59,36 +60,17 @@ extension NSFileCoordinator {
 
     /// The accessor works on a copy; the item is claimed only while that is made.
     private func upload(_ url: URL, _ options: ReadingOptions, error: NSErrorPointer, _ reader: (URL) -> Void) {
-        var copy: Result<URL, any Error>?
+        var copy: Result<UploadCopy, GrantError>?
         coordinate([(url, { .reading($0, options) })], error: error, isWriting: false) { urls in
-            copy = Result { try Upload.copy(urls[0]) }
+            copy = Result { () throws(GrantError) in try UploadCopy(of: urls[0]) { () throws(GrantError) in try self.stopIfCancelled() } }
         }
         switch copy {
         case nil: break
-        case .failure(let failure): error?.pointee = failure as NSError
+        case .failure where isCancelled: error?.pointee = CocoaError.error(.cancelled, url: url, isWriting: false)
+        case .failure(let failure): error?.pointee = CocoaError(failure, url: url, isMaking: true) as NSError
         case .success(let copy):
-            defer { Upload.remove(copy) }
-            reader(copy)
+            defer { copy.remove() }
+            reader(copy.url)
         }
     }
-}
-
-/// The copies that uploads work on.
-private enum Upload {
-    /// A copy of a file or tree under its own name, in a directory of its own that only this user may enter.
-    static func copy(_ url: URL) throws -> URL {
-        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantkit-\(UUID().uuidString)", isDirectory: true)
-        try FileManager.default.createDirectory(
-            at: directory, withIntermediateDirectories: false, attributes: [.posixPermissions: NSNumber(value: 0o700)])
-        let copy = directory.appendingPathComponent(url.lastPathComponent)
-        do {
-            try FileManager.default.copyItem(at: url, to: copy)
-        } catch {
-            remove(copy)
-            throw error
-        }
-        return copy
-    }
-
-    static func remove(_ copy: URL) { try? FileManager.default.removeItem(at: copy.deletingLastPathComponent()) }
 }

@@ -55,6 +55,12 @@ public final class NSFileCoordinator: NSObject, Sendable {
     /// Waits end with `userCancelled`, those of now and those to come. An accessor that runs is left to its end.
     public func cancel() { cancellation?.cancel() }
 
+    var isCancelled: Bool { cancellation?.isCancelled ?? false }
+
+    func stopIfCancelled() throws(GrantError) {
+        if isCancelled { throw CoordinationError.cancelled.grantError }
+    }
+
     /// The item is about to move. There, it lets a sandboxed app give a file another extension. Here nothing happens.
     public func item(at oldURL: URL, willMoveTo newURL: URL) {}
 

@@ -22,6 +22,9 @@ enum CoordinateCommand {
             OptionDeclaration(
                 "hold", value: "S",
                 help: "seconds that operations through a mandatory grant wait for this claim, then EAGAIN; no limit when left out"),
+            OptionDeclaration(
+                "snapshot", value: "DIR",
+                help: "read: copies what is claimed into DIR, which is made, and ends the claim; COMMAND works on the copy"),
             OptionDeclaration("follow", help: "a link as the last name is followed"),
             OptionDeclaration(
                 "when-lost", value: "WHAT", help: "end, with SIGTERM to the command, or go-on; end when left out",
@@ -34,6 +37,8 @@ enum CoordinateCommand {
             "The command finds the place of the first PATH on the host in $GRANTFS_PATH, of the others in $GRANTFS_PATH_2 and so on. Its exit "
                 + "status is passed on; 128 and the number of the signal that ended it; 126 or 127 when it cannot be run; 1 when there "
                 + "was no claim, or when it was lost while the command ran.",
+            "With --snapshot the copies lie in DIR under their own names: data (shared with the originals where the filesystem can), modes, owners, times, ACLs, extended attributes, "
+                + "links. The claim ends when they are whole, and $GRANTFS_PATH is the copy. DIR stays; COMMAND may be left out, and the copies' places are printed then.",
         ],
         takesCommand: true, run: run)
 
@@ -56,10 +61,11 @@ enum CoordinateCommand {
             throw error.grantError
         }
         progress.note("granted")
-        setenv("GRANTFS_CLAIMANT", claimant.description, 1)
-        for (place, path) in claim.paths.enumerated() {
-            _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
+        if let directory = plan.snapshot {
+            return try CoordinatedSnapshot.make(claim, in: directory, then: plan.command, progress, isJSON: arguments.wantsJSON)
         }
+        setenv("GRANTFS_CLAIMANT", claimant.description, 1)
+        CoordinatedChild.tell(claim.paths)
         let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
         if status == 0, let newPath = claim.newPaths[0] { claim.tellMoved(claim.paths[0], to: newPath) }
         claim.end()
@@ -79,6 +85,7 @@ private struct CoordinatePlan {
     let hold: Double?
     let follows: Bool
     let endsWhenLost: Bool
+    let snapshot: [UInt8]?
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         switch arguments.operands[0] {
@@ -90,7 +97,9 @@ private struct CoordinatePlan {
         }
         paths = arguments.operands.dropFirst().map { $0 }
         command = arguments.trailing
-        if command.isEmpty { throw GrantError(.usage, "coordinate: COMMAND is missing", advice: "behind --") }
+        snapshot = arguments.bytes("snapshot").map { CanonicalPath.plain($0) }
+        if command.isEmpty, snapshot == nil { throw GrantError(.usage, "coordinate: COMMAND is missing", advice: "behind --") }
+        if snapshot != nil, isWriting { throw GrantError(.usage, "--snapshot is for reading") }
         let words: [String: CoordinatedAccess.Intent] =
             isWriting
             ? ["deleting": .deleting, "moving": .moving, "merging": .merging, "replacing": .replacing, "metadata": .metadata]
@@ -101,8 +110,9 @@ private struct CoordinatePlan {
             }
             intent = known
         } else {
-            intent = .content
+            intent = snapshot == nil ? .content : .uploading
         }
+        if (intent == .uploading) != (snapshot != nil) { throw GrantError(.usage, "--for uploading and --snapshot DIR belong together") }
         newPath = arguments.bytes("to").map { CanonicalPath.absolute($0) }
         if (newPath != nil) != (intent == .moving) { throw GrantError(.usage, "--for moving and --to PATH belong together") }
         if newPath != nil, paths.count > 1 { throw GrantError(.usage, "one PATH is moved at a time") }

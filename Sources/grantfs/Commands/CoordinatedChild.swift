@@ -5,6 +5,13 @@ import LinuxFS
 
 /// The command that runs while a claim is held.
 enum CoordinatedChild {
+    /// Puts the places that a command is to work on into its environment.
+    static func tell(_ paths: [[UInt8]]) {
+        for (place, path) in paths.enumerated() {
+            _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
+        }
+    }
+
     /// Runs it and waits for it. Its exit status; 126 or 127 when it cannot be run; 1 when the claim was lost meanwhile.
     ///
     /// Signals from the terminal reach the command by themselves; others are passed on to it, so that the claim does not end before it.

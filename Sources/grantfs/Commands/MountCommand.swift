@@ -37,16 +37,16 @@ enum MountCommand {
         if !arguments.has("foreground") { return try background() }
 
         let store = try GrantStore(directory: directory, create: true)
+        // Until it is mounted, or has failed.
+        var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
         try mountpoint.prepare(for: view, store: store, lookout: .command) { Terminal.note($0) }
-        guard let path = String(validating: mountpoint.path, as: UTF8.self) else {
-            throw GrantError(.unsupported, "\(mountpoint.shown) cannot be a mountpoint", cause: "its path is not UTF-8")
-        }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         let temporary = try arguments.text("temporary")
         return Daemon.run(
-            store: store, view: view, mountpoint: path, options: options, isBackground: ready != nil, temporary: temporary
+            store: store, view: view, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
         ) { error in
+            turn.take()?.end()
             if let error {
                 Terminal.report(error)
             } else if let ready {

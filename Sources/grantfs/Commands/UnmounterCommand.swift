@@ -31,10 +31,10 @@ final class Unmounter {
     private let writing: FileDescriptor
     private let process: Int32
 
-    init(mountpoint: String) throws(Errno) {
+    init(mountpoint: [UInt8]) throws(Errno) {
         let pipe = try PipePair()
         process = try ChildProcess.spawn(
-            "/proc/self/exe", arguments: ["grantfs", "unmounter", "--", mountpoint].map { Array($0.utf8) }, detached: true,
+            "/proc/self/exe", arguments: ["grantfs", "unmounter", "--"].map { Array($0.utf8) } + [mountpoint], detached: true,
             descriptors: [pipe.reading.number])
         writing = pipe.closeReading()
     }

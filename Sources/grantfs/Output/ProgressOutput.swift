@@ -16,16 +16,19 @@ final class ProgressOutput {
 
     func show(_ progress: CoordinationProgress) {
         if isJSON {
-            say([
-                ("event", .string(progress.stage)), ("done", .unsigned(progress.done)),
-                ("total", progress.total.map { .unsigned($0) } ?? .null),
-                ("pids", .array(progress.pids.map { .integer(Int64($0)) })),
-            ])
+            say(
+                [
+                    ("event", .string(progress.stage)), ("done", .unsigned(progress.done)),
+                    ("total", progress.total.map { .unsigned($0) } ?? .null),
+                    ("pids", .array(progress.pids.map { .integer(Int64($0)) })),
+                ] + (progress.files.map { [("files", .unsigned($0))] } ?? []))
         } else if isTerminal, Clock.monotonic >= next {
             // Ten times a second is as much as anybody reads.
             next = Clock.monotonic + 100_000_000
             var text = progress.stage
-            if let total = progress.total, total > 0 {
+            if let files = progress.files {
+                text += " \(files) files, \(progress.done >> 20) MiB"
+            } else if let total = progress.total, total > 0 {
                 text += " \(progress.done * 100 / total) %"
             } else if progress.done > 0 {
                 text += " \(progress.done)"

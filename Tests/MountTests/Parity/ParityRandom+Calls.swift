@@ -36,7 +36,8 @@ extension ParityRandom {
         case 16: return "readv \(slot()) \(size())"
         case 17: return "writev \(slot()) \(size()) \(below(200))"
         case 18: return "pwritev2 \(slot()) \(size()) \(offset()) \(below(200)) \(pick([0x10, 0x10, 2, 4]))"
-        case 19..<22: return "lseek \(slot()) \(chance(4) ? -1 : below(70_000)) \(pick([0, 0, 1, 2, 3, 4]))"
+        case 19..<22:
+            return "lseek \(slot()) \(chance(4) ? -1 : below(70_000)) \(pick(traits.hasHoles ? [0, 0, 1, 2, 3, 4] : [0, 0, 1, 2, 1, 2]))"
         case 22..<24: return "ftruncate \(slot()) \(farOffset())"
         case 24: return "truncate \(path("f")) \(farOffset() | 1)"
         case 25..<28:

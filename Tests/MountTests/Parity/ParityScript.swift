@@ -42,6 +42,9 @@ struct ParityTraits: Sendable {
     var hasZeroRange = true
     /// FALLOC_FL_PUNCH_HOLE. btrfs changes nothing where there is nothing to punch; a mount has changed times and set-id bits by then.
     var hasPunch = true
+    /// SEEK_DATA and SEEK_HOLE. ext4 and xfs count what is cached of space that was allocated and not written as data; with write-back that can have
+    /// been read while the file behind did not reach so far yet.
+    var hasHoles = true
     /// RENAME_EXCHANGE. xfs leaves the ctime of files as it is; with write-back the kernel changes it by itself (fs/fuse/dir.c, fuse_rename_common).
     var hasExchange = true
     /// With write-back the kernel has times and sizes of its own (docs/conformance.md): no writes behind what the filesystem takes, no flags, no

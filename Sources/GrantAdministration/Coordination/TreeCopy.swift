@@ -1,0 +1,204 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// Copies files and trees as they are: data with its holes, modes, owners, times, extended attributes, ACLs, links, several names of one file, FIFOs,
+/// sockets and devices, which are never opened.
+///
+/// It goes by descriptors, one name at a time, and follows no link; what is mounted inside a tree is left out, and an empty directory stands in its place. Three
+/// descriptors are open at a time, however deep a tree is: the way back up is `..`, looked at before it is trusted. What vanishes meanwhile is left out.
+final class TreeCopy {
+    /// Throws when there is to be no copy any more.
+    private let check: () throws(GrantError) -> Void
+    var progress: SnapshotProgress
+    /// A name that must not come up: the copy's own directory.
+    private let ownName: [UInt8]
+    private var nextCheck: Int64 = 0
+    private var data = DataCopy()
+    /// What has several names, by what it is: where its copy is, below `root`.
+    private var linked: [FileKey: [[UInt8]]] = [:]
+    /// The way to what is being copied, below the directory that it is copied into.
+    private var way: [[UInt8]] = []
+
+    /// A directory that has been entered.
+    private struct Frame {
+        let status: FileStatus
+        let attributes: [FileAttributes.Extended]
+        let copy: FileKey
+        var names: [(name: [UInt8], type: UInt8)]
+    }
+
+    struct FileKey: Hashable {
+        let device: dev_t
+        let inode: ino_t
+        /// A number that is used again is another file.
+        let born: Int64
+
+        init(_ status: FileStatus) {
+            (device, inode) = (status.st.st_dev, status.st.st_ino)
+            born = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
+        }
+    }
+
+    init(ownName: [UInt8], progress: SnapshotProgress, check: @escaping () throws(GrantError) -> Void) {
+        (self.ownName, self.progress, self.check) = (ownName, progress, check)
+    }
+
+    /// Copies what `name` stands for in `parent` into `root`, under the same name. `.notFound`, `.permission` or `.system`, with the place where
+    /// something went wrong.
+    func copy(_ name: [UInt8], in parent: borrowing FileDescriptor, into root: borrowing FileDescriptor) throws(GrantError) {
+        way = [name]
+        do throws(Errno) {
+            var source = try FileDescriptor.openAt(parent.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
+            var target = try FileDescriptor.openAt(root.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
+            let first = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_NOFOLLOW)
+            guard var frame = try copyEntry(first, name, &source, &target, root) else { return }
+            var frames: [Frame] = []
+            while true {
+                try stopIfTold()
+                if let (name, type) = frame.names.popLast() {
+                    way.append(name)
+                    if name == ownName { throw Errno(ELOOP) }
+                    guard let entry = try open(name, type, source, target) else {
+                        way.removeLast()
+                        continue
+                    }
+                    if let entered = try copyEntry(entry, name, &source, &target, root) {
+                        frames.append(frame)
+                        frame = entered
+                    } else {
+                        way.removeLast()
+                    }
+                    continue
+                }
+                // First the way up: a directory may be closed to its owner once it is finished.
+                guard let above = frames.popLast() else { return try FileAttributes.apply(frame.status, frame.attributes, to: target) }
+                let targetAbove = try up(from: target, to: above.copy)
+                try FileAttributes.apply(frame.status, frame.attributes, to: target)
+                source = try up(from: source, to: FileKey(above.status))
+                target = targetAbove
+                way.removeLast()
+                frame = above
+            }
+        } catch {
+            if let stopped { throw stopped }
+            let place = String(decoding: Array(way.joined(separator: [0x2F])), as: UTF8.self)
+            let cause = error == Errno(ELOOP) && way.last == ownName ? "the copy lies in what is copied" : error.description
+            throw GrantError(Snapshot.code(error), "“\(place)” cannot be copied", cause: cause)
+        }
+    }
+
+    /// Why `check` has put an end to it.
+    private var stopped: GrantError?
+
+    private func stopIfTold() throws(Errno) {
+        guard Clock.monotonic >= nextCheck else { return }
+        nextCheck = Clock.monotonic + 20_000_000
+        do throws(GrantError) {
+            try check()
+        } catch {
+            stopped = error
+            throw Errno(ECANCELED)
+        }
+    }
+
+    /// nil for what has vanished, and for what is mounted there: a directory gets an empty one in its place.
+    private func open(
+        _ name: [UInt8], _ type: UInt8, _ source: borrowing FileDescriptor, _ target: borrowing FileDescriptor
+    ) throws(Errno) -> FileDescriptor? {
+        do throws(Errno) {
+            return try FileDescriptor.openBeneath(source.number, name, OpenFlags.path | O_NOFOLLOW)
+        } catch {
+            if error == Errno(EXDEV) {
+                if type == UInt8(DT_DIR) { try DirectoryEntry.makeDirectory(target.number, name, 0o755) }
+                return nil
+            }
+            if error == Errno(ENOENT) { return nil }
+            throw error
+        }
+    }
+
+    /// The directory above, if it is still the one that was come from: ESTALE otherwise.
+    private func up(from directory: borrowing FileDescriptor, to key: FileKey) throws(Errno) -> FileDescriptor {
+        let above = try FileDescriptor.openAt(directory.number, "..".utf8, OpenFlags.path | O_DIRECTORY)
+        guard FileKey(try above.status()) == key else { throw Errno(ESTALE) }
+        return above
+    }
+
+    /// Copies one entry of `source` into `target`. A directory is entered: both become it.
+    private func copyEntry(
+        _ entry: borrowing FileDescriptor, _ name: [UInt8], _ source: inout FileDescriptor, _ target: inout FileDescriptor,
+        _ root: borrowing FileDescriptor
+    ) throws(Errno) -> Frame? {
+        let status = try entry.status()
+        let type = status.st.st_mode & S_IFMT
+        if type == S_IFDIR { return try enter(entry, status, name, &source, &target) }
+        let key = FileKey(status)
+        if status.st.st_nlink > 1, let place = linked[key] {
+            try DirectoryEntry.link(try find(place, below: root), to: target.number, name)
+            progress.noteFile()
+            return nil
+        }
+        let attributes = try FileAttributes.extended(of: entry)
+        if type == S_IFREG {
+            try copyFile(entry, status, attributes, name, target)
+        } else {
+            if type == S_IFLNK {
+                try DirectoryEntry.makeLink(target.number, name, to: try entry.linkText())
+            } else {
+                try DirectoryEntry.makeNode(target.number, name, type | 0o600, device: status.st.st_rdev)
+            }
+            let made = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_NOFOLLOW)
+            try FileAttributes.apply(status, attributes, to: made)
+        }
+        if status.st.st_nlink > 1 { linked[key] = way }
+        progress.noteFile()
+        return nil
+    }
+
+    private func enter(
+        _ entry: borrowing FileDescriptor, _ status: FileStatus, _ name: [UInt8], _ source: inout FileDescriptor,
+        _ target: inout FileDescriptor
+    ) throws(Errno) -> Frame {
+        let attributes = try FileAttributes.extended(of: entry)
+        let listed = try TreeCopy.reopened(entry, O_RDONLY | O_DIRECTORY)
+        var names: [(name: [UInt8], type: UInt8)] = []
+        _ = try listed.forEachEntry(limit: .max) { _, type, name in names.append((Array(name), type)) }
+        try DirectoryEntry.makeDirectory(target.number, name, 0o700)
+        let made = try FileDescriptor.openAt(target.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+        progress.noteFile()
+        let copy = FileKey(try made.status())
+        source = listed
+        target = made
+        return Frame(status: status, attributes: attributes, copy: copy, names: names)
+    }
+
+    private func copyFile(
+        _ entry: borrowing FileDescriptor, _ status: FileStatus, _ attributes: [FileAttributes.Extended], _ name: [UInt8],
+        _ target: borrowing FileDescriptor
+    ) throws(Errno) {
+        let file = try TreeCopy.reopened(entry, O_RDONLY)
+        let made = try FileDescriptor.openAt(target.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
+        try data.copy(file, to: made, size: Int64(status.st.st_size)) { [self] count throws(Errno) in
+            progress.note(bytes: count)
+            try stopIfTold()
+        }
+        try FileAttributes.apply(status, attributes, to: made)
+    }
+
+    /// What is looked at is not to show as looked at, where this user may say so.
+    private static func reopened(_ entry: borrowing FileDescriptor, _ flags: Int32) throws(Errno) -> FileDescriptor {
+        do throws(Errno) {
+            return try entry.reopened(flags | OpenFlags.noAccessTime)
+        } catch {
+            if error != Errno(EPERM) { throw error }
+            return try entry.reopened(flags)
+        }
+    }
+
+    private func find(_ place: [[UInt8]], below root: borrowing FileDescriptor) throws(Errno) -> FileDescriptor {
+        var found = try FileDescriptor.openAt(root.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
+        for name in place { found = try FileDescriptor.openBeneath(found.number, name, OpenFlags.path | O_NOFOLLOW) }
+        return found
+    }
+}

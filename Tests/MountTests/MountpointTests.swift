@@ -1,0 +1,51 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Where a view is mounted.
+    @Suite struct AMountpoint {
+        @Test("is any path: bytes that are no UTF-8, spaces, new lines", arguments: [false, true])
+        func notUTF8(byUser: Bool) throws {
+            if byUser, !Machine.usersCanMount { return }
+            let fixture = try MountFixture(owner: byUser ? try #require(Machine.plainUser) : .current)
+            let source = try fixture.source("a")
+            try Data("inside".utf8).write(to: URL(fileURLWithPath: source + "/x"))
+            try fixture.grant(source)
+            let place = try fixture.directory("places")
+            chown(place, fixture.owner.uid, fixture.owner.gid)
+            // Whatever fails, nothing stays mounted.
+            let script = """
+                export GRANTFS_STORE="$3"; at="$1"/$'a \\xff\\nb'; mkdir "$at"
+                "$2" mount default "$at" || exit
+                cat "$at/a/x"; printf '\\n'
+                "$2" status --json | grep -o '"mountpointHex":"[^"]*ff0a62"' | wc -l
+                "$2" revoke a >&2; cat "$at/a/x" 2>/dev/null || echo refused
+                "$2" unmount "$at" || umount "$at"
+                findmnt --noheadings --mountpoint "$at" || rmdir "$at" && echo gone
+                """
+            let output = try Command.run(
+                ["bash", "-c", script, "bash", place, Programs.grantfs, fixture.store], as: fixture.owner, within: 30)
+            #expect(output.lines == ["inside", "1", "refused", "gone"], "\(output)")
+        }
+
+        @Test("is taken by one of several commands that come at the same time; the others say that it is taken")
+        func turns() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+            let place = try fixture.mount()
+            for _ in 0..<6 {
+                try fixture.grantfs("unmount", place).orThrow()
+                let commands = try (0..<5).map { _ in
+                    try Child([Programs.grantfs, "mount", "default", place], environment: fixture.environment, separateErrors: true)
+                }
+                #expect(commands.map { $0.wait(within: 30) ?? -1 }.sorted() == [0, 1, 1, 1, 1])
+                let table = Processes.kernelText("/proc/self/mountinfo")
+                #expect(table.split(separator: "\n").count { $0.contains(" \(place) ") } == 1)
+                #expect(try Command.run(["ls", place]).lines == ["a"])
+            }
+            // Nothing is left behind in the store.
+            #expect(try Command.shell("ls \"$1/run\" | grep -c mounting || true", fixture.store).trimmed == "0")
+        }
+    }
+}
