@@ -42,7 +42,7 @@ func talkNonsense(_ path: [UInt8]) throws {
     try say("twice the number", [presenter(1, path), presenter(1, path), presenter(1, path)], 2)
     try say("no path", [presenter(1, [])])
     try say("relative", [presenter(1, Array("../x".utf8))])
-    try say("unknown grant", [.prepareRevocation(number: 1, grant: .random(), milliseconds: .max)])
+    try say("unknown grant", [.prepareRevocation(number: 1, id: .random(), grant: .random(), milliseconds: .max)])
     let crowded = try session()
     for number in 0..<2_000 { try? crowded.send(presenter(UInt64(number), path)) }
     var isEnded = false

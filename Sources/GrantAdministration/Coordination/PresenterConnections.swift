@@ -26,7 +26,16 @@ final class PresenterConnections: @unchecked Sendable {
     private let patience: UInt32
     private let asked: @Sendable (PresenterRequest) -> Void
     private let told: @Sendable (PresenterNotice) -> Void
+    private struct Asked: Hashable {
+        let cause: GrantID
+        let kind: PresenterAsk.Kind
+        let path: [UInt8]
+    }
+
     private var sources: [GrantID: Source] = [:]
+    /// What was asked last, of which other mounts may ask too.
+    private var replies: [Asked: PresenterReply] = [:]
+    private static let mostReplies = 256
     private var seen: Int64?
     /// When mounts are looked for again.
     private var next: Int64 = 0
@@ -184,11 +193,19 @@ final class PresenterConnections: @unchecked Sendable {
     private func request(_ ask: PresenterAsk, _ id: GrantID, _ client: SessionClient) {
         let question = PresenterQuestion(ask)
         if question.isRelinquishing { sources[id]?.aside += 1 }
-        let number = ask.question
+        let send: @Sendable (Bool) -> Void = { [number = ask.question] isDone in
+            try? client.send(.answer(question: number, isDone: isDone))
+        }
+        // What another mount has asked for the same claim is answered with that: to save, somebody may have to claim what the claimant holds there.
+        let key = Asked(cause: ask.cause, kind: ask.kind, path: ask.path)
+        if let known = replies[key] { return known.add(send) }
+        if replies.count >= Self.mostReplies { replies = [:] }
+        let reply = PresenterReply()
+        replies[key] = reply
+        reply.add(send)
         asked(
             PresenterRequest(
-                question: question, path: ask.path, seconds: Double(ask.milliseconds) / 1000, claimantPID: ask.pid,
-                reply: PresenterReply { isDone in try? client.send(.answer(question: number, isDone: isDone)) }))
+                question: question, path: ask.path, seconds: Double(ask.milliseconds) / 1000, claimantPID: ask.pid, reply: reply))
     }
 
     private func tell(_ telling: PresenterTelling, _ id: GrantID) {

@@ -46,6 +46,8 @@ final class ClaimService: SessionHandler, Sendable {
     struct LiveClaim {
         let session: ControlSession
         let number: UInt64
+        /// Its claimant's, in all mounts.
+        let id: GrantID
         var parts: [ClaimPart]
         /// What the client is told when it is granted.
         let reach: [ItemReach]
@@ -96,7 +98,7 @@ final class ClaimService: SessionHandler, Sendable {
         case .present(let presenter): present(presenter, session)
         case .endPresenting(let number): endPresenting(number, session)
         case .answer(let question, let isDone): answer(question, isDone, session)
-        case .prepareRevocation(let number, let grant, let time): prepareRevocation(number, grant, time, session)
+        case .prepareRevocation(let number, let id, let grant, let time): prepareRevocation(number, id, grant, time, session)
         }
     }
 
@@ -227,7 +229,8 @@ final class ClaimService: SessionHandler, Sendable {
             case .granted(let id), .waits(let id):
                 state.numbers[session.number]?[request.number] = .some(id)
                 state.claims[id] = LiveClaim(
-                    session: session, number: request.number, parts: parts, reach: reach, holdMilliseconds: request.holdMilliseconds)
+                    session: session, number: request.number, id: request.id, parts: parts, reach: reach,
+                    holdMilliseconds: request.holdMilliseconds)
                 if case .waits = answer, let claim = state.claims[id] { ClaimService.note(.claimWaits, claim, &state) }
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))
