@@ -81,8 +81,8 @@ let package = Package(
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .executableTarget(
-            name: "ClaimProbe", dependencies: ["GrantAdministration", "Control", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
-            swiftSettings: strict),
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "Control", "GrantModel", "GrantStore", "LinuxFS"],
+            path: "Tests/ClaimProbe", swiftSettings: strict),
         .executableTarget(
             name: "FakePortal", path: "Tests/FakePortal",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
@@ -116,6 +116,6 @@ let package = Package(
         tests(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
-        tests("CommandLineTests", ["grantfs", "GrantAdministration", "GrantModel", "TestSupport"]),
+        tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
     ]
 )

@@ -14,6 +14,8 @@ public enum ControlRequest: Sendable, Equatable {
     case metrics
     /// Where are the directories of these grants now? Answered with `located`.
     case locate(grants: [GrantID])
+    /// How far are the withdrawals of these grants that are under way? Answered with `progress`.
+    case progress(grants: [GrantID])
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
@@ -30,6 +32,8 @@ public enum ControlReply: Sendable, Equatable {
     case metrics(MountMetrics)
     /// A place for each grant that the mount holds open; the others are left out.
     case located([GrantPlace])
+    /// For each grant whose withdrawal is under way; the others are left out.
+    case progress([GrantProgress])
     /// It could not be done; the text is for people.
     case failed(String)
     case done

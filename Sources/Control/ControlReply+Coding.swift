@@ -23,6 +23,9 @@ extension ControlReply: WireMessage {
                 writer.write(place.grant)
                 writer.write(place.path)
             }
+        case .progress(let grants):
+            writer.write(UInt8(6))
+            writer.write(list: grants) { $1.write(to: &$0) }
         }
     }
 
@@ -36,6 +39,7 @@ extension ControlReply: WireMessage {
         case 5:
             return .located(
                 try reader.list { (reader) throws(CodingFlaw) in GrantPlace(grant: try reader.id(), path: try reader.bytes()) })
+        case 6: return .progress(try reader.list { (reader) throws(CodingFlaw) in try GrantProgress.read(from: &reader) })
         default: throw .unknownKind
         }
     }

@@ -23,6 +23,9 @@ extension ControlRequest: WireMessage {
             writer.write(UInt8(7))
             writer.write(list: grants) { $0.write($1) }
         case .session: writer.write(UInt8(8))
+        case .progress(let grants):
+            writer.write(UInt8(9))
+            writer.write(list: grants) { $0.write($1) }
         }
     }
 
@@ -43,6 +46,7 @@ extension ControlRequest: WireMessage {
         case 16: return .metrics
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         case 8: return .session
+        case 9: return .progress(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         default: throw .unknownKind
         }
     }

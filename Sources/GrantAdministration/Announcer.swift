@@ -20,19 +20,48 @@ struct Announcer: Sendable {
         case held(reason: String)
     }
 
-    /// Asks every mount of the grants' views, all at once, and waits `seconds` for them.
-    func announce(_ grants: [Grant], timeout seconds: Double) throws(GrantError) -> [GrantChange] {
+    /// Asks every mount of the grants' views, all at once, and waits `seconds` for them. `progress` is called on this thread, while that takes longer
+    /// than a moment.
+    func announce(
+        _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
         let records = try store.mounts().filter { views.contains($0.view) }
-        let answers = inParallel(records) { record in
-            ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds)
+        let work: @Sendable () -> [Answer] = {
+            inParallel(records) { record in ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds) }
         }
+        let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
         return grants.map { grant in
             let mounts = zip(records, answers).compactMap { record, answer in
                 record.view == grant.view ? confirmation(of: grant, record, answer) : nil
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
+    }
+
+    /// Has `work` done by another thread, and says meanwhile how far the mounts are.
+    private func waiting(
+        for work: @escaping @Sendable () -> [Answer], _ records: [MountRecord], _ grants: [GrantID],
+        _ show: (CoordinationProgress) -> Void
+    ) -> [Answer] {
+        let (answers, isDone) = (Lock<[Answer]>([]), Semaphore())
+        let thread = try? WorkerThread.start("announce") {
+            let given = work()
+            answers.withLock { $0 = given }
+            isDone.post()
+        }
+        guard let thread else { return work() }
+        // Most are done before anybody could read it.
+        while !isDone.wait(until: Clock.monotonic + 200_000_000) {
+            let states = inParallel(records) { record -> [GrantProgress] in
+                let answer = Daemons.ask(record, .progress(grants: grants), in: store.runDirectory, deadline: Clock.deadline(seconds: 0.2))
+                if case .success(.progress(let states)) = answer { return states }
+                return []
+            }
+            if let progress = CoordinationProgress(states.flatMap { $0 }) { show(progress) }
+        }
+        thread.join()
+        return answers.withLock { $0 }
     }
 
     /// Shuts grants whose withdrawal could not be recorded. Returns how many mounts did, of how many.
@@ -58,7 +87,7 @@ struct Announcer: Sendable {
         switch Daemons.ask(record, wanted, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
-        case .success(.done), .success(.status), .success(.located), .success(.metrics):
+        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
         case .failure(.dead): return buried(record)
         case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())

@@ -4,8 +4,10 @@ import LinuxFS
 
 extension GrantAdministrator {
     /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the mounts shut the grants all
-    /// the same, and the error says that nothing was recorded.
-    public func revoke(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+    /// the same, and the error says that nothing was recorded. `progress`: called on this thread while it takes long.
+    public func revoke(
+        _ grants: [Grant], timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(GrantError) -> [GrantChange] {
         let withdrawn: [Grant]
         do throws(GrantError) {
             withdrawn = try store.revoke(grants.map(\.id), by: actor)
@@ -16,7 +18,7 @@ extension GrantAdministrator {
                 advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
             )
         }
-        return try announce(withdrawn, timeout, withdraws: true)
+        return try announce(withdrawn, timeout, withdraws: true, progress: progress)
     }
 
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above
@@ -45,8 +47,10 @@ extension GrantAdministrator {
 
     /// Revokes, then forgets. The records are forgotten also when a mount has not confirmed: it refuses what it finds no
     /// record of. What comes back is what the mounts said to the revocation.
-    public func remove(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
-        let changes = try revoke(grants, timeout: timeout)
+    public func remove(
+        _ grants: [Grant], timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(GrantError) -> [GrantChange] {
+        let changes = try revoke(grants, timeout: timeout, progress: progress)
         try store.remove(grants.map(\.id), by: actor)
         // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
         if changes.areConfirmed { _ = try? announce(grants, timeout) }
@@ -56,9 +60,9 @@ extension GrantAdministrator {
     /// Changes what is given; `expires` as `GrantStore.update` takes it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
-        timeout: Double = standardTimeout
+        timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
-        return try announce([changed], timeout)[0]
+        return try announce([changed], timeout, progress: progress)[0]
     }
 }

@@ -37,7 +37,9 @@ public struct GrantAdministrator: Sendable {
         return result
     }
 
-    func announce(_ grants: [Grant], _ timeout: Double, withdraws: Bool = false) throws(GrantError) -> [GrantChange] {
-        try Announcer(store: store, withdraws: withdraws).announce(grants, timeout: timeout)
+    func announce(
+        _ grants: [Grant], _ timeout: Double, withdraws: Bool = false, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(GrantError) -> [GrantChange] {
+        try Announcer(store: store, withdraws: withdraws).announce(grants, timeout: timeout, progress: progress)
     }
 }

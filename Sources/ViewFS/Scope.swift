@@ -29,6 +29,8 @@ public final class Scope: @unchecked Sendable {
     /// What its filesystem last said of its space, and whether it is being asked just now.
     let space = Lock<statvfs?>(nil)
     let isAsking = Atomic<Bool>(false)
+    /// How far the withdrawal has come that is being carried out; nil when there is none. Rank 4: held to be read or written.
+    let progress = Lock<ClosingProgress?>(nil)
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())
 
@@ -53,6 +55,23 @@ public final class Scope: @unchecked Sendable {
         self.mount = mount
         wantsReadOnly = Atomic(readOnly)
     }
+}
+
+/// How far a withdrawal has come in one mount.
+public struct ClosingProgress: Sendable {
+    public enum Stage: Sendable {
+        /// Operations that were under way end, or are answered; counted.
+        case draining
+        /// What was written before is written back; bytes.
+        case flushing
+        /// The kernel forgets; inodes.
+        case forgetting
+    }
+
+    public var stage: Stage
+    public var done: UInt64 = 0
+    /// nil where it is not known.
+    public var total: UInt64?
 }
 
 /// What a revocation did in one mount.

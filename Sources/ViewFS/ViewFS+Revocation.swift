@@ -63,6 +63,8 @@ extension ViewFS {
         // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
         var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
+        defer { scope.progress.withLock { $0 = nil } }
+        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(visited)) }
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
@@ -77,8 +79,10 @@ extension ViewFS {
         // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
         let writable = openForWriting(scope.nodes.ids)
         for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
+        scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
         for _ in 0..<4 {
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
+            scope.progress.withLock { $0?.done = before - flushedBefore }
             launder(writable, scope, withdrawal, patience: patience, stuck: &stuck)
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before { break }
         }
@@ -92,10 +96,14 @@ extension ViewFS {
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
         if withdrawal == .all {
             let nodes = scope.nodes.ids
+            scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(nodes.count)) }
             for directory in nodes where isDirectory(directory) { _ = notifier.forgetAttributes(NodeID(directory)) }
             for file in nodes where !isDirectory(file) { _ = notifier.forgetAttributes(NodeID(file)) }
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
-            for node in nodes { _ = notifier.forgetData(NodeID(node)) }
+            for (place, node) in nodes.enumerated() {
+                _ = notifier.forgetData(NodeID(node))
+                if place & 0xFF == 0 { scope.progress.withLock { $0?.done = UInt64(place) } }
+            }
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
@@ -122,6 +130,9 @@ extension ViewFS {
         }
         return outcome
     }
+
+    /// How far the withdrawal of a scope has come; nil when none is under way.
+    public func progress(of scope: Scope) -> ClosingProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in the place of a worker that is stuck in the backing file system.
     private func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
@@ -152,6 +163,7 @@ extension ViewFS {
             usleep(100)
             let now = gate.pointee.flushedBytes.load(ordering: .relaxed)
             if now != progress {
+                scope.progress.withLock { $0?.done += now - progress }
                 progress = now
                 deadline = Clock.monotonic + Int64(patience) * 1_000_000
             } else if Clock.monotonic > deadline {

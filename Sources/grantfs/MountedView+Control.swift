@@ -19,6 +19,7 @@ struct MountControl: ControlHandler {
         case .status: .status(mounted.status)
         case .metrics: .metrics(mounted.metrics)
         case .locate(let grants): .located(mounted.places(of: grants))
+        case .progress(let grants): .progress(mounted.progress(of: grants))
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.
         case .session: .failed("too many are connected")
@@ -63,6 +64,21 @@ extension MountedView {
                 guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
                 return outcome(of: closing, grant, until: deadline)
             })
+    }
+
+    /// How far withdrawals have come that are under way.
+    func progress(of grants: [GrantID]) -> [GrantProgress] {
+        let closings = state.withLock { state in grants.compactMap { id in state.closings[id].map { (id, $0) } } }
+        return closings.compactMap { id, closing in
+            guard let scope = closing.scope.withLock({ $0 }), let progress = files.progress(of: scope) else { return nil }
+            let stage: GrantProgress.Stage =
+                switch progress.stage {
+                case .draining: .draining
+                case .flushing: .flushing
+                case .forgetting: .forgetting
+                }
+            return GrantProgress(grant: id, stage: stage, done: progress.done, total: progress.total)
+        }
     }
 
     /// Shuts grants whose withdrawal could not be written down. They stay shut until the store has another word about them.

@@ -67,6 +67,15 @@ final class MountedView: @unchecked Sendable {
     /// A withdrawal under way or done.
     final class Closing: Sendable {
         let outcome = Lock<ClosingOutcome?>(nil)
+        /// As long as it is under way.
+        let scope: Lock<Scope?>
+
+        init(of scope: Scope) { self.scope = Lock(scope) }
+
+        func end(_ result: ClosingOutcome) {
+            outcome.withLock { $0 = result }
+            scope.withLock { $0 = nil }
+        }
     }
 
     init(store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS) {
@@ -175,7 +184,7 @@ final class MountedView: @unchecked Sendable {
     /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
     func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
-        let closing = Closing()
+        let closing = Closing(of: scope)
         let record = state.grants[grant]?.grant
         state.closings[grant] = closing
         if withdrawal == .all { state.closed.append(scope) }
@@ -185,7 +194,7 @@ final class MountedView: @unchecked Sendable {
                 let outcome = files.finish(scope, withdrawal, patience: 2_000)
                 self.state.withLock { $0.counts.note(outcome, withdrawal) }
                 if let record { say(outcome, withdrawal, of: record) }
-                closing.outcome.withLock { $0 = outcome }
+                closing.end(outcome)
             }
         }
     }
@@ -193,13 +202,13 @@ final class MountedView: @unchecked Sendable {
     private func change(_ scope: Scope, to access: Access, of grant: GrantID, _ state: inout State) -> () -> Void {
         if access == .readOnly { return close(scope, .writing, of: grant, &state) }
         files.wantWriting(scope)
-        let closing = Closing()
+        let closing = Closing(of: scope)
         state.closings[grant] = closing
         let files = files
         return {
             _ = BackgroundTask {
                 files.widen(scope)
-                closing.outcome.withLock { $0 = .done }
+                closing.end(.done)
             }
         }
     }

@@ -1,37 +1,50 @@
-import Control
 import GrantModel
 import Testing
 
+@testable import Control
 @testable import grantfs
 
-@Suite struct TheEventsOfAMount {
+@Suite struct EventRingTests {
     private func ring(_ count: Int) -> EventRing {
         var ring = EventRing()
-        for number in 0..<count { _ = ring.add(.changed, Array("\(number)".utf8), pid: 1, purpose: [UInt8(number % 3)]) }
+        for number in 0..<count { _ = ring.add(.moved, Array("\(number)".utf8), pid: 1) }
         return ring
     }
 
-    @Test("go on for who comes back where it was: nothing is missed and nothing is told twice")
-    func resuming() {
-        var ring = ring(5)
-        let mark = ring.mark
-        #expect(ring.after(mark).events.isEmpty && !ring.after(mark).hasMissed)
-        for path: [UInt8] in [[1], [2]] { _ = ring.add(.moved, path, pid: 1) }
-        let (events, hasMissed) = ring.after(mark)
-        #expect(events.map(\.event.number) == [6, 7] && events.map(\.event.path) == [[1], [2]] && !hasMissed)
-        #expect(ring.after(EventMark(epoch: mark.epoch, number: 1)).events.map(\.purpose) == [[1], [2], [0], [1], nil, nil])
-        #expect(ring.after(nil).events.isEmpty)
+    private func numbers(_ ring: EventRing, after mark: EventMark?) -> [UInt64] { ring.after(mark).events.map(\.event.number) }
+
+    @Test func whoBeginsGetsNothingThatWasBefore() {
+        let (events, hasMissed) = ring(10).after(nil)
+        #expect(events.isEmpty && !hasMissed)
     }
 
-    @Test("say so to who was away for longer than they are kept, and to who comes from another mount")
-    func missing() {
+    @Test func whoComesBackMissesNothing() {
         var ring = ring(10)
         let mark = ring.mark
-        while ring.last < mark.number + UInt64(EventRing.capacity) { _ = ring.add(.changed, [], pid: 1) }
-        let first = ring.after(EventMark(epoch: mark.epoch, number: 0)).events[0].event.number
-        #expect(ring.after(EventMark(epoch: mark.epoch, number: first - 2)).hasMissed)
-        #expect(!ring.after(EventMark(epoch: mark.epoch, number: first - 1)).hasMissed)
-        #expect(ring.after(mark).hasMissed)
-        #expect(ring.after(EventMark(epoch: .random(), number: ring.last)).hasMissed)
+        #expect(mark.number == 10 && numbers(ring, after: mark).isEmpty)
+        for _ in 0..<100 { _ = ring.add(.claimEnded, [], pid: 2) }
+        #expect(numbers(ring, after: mark) == Array(11...110))
+        #expect(!ring.after(mark).hasMissed)
+        #expect(numbers(ring, after: EventMark(epoch: ring.epoch, number: 109)) == [110])
+    }
+
+    @Test func moreThanIsKeptIsSaidToBeMissed() throws {
+        var ring = ring(1)
+        let mark = ring.mark
+        for _ in 0..<3 * EventRing.capacity { _ = ring.add(.claimWaits, [], pid: 3) }
+        let (events, hasMissed) = ring.after(mark)
+        #expect(hasMissed)
+        // What is still there comes, in order and without a gap, up to the last.
+        let first = try #require(events.first?.event.number)
+        #expect(events.map(\.event.number) == Array(first...ring.last) && events.count >= EventRing.capacity / 2)
+        // The oldest that is kept can be gone on from.
+        #expect(!ring.after(EventMark(epoch: ring.epoch, number: first - 1)).hasMissed)
+        #expect(ring.after(EventMark(epoch: ring.epoch, number: first - 2)).hasMissed)
+    }
+
+    @Test func aNumberOfAnotherMountIsNone() {
+        let (old, new) = (ring(50), ring(3))
+        let (events, hasMissed) = new.after(old.mark)
+        #expect(hasMissed && events.count == 3)
     }
 }

@@ -8,7 +8,7 @@ private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 private let requests: [ControlRequest] = [
     .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount, .session,
     .metrics,
-    .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
+    .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .progress(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
 ]
 
 private func replies() throws -> [ControlReply] {
@@ -31,6 +31,10 @@ private func replies() throws -> [ControlReply] {
     return [
         .metrics(metrics),
         .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,
+        .progress([
+            GrantProgress(grant: ids[0], stage: .flushing, done: .max, total: nil),
+            GrantProgress(grant: ids[1], stage: .forgetting, done: 1, total: 2),
+        ]),
         .located([GrantPlace(grant: ids[0], path: [0x2F, 0xFF]), GrantPlace(grant: ids[1], path: [])]),
     ]
 }

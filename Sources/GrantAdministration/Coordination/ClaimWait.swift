@@ -4,23 +4,6 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
-/// How far the work before a claim is granted has come.
-public struct CoordinationProgress: Sendable, Equatable {
-    /// What is done just now, for people; programs know the words of docs/semantics.md.
-    public var stage: String
-    public var done: UInt64
-    /// nil where it is not known.
-    public var total: UInt64?
-    /// Who is waited for.
-    public var pids: [Int32]
-    /// Of a snapshot: how many files were made; `done` are bytes then.
-    public var files: UInt64?
-
-    public init(stage: String, done: UInt64, total: UInt64?, pids: [Int32] = [], files: UInt64? = nil) {
-        (self.stage, self.done, self.total, self.pids, self.files) = (stage, done, total, pids, files)
-    }
-}
-
 /// A claim in one mount.
 struct ClaimPart {
     let record: MountRecord

@@ -40,8 +40,8 @@ public final class EventStream {
     /// What has happened since the last call; waits for something, `seconds` at most. The first call begins to listen.
     public func next(within seconds: Double) throws(GrantError) -> [MountEvent] {
         let deadline = Clock.deadline(seconds: seconds)
-        try listen()
-        var events = takeAll()
+        var events = try listen()
+        events += takeAll()
         if !events.isEmpty { return events }
         var set = PollSet()
         for source in sources.values { if let client = source.client { set.add(client.descriptor) } }
@@ -50,10 +50,15 @@ public final class EventStream {
         return events
     }
 
-    /// Connects to mounts that are not listened to.
-    private func listen() throws(GrantError) {
+    /// Connects to mounts that are not listened to: those that are new, and those whose daemon has given the connection up because nothing was taken from it
+    /// for long. The events of those that have ended.
+    private func listen() throws(GrantError) -> [MountEvent] {
         let records = try store.mounts().filter { $0.process.isRunning }
-        for id in sources.keys where !records.contains(where: { $0.id == id }) && sources[id]?.client == nil { sources[id] = nil }
+        var events: [MountEvent] = []
+        for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
+            sources[id] = nil
+            events.append(bare(.ended, source.record.mountpoint))
+        }
         for record in records where sources[record.id]?.client == nil {
             let mark = sources[record.id]?.mark
             guard
@@ -63,6 +68,7 @@ public final class EventStream {
             else { continue }
             sources[record.id] = Source(record: record, client: client, mark: mark)
         }
+        return events
     }
 
     private func takeAll() -> [MountEvent] {
@@ -74,7 +80,6 @@ public final class EventStream {
                     note(news, id, source.record.mountpoint, &events)
                 } catch {
                     sources[id]?.client = nil
-                    events.append(bare(.ended, source.record.mountpoint))
                 }
             }
         }

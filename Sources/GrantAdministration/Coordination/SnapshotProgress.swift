@@ -28,7 +28,7 @@ struct SnapshotProgress {
     }
 
     mutating func say() {
-        show?(CoordinationProgress(stage: "copying", done: bytes, total: nil, files: files))
+        show?(CoordinationProgress(stage: "copying", done: bytes, total: nil, files: files, isBytes: true))
         next = Clock.monotonic + Self.interval
     }
 }

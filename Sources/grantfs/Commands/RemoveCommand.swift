@@ -13,7 +13,10 @@ enum RemoveCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
-        let changes = try administrator.remove(try administrator.select(selectors, view: view), timeout: timeout)
+        let progress = ProgressOutput(isJSON: arguments.wantsJSON)
+        defer { progress.end() }
+        let changes = try administrator.remove(try administrator.select(selectors, view: view), timeout: timeout) { progress.show($0) }
+        progress.end()
         return try Confirmation.print(changes, "removed", "the removal", arguments: arguments, timeout: timeout)
     }
 }

@@ -20,6 +20,7 @@ enum RevokeCommand {
             CommonOptions.selectorNote,
             "When it returns 0, every mount has confirmed that nothing can be reached through the grant any more. It exits with 3 when "
                 + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
+            "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
             "What no revocation can take back: bytes that a program has already copied to its own memory.",
         ],
         run: run)
@@ -45,13 +46,11 @@ enum RevokeCommand {
             }
             grants += reaching.filter { grant in !grants.contains { $0.id == grant.id } }
         }
-        var graces: [GrantID: RevocationGrace] = [:]
-        if let grace {
-            let progress = ProgressOutput(isJSON: arguments.wantsJSON)
-            graces = administrator.prepareRevocation(of: grants, within: grace) { progress.show($0) }
-            progress.end()
-        }
-        let changes = try administrator.revoke(grants, timeout: timeout)
+        let progress = ProgressOutput(isJSON: arguments.wantsJSON)
+        defer { progress.end() }
+        let graces = grace.map { administrator.prepareRevocation(of: grants, within: $0) { progress.show($0) } } ?? [:]
+        let changes = try administrator.revoke(grants, timeout: timeout) { progress.show($0) }
+        progress.end()
         for grant in grants {
             guard let grace = graces[grant.id], grace.answered < grace.asked else { continue }
             Terminal.note(

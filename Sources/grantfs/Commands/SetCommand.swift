@@ -29,8 +29,12 @@ enum SetCommand {
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let grant = try administrator.select(selectors, view: view)[0]
+        let progress = ProgressOutput(isJSON: arguments.wantsJSON)
+        defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout)
+            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout
+        ) { progress.show($0) }
+        progress.end()
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)

@@ -28,6 +28,8 @@ final class ProgressOutput {
             var text = progress.stage
             if let files = progress.files {
                 text += " \(files) files, \(progress.done >> 20) MiB"
+            } else if progress.isBytes, progress.total == nil {
+                text += " \(progress.done >> 20) MiB"
             } else if let total = progress.total, total > 0 {
                 text += " \(progress.done * 100 / total) %"
             } else if progress.done > 0 {

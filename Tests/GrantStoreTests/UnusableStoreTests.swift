@@ -1,0 +1,151 @@
+import Foundation
+import GrantModel
+import LinuxFS
+import Testing
+
+@testable import GrantStore
+
+@Suite struct AStoreOfAnotherVersion {
+    let scratch = Scratch()
+
+    @Test func thatIsNewerIsRefusedAndLeftAsItIs() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        do { try Database(path: scratch.database, create: false).execute("PRAGMA user_version = 7") }
+        let before = scratch.bytes(scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .storeNewer)
+        #expect(scratch.bytes(scratch.database) == before)
+    }
+
+    @Test func thatIsOlderIsMigratedOnce() throws {
+        do { try GrantStore(directory: scratch.store, create: true).insert(try sample("docs"), by: tester) }
+        let next = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO more VALUES (1);"])
+        for _ in 0..<2 {
+            let store = try GrantStore(directory: scratch.store, create: false, schema: next)
+            #expect(try store.grants().count == 1)
+            #expect(try store.read { (database) throws(GrantError) in try database.integer("SELECT count(*) FROM more") } == 1)
+        }
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeNewer)
+    }
+
+    @Test func whoseMigrationFailsStaysWhatItWas() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        let broken = Schema(steps: Schema.current.steps + ["CREATE TABLE more (x INTEGER) STRICT; INSERT INTO nowhere VALUES (1);"])
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false, schema: broken) } == .storeDamaged)
+        #expect(try GrantStore(directory: scratch.store, create: false).grants().isEmpty)
+    }
+}
+
+@Suite struct AStoreThatCannotBeUsed {
+    let scratch = Scratch()
+
+    @Test func isNotMadeUnlessAsked() throws {
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .notFound)
+        #expect(access(scratch.store, F_OK) != 0)
+        make(scratch.store)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .notFound)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.store).isEmpty)
+        #expect(code { _ = try GrantStore(directory: "relative", create: true) } == .usage)
+        #expect(code { _ = try GrantStore(directory: "/proc/nowhere/store", create: true) } == .storeUnavailable)
+        let long = scratch.path + String(repeating: "/" + String(repeating: "x", count: 100), count: 6)
+        #expect(code { _ = try GrantStore(directory: long, create: true) } == .storeUnavailable)
+    }
+
+    @Test func isMadeForItsOwnerAlone() throws {
+        let store = try GrantStore(directory: scratch.path + "/new/deep/store", create: true)
+        for (file, mode) in [("", 0o700), ("/run", 0o700), ("/grants.sqlite", 0o600), ("/key", 0o600), ("/grants.sqlite-wal", 0o600)] {
+            var status = stat()
+            #expect(lstat(store.directory + file, &status) == 0)
+            #expect(status.st_mode & 0o7777 == mode_t(mode), "\(file)")
+        }
+        #expect(store.runDirectory == store.directory + "/run")
+    }
+
+    @Test func becauseOthersMayWriteToItIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        for file in [scratch.store, scratch.database, scratch.store + "/key"] {
+            var status = stat()
+            stat(file, &status)
+            chmod(file, 0o720 | status.st_mode & 0o777)
+            #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .permission, "\(file)")
+            chmod(file, status.st_mode & 0o777)
+        }
+        _ = try GrantStore(directory: scratch.store, create: false)
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "giving files away needs root")) func becauseItIsSomebodyElsesIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        for file in [scratch.store, scratch.database, scratch.store + "/key"] {
+            chown(file, 65534, 65534)
+            #expect(code { _ = try GrantStore(directory: scratch.store, create: true) } == .permission, "\(file)")
+            chown(file, 0, 0)
+        }
+    }
+
+    @Test func becauseALinkStandsInItsPlaceIsRefused() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        rename(scratch.database, scratch.path + "/elsewhere.sqlite")
+        symlink(scratch.path + "/elsewhere.sqlite", scratch.database)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .storeDamaged)
+    }
+
+    @Test func becauseAnotherHoldsItForLongSaysThatItIsBusy() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let other = try Database(path: scratch.database, create: false)
+        try other.execute("BEGIN IMMEDIATE")
+        #expect(try store.grants().isEmpty)
+        try store.read { (database) throws(GrantError) in try database.execute("PRAGMA busy_timeout = 50") }
+        #expect(code { try store.insert(try sample("docs"), by: tester) } == .storeUnavailable)
+        try other.execute("ROLLBACK")
+        try store.insert(try sample("docs"), by: tester)
+    }
+
+    private func make(_ path: String) { #expect(mkdir(path, 0o700) == 0) }
+}
+
+@Suite(.enabled(if: geteuid() == 0, "mounting needs root")) struct AStoreOnAFilesystem {
+    let scratch = Scratch()
+
+    private func mounted(_ options: String, _ body: (String) throws -> Void) throws {
+        let place = scratch.path + "/mnt"
+        #expect(mkdir(place, 0o700) == 0)
+        #expect(mount("none", place, "tmpfs", 0, options) == 0)
+        defer { umount2(place, Int32(MNT_DETACH)) }
+        try body(place)
+    }
+
+    @Test func thatIsFullSaysSoAndKeepsWhatItHad() throws {
+        try mounted("size=300k,mode=700") { place in
+            let store = try GrantStore(directory: place + "/store", create: true)
+            var kept = 0
+            var failure: GrantError?
+            for number in 0..<5000 where failure == nil {
+                do throws(GrantError) {
+                    try store.insert(try! sample("grant\(number)"), by: tester)
+                    kept += 1
+                } catch {
+                    failure = error
+                }
+            }
+            #expect(failure?.code == .storeFull)
+            #expect(try store.grants().count == kept)
+            #expect(try GrantStore(directory: place + "/store", create: false).grants().count == kept)
+        }
+    }
+
+    @Test func thatIsFullFromTheStartSaysSo() throws {
+        try mounted("size=12k,mode=700") { place in
+            #expect(code { _ = try GrantStore(directory: place + "/store", create: true) } == .storeFull)
+            #expect(code { _ = try GrantStore(directory: place + "/store", create: false) } == .notFound)
+        }
+    }
+
+    @Test func thatIsReadOnlySaysSoWhenItIsWritten() throws {
+        try mounted("size=4m,mode=700") { place in
+            let grant = try sample("docs")
+            do { try GrantStore(directory: place + "/store", create: true).insert(grant, by: tester) }
+            #expect(mount("none", place, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), nil) == 0)
+            #expect(
+                code { _ = try GrantStore(directory: place + "/store", create: true).revoke([grant.id], by: tester) } == .storeUnavailable)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+import Foundation
+import TestSupport
+import Testing
+
+// What is done beside it while it hangs.
+extension MountTests.AHangingSource {
+    @Test("does not keep any command from ending, and is said not to answer")
+    func commandsThatLook() throws {
+        let mounted = try Mounted()
+        defer { mounted.source.end() }
+        let second = try HangingSource("second", in: mounted.fixture)
+        defer { second.end() }
+        try mounted.fixture.grant(second.directory)
+        for source in [mounted.source, second] { try source.hang() }
+        let status = try mounted.fixture.grantfs("status", "--json", within: 5)
+        #expect(status.status == 0 && status.seconds < 2, "\(status)")
+
+        let list = try mounted.fixture.grantfs("list", "--json", within: 8).orThrow()
+        let grants: [GrantDocument] = try list.decoded()
+        #expect(grants.map(\.bookmark) == ["ok", "unavailable", "unavailable"])
+        #expect(grants.map(\.state) == ["active", "unavailable", "unavailable"])
+        #expect(grants[1].reason == "its filesystem does not answer")
+        let commands: [(words: [String], status: Int32, says: String)] = [
+            (["resolve", "hung"], 0, "does not answer"), (["repair"], 0, "its filesystem to answer"),
+            (["confirm", "hung"], 1, "does not answer"), (["grant", mounted.source.directory, "--name", "x"], 1, "does not answer"),
+            (["set", "hung", "--expires", "7d", "--json"], 0, "does not answer"), (["restore", "hung"], 0, "restored hung"),
+            (["revoke", "--path", mounted.source.directory + "/below/../below"], 0, "revoked hung"),
+            (["revoke", "--path", mounted.fixture.base + "/source/good"], 0, "revoked good"),
+        ]
+        for command in commands {
+            let output = try mounted.fixture.grantfs(command.words, within: 8)
+            #expect(output.status == command.status, "\(output)")
+            #expect((output.text + output.errors).contains(command.says), "\(output)")
+        }
+        #expect(try mounted.fixture.list().map(\.name) == ["second"])
+        for source in [mounted.source, second] { source.goOn() }
+        #expect(try mounted.fixture.list("--all").map(\.bookmark) == ["ok", "weak", "weak"])
+    }
+
+    @Test("does not keep a mount from being made, nor other grants from being given, followed and found in it")
+    func mountedWhileItHangs() throws {
+        let mounted = try Mounted()
+        defer { mounted.source.end() }
+        let fixture = mounted.fixture
+        try fixture.grantfs("unmount", mounted.mountpoint).orThrow()
+        try mounted.source.hang()
+        try fixture.mount()
+        #expect(try Command.run(["ls", mounted.mountpoint], within: 5).text == "good\n")
+        try mounted.expectOthersGoOn("mounted")
+        try fixture.grant(try fixture.source("third"))
+        #expect(try Command.run(["ls", mounted.mountpoint], within: 5).text == "good\nthird\n")
+        // Found again, and followed, by the thread that also looks for what hangs.
+        let third = fixture.base + "/source/third"
+        try FileManager.default.moveItem(atPath: third, toPath: third + "-moved")
+        try fixture.wait(until: "the new place is recorded") {
+            try fixture.grantfs("log").orThrow().text.contains("third-moved")
+        }
+        try fixture.grant(try fixture.source("fourth"), name: nil, view: nil, "--expires", "1s")
+        try fixture.wait(until: "it has expired by itself") {
+            try Command.run(["ls", mounted.mountpoint + "/fourth"], within: 5).errors.contains("Permission denied")
+        }
+        mounted.source.goOn()
+        try fixture.wait(until: "what hung is shown") { try Command.run(["ls", mounted.mountpoint], within: 5).text.contains("hung") }
+    }
+
+    @Test("does not keep the daemon from following other directories, and is followed when it goes on")
+    func followedBesideIt() throws {
+        let mounted = try Mounted()
+        defer { mounted.source.end() }
+        let fixture = mounted.fixture
+        let good = fixture.base + "/source/good"
+        try mounted.source.hang()
+        // By now it is being looked at.
+        pause(milliseconds: 2500)
+        try FileManager.default.moveItem(atPath: good, toPath: good + "-moved")
+        try fixture.wait(until: "the new place is recorded") { try fixture.grantfs("log").orThrow().text.contains("good-moved") }
+        mounted.source.goOn()
+        try fixture.wait(until: "it is found") { try fixture.list().map(\.state) == ["active", "active"] }
+    }
+
+    @Test("that a revocation waits for is said, with what is being done and how much of it is")
+    func progress() throws {
+        let mounted = try Mounted(cache: "exclusive", files: [("mapped", 64 * 4096)])
+        defer { mounted.source.end() }
+        try mounted.source.hang("write")
+        let writer = try Probe.role(["dirty", mounted.hung + "/mapped"])
+        try writer.expect("ready")
+        struct Event: Decodable {
+            let event: String
+            let done: Int
+            let total: Int?
+        }
+        // What is dirty cannot be written back, for which two seconds are given.
+        let output = try mounted.fixture.grantfs("revoke", "hung", "--json").orThrow()
+        let events = try output.errors.split(separator: "\n").map { try JSONDecoder().decode(Event.self, from: Data($0.utf8)) }
+        #expect(events.contains { $0.event == "flushing" && $0.total == nil }, "\(output)")
+        #expect(events.allSatisfy { ["draining", "flushing", "forgetting"].contains($0.event) })
+        #expect(try output.decoded(as: [RevocationDocument].self).count == 1)
+        writer.send("go on")
+        #expect(writer.line(within: 5) != nil)
+    }
+}
