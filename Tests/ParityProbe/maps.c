@@ -69,8 +69,10 @@ static void call_mdirty(char **a) {
 }
 // With msync(2) at once: before it, whether the times have changed is the kernel's to choose, and without write-back it has not yet
 // (fs/fuse/file.c, fuse_page_mkwrite: its file_update_time does nothing where the server keeps the times).
+// Unmapped for a moment before: tmpfs sets times when a page is mapped for writing, and never takes that back by itself.
 static void call_mwrite(char **a) {
     struct mapping *map = map_of(a[0]);
+    if (map->at != NULL && !map->is_private) madvise(map->at, map->length, MADV_DONTNEED);
     call_mdirty(a);
     if (map->at != NULL) say_result(msync(map->at, map->length, MS_SYNC));
 }
