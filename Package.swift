@@ -81,8 +81,8 @@ let package = Package(
             path: "Tests/HungSource",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
         .executableTarget(
-            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"], path: "Tests/ClaimProbe",
-            swiftSettings: strict),
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "Control", "GrantModel", "GrantStore", "LinuxFS"],
+            path: "Tests/ClaimProbe", swiftSettings: strict),
         .executableTarget(
             name: "FakePortal", path: "Tests/FakePortal",
             cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],

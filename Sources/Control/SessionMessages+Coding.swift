@@ -27,9 +27,10 @@ extension SessionRequest: WireMessage {
             writer.write(UInt8(7))
             writer.write(question)
             writer.write(isDone)
-        case .prepareRevocation(let number, let grant, let milliseconds):
+        case .prepareRevocation(let number, let id, let grant, let milliseconds):
             writer.write(UInt8(8))
             writer.write(number)
+            writer.write(id)
             writer.write(grant)
             writer.write(milliseconds)
         }
@@ -46,7 +47,8 @@ extension SessionRequest: WireMessage {
         case 7: return .answer(question: try reader.number(UInt64.self), isDone: try reader.bool())
         case 8:
             return .prepareRevocation(
-                number: try reader.number(UInt64.self), grant: try reader.id(), milliseconds: try reader.number(UInt32.self))
+                number: try reader.number(UInt64.self), id: try reader.id(), grant: try reader.id(),
+                milliseconds: try reader.number(UInt32.self))
         default: throw .unknownKind
         }
     }
@@ -55,6 +57,7 @@ extension SessionRequest: WireMessage {
 extension ClaimRequest {
     fileprivate func write(to writer: inout BinaryWriter) {
         writer.write(number)
+        writer.write(id)
         writer.write(claimant)
         writer.write(optional: purpose) { $0.write($1) }
         writer.write(list: items) { writer, item in
@@ -69,7 +72,7 @@ extension ClaimRequest {
 
     fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ClaimRequest {
         ClaimRequest(
-            number: try reader.number(UInt64.self), claimant: try reader.id(), purpose: try reader.optionalBytes(),
+            number: try reader.number(UInt64.self), id: try reader.id(), claimant: try reader.id(), purpose: try reader.optionalBytes(),
             items: try reader.list { (reader) throws(CodingFlaw) in
                 ItemRequest(
                     path: try reader.bytes(), isWriting: try reader.bool(), intent: try reader.value(ItemRequest.Intent.self),

@@ -36,13 +36,16 @@ public struct PresenterAsk: Sendable, Equatable {
     /// The daemon's number for the question.
     public var question: UInt64
     public var kind: Kind
+    /// Of the claim, or of the revocation: what several mounts ask about one is one question.
+    public var cause: GrantID
     /// What is claimed, or withdrawn.
     public var path: [UInt8]
     /// Of the claimant; 0 before a revocation.
     public var pid: Int32
     public var milliseconds: UInt32
 
-    public init(presenter: UInt64, question: UInt64, kind: Kind, path: [UInt8], pid: Int32, milliseconds: UInt32) {
+    public init(presenter: UInt64, question: UInt64, kind: Kind, cause: GrantID, path: [UInt8], pid: Int32, milliseconds: UInt32) {
+        self.cause = cause
         self.presenter = presenter
         self.question = question
         self.kind = kind
@@ -105,6 +108,7 @@ extension PresenterAsk {
         writer.write(presenter)
         writer.write(question)
         writer.write(kind.rawValue)
+        writer.write(cause)
         writer.write(path)
         writer.write(pid)
         writer.write(milliseconds)
@@ -113,7 +117,8 @@ extension PresenterAsk {
     static func read(from reader: inout MessageReader) throws(CodingFlaw) -> PresenterAsk {
         PresenterAsk(
             presenter: try reader.number(UInt64.self), question: try reader.number(UInt64.self), kind: try reader.value(Kind.self),
-            path: try reader.bytes(), pid: try reader.number(Int32.self), milliseconds: try reader.number(UInt32.self))
+            cause: try reader.id(), path: try reader.bytes(), pid: try reader.number(Int32.self),
+            milliseconds: try reader.number(UInt32.self))
     }
 }
 

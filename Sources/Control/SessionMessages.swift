@@ -35,6 +35,8 @@ public struct ItemRequest: Sendable, Equatable {
 public struct ClaimRequest: Sendable, Equatable {
     /// The client's number for it, once on each connection.
     public var number: UInt64
+    /// The same in every mount that is asked, and never used twice.
+    public var id: GrantID
     /// Who waits, in 128 bits: the same in every mount that is asked.
     public var claimant: GrantID
     public var purpose: [UInt8]?
@@ -42,8 +44,11 @@ public struct ClaimRequest: Sendable, Equatable {
     /// How long operations through a mandatory grant wait for it, until EAGAIN; 0 for as long as it lives.
     public var holdMilliseconds: UInt32
 
-    public init(number: UInt64, claimant: GrantID, purpose: [UInt8]?, items: [ItemRequest], holdMilliseconds: UInt32 = 0) {
+    public init(
+        number: UInt64, id: GrantID, claimant: GrantID, purpose: [UInt8]?, items: [ItemRequest], holdMilliseconds: UInt32 = 0
+    ) {
         self.number = number
+        self.id = id
         self.claimant = claimant
         self.purpose = purpose
         self.items = items
@@ -76,8 +81,9 @@ public enum SessionRequest: Sendable, Equatable {
     case endPresenting(UInt64)
     /// To a question that was asked; `isDone` is false where a presenter could not do it.
     case answer(question: UInt64, isDone: Bool)
-    /// Presenters of a grant are told that it is about to be withdrawn, and asked to save, for so long at the most.
-    case prepareRevocation(number: UInt64, grant: GrantID, milliseconds: UInt32)
+    /// Presenters of a grant are told that it is about to be withdrawn, and asked to save, for so long at the most. `id` is the same in every
+    /// mount that is asked, and never used twice.
+    case prepareRevocation(number: UInt64, id: GrantID, grant: GrantID, milliseconds: UInt32)
 }
 
 /// Why there is no claim, or no longer.

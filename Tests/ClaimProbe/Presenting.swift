@@ -33,11 +33,12 @@ final class ProbePresenter: Sendable {
     }
 
     private func hear(_ request: PresenterRequest) {
-        print("asked \(name(request.question)) \(String(decoding: request.path, as: UTF8.self))")
+        // Held before it is said: `answer` may come at once.
         let manner = state.withLock { state in
             if state.manner == "hold" { state.held.append(request) }
             return state.manner
         }
+        print("asked \(name(request.question)) \(String(decoding: request.path, as: UTF8.self))")
         switch manner {
         case "answering": request.answer()
         case "failing": request.answer(false)

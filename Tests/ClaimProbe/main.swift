@@ -5,7 +5,7 @@ import GrantStore
 import LinuxFS
 
 // Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`, and presenters:
-// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`. And what works on files and knows of
+// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`, `ClaimProbe STORE nonsense PATH`. And what works on files and knows of
 // no claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
@@ -69,6 +69,7 @@ func script() {
             case "soon": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0.2))
             case "as": purpose = String(decoding: parts[1], as: UTF8.self)
             case "try": claims.append(try coordination.claim(parts.dropFirst().map { .writing($0) }, timeout: 0))
+            case "moved": claims.last?.tellMoved(parts[1], to: parts[2])
             case "end": claims.popLast()?.end()
             case "lost":
                 print(claims.last?.waitUntilLost(20).map { "lost \($0.errno)" } ?? "held")
@@ -142,6 +143,7 @@ case "script": script()
 case "present" where words.count >= 4:
     ProbePresenter().present(
         Array(words[3].utf8), purpose: words.count > 5 ? words[5] : nil, patience: words.count > 4 ? Double(words[4]) : nil)
+case "nonsense" where words.count == 4: try talkNonsense(Array(words[3].utf8))
 case "presenters" where words.count == 5: presentMany(Array(words[3].utf8), Int(words[4]) ?? 0)
 default: exit(2)
 }

@@ -10,17 +10,17 @@ private let id = GrantID(high: 3, low: .max)
 private let requests: [SessionRequest] = [
     .claim(
         ClaimRequest(
-            number: 7, claimant: id, purpose: [1, 0xFF],
+            number: 7, id: GrantID(high: 1, low: 2), claimant: id, purpose: [1, 0xFF],
             items: [
                 ItemRequest(path: [0x2F, 0xFF], isWriting: true, intent: .moving, savesFirst: false, newPath: [0x2F]),
                 ItemRequest(path: [], isWriting: false),
             ], holdMilliseconds: .max)),
-    .claim(ClaimRequest(number: 0, claimant: id, purpose: nil, items: [])), .endClaim(.max),
+    .claim(ClaimRequest(number: 0, id: id, claimant: id, purpose: nil, items: [])), .endClaim(.max),
     .moved(claim: 1, from: [1], to: [2]), .watch(since: EventMark(epoch: id, number: 5)), .watch(since: nil),
     .present(
         PresentRequest(number: 1, path: [0xFF], purpose: [1], patienceMilliseconds: .max, since: EventMark(epoch: id, number: .max))),
     .present(PresentRequest(number: 0, path: [], purpose: nil)), .endPresenting(3), .answer(question: .max, isDone: false),
-    .prepareRevocation(number: 1, grant: id, milliseconds: 30_000),
+    .prepareRevocation(number: 1, id: GrantID(high: 1, low: 2), grant: id, milliseconds: 30_000),
 ]
 
 private let event = SessionEvent(
@@ -31,7 +31,7 @@ private let news: [SessionNews] = [
     .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
     .tells(event), .listening(mark: EventMark(epoch: id, number: 1), hasMissed: true),
     .presenting(1, mark: EventMark(epoch: id, number: 1), hasMissed: true), .notPresenting(2, .revoked, text: "å"),
-    .asks(PresenterAsk(presenter: 1, question: .max, kind: .accommodateDeletion, path: [0xFF], pid: -1, milliseconds: .max)),
+    .asks(PresenterAsk(presenter: 1, question: .max, kind: .accommodateDeletion, cause: id, path: [0xFF], pid: -1, milliseconds: .max)),
     .tellsPresenter(PresenterTelling(presenter: 1, event: 2, kind: .subitemMoved, path: [1], newPath: [0xFF])),
     .tellsPresenter(PresenterTelling(presenter: 1, event: 0, kind: .reacquired, path: [])),
     .preparing(1, asked: 2, answered: .max, isOver: true),

@@ -58,6 +58,7 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
         let round = try required(table.ask("a", .readContent, saves: true))
         let numbers = round.questions.map(\.number)
         #expect(table.answer(numbers[0], by: other) == .init())
+        #expect(table.kind(of: numbers[0], to: one) == .relinquishToReader && table.kind(of: numbers[0], to: other) == nil)
         #expect(table.answer(numbers[0], by: one) == .init() && table.answer(numbers[0], by: one) == .init())
         #expect(table.progress(of: round.id) == (2, 0))
         #expect(table.answer(numbers[1], by: one) == .init())

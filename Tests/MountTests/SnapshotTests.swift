@@ -195,6 +195,40 @@ extension MountTests {
             #expect(zip(copying, copying.dropFirst()).allSatisfy { $0.files! <= $1.files! && $0.done! <= $1.done! })
         }
 
+        @Test("shows on a terminal how far it is", .enabled(if: Machine.offers("script"), "script is not installed"))
+        func terminal() throws {
+            try fill()
+            let line = "\"\(Programs.grantfs)\" coordinate read docs --snapshot \"\(place)/snap\""
+            let output = try Command.run(["script", "-qec", line, "/dev/null"], environment: fixture.environment).orThrow()
+            #expect(output.text.contains("grantfs: copying ") && output.text.contains(" files, "), "\(output)")
+            // The line is cleared before what it prints.
+            #expect(output.text.contains("\u{1B}[K\(place)/snap/docs"), "\(output)")
+        }
+
+        @Test("never goes by a link, while one is put in the place of a directory again and again")
+        func swapped() throws {
+            let secret = try fixture.directory("secret")
+            for name in ["a", "b", "c"] { try Data("secret".utf8).write(to: URL(fileURLWithPath: "\(secret)/\(name)")) }
+            mkdir(source + "/d", 0o755)
+            for name in ["a", "b", "c"] { try Data("own".utf8).write(to: URL(fileURLWithPath: "\(source)/d/\(name)")) }
+            try Data("own".utf8).write(to: URL(fileURLWithPath: source + "/f"))
+            let swapper = try Child([
+                "bash", "-c",
+                "cd \"$1\"; echo begun; while :; do mv -T d x; ln -s \"$2\" d; rm d; mv -T x d; mv f y; ln -s \"$2/a\" f; rm f; mv y f; done",
+                "bash", source, secret,
+            ])
+            try swapper.expect("begun")
+            var made = 0
+            // Those who do not coordinate change what is read: a copy may fail, and shows nothing that was not granted.
+            for round in 0..<40 where try fixture.grantfs("coordinate", "read", "docs", "--snapshot", "\(place)/\(round)").status == 0 {
+                made += 1
+            }
+            swapper.kill()
+            #expect(made > 0)
+            #expect(try Command.run(["grep", "-rl", "secret", place]).text == "")
+            #expect(try Command.run(["grep", "-rl", "own", place]).lines.isEmpty == false)
+        }
+
         @Test("is for reading, of what can be claimed, at a place where nothing stands")
         func refusals() throws {
             func status(_ words: String...) throws -> Int32 { try fixture.grantfs(["coordinate"] + words).status }

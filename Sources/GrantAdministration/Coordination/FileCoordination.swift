@@ -34,7 +34,7 @@ public struct FileCoordination: Sendable {
         }
         guard !items.isEmpty else { throw .failed("nothing is to be claimed") }
         let request = ClaimRequest(
-            number: ClaimPart.number, claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
+            number: ClaimPart.number, id: .random(), claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
             holdMilliseconds: UInt32(min(max((hold ?? 0) * 1000, 0), 4e9)))
         var wait = ClaimWait(request: request, deadline: deadline, cancellation: cancellation, progress: progress)
         var reach = [ItemReach](repeating: .outside, count: items.count)

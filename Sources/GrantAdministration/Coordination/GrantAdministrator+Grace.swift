@@ -27,7 +27,8 @@ extension GrantAdministrator {
         // Without the store nothing is known of mounts; the revocation itself says so.
         let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) && $0.process.isRunning }
         let directory = store.runDirectory
-        var parts = inParallel(records) { record in GracePart(record, grants.filter { $0.view == record.view }, directory, deadline) }
+        let id = GrantID.random()
+        var parts = inParallel(records) { record in GracePart(record, id, grants.filter { $0.view == record.view }, directory, deadline) }
         var (result, over) = ([GrantID: RevocationGrace](), Set<GrantID>())
         while true {
             var set = PollSet()
@@ -61,13 +62,15 @@ private struct GracePart: Sendable {
     private let grants: [GrantID]
 
     /// A daemon that does not answer is asked by the revocation itself.
-    init(_ record: MountRecord, _ grants: [Grant], _ directory: String, _ deadline: Int64) {
+    init(_ record: MountRecord, _ id: GrantID, _ grants: [Grant], _ directory: String, _ deadline: Int64) {
         self.grants = grants.map(\.id)
         let patience = min(deadline, Clock.deadline(seconds: 2))
         guard let client = try? SessionClient(socket: record.socket, directory: directory, deadline: patience) else { return }
         for (number, grant) in grants.enumerated() {
             let left = UInt32(clamping: max(0, (deadline - Clock.monotonic) / 1_000_000))
-            guard (try? client.send(.prepareRevocation(number: UInt64(number), grant: grant.id, milliseconds: left))) != nil else { return }
+            guard (try? client.send(.prepareRevocation(number: UInt64(number), id: id, grant: grant.id, milliseconds: left))) != nil else {
+                return
+            }
             states[grant.id] = (0, 0, false)
         }
         self.client = client

@@ -26,7 +26,16 @@ final class PresenterConnections: @unchecked Sendable {
     private let patience: UInt32
     private let asked: @Sendable (PresenterRequest) -> Void
     private let told: @Sendable (PresenterNotice) -> Void
+    private struct Asked: Hashable {
+        let cause: GrantID
+        let kind: PresenterAsk.Kind
+        let path: [UInt8]
+    }
+
     private var sources: [GrantID: Source] = [:]
+    /// What was asked last, of which other mounts may ask too.
+    private var replies: [Asked: PresenterReply] = [:]
+    private static let mostReplies = 256
     private var seen: Int64?
     /// When mounts are looked for again.
     private var next: Int64 = 0
@@ -60,12 +69,13 @@ final class PresenterConnections: @unchecked Sendable {
         for record in records { connect(record) }
         let deadline = Clock.monotonic + Self.firstPatience
         while sources.values.contains(where: { $0.client != nil && !$0.isPresented }) {
-            guard wait(until: deadline) else { throw .failed("a daemon does not answer") }
+            if !wait(until: deadline) { break }
             take()
         }
         if sources.values.contains(where: \.isPresented) { return }
         let path = shared.state.withLock { $0.path }
         let refusals = sources.values.compactMap(\.refusal)
+        if sources.values.contains(where: { $0.client != nil }) { throw .failed("a daemon does not answer") }
         throw refusals.first { $0 == .revoked(path) } ?? refusals.first { $0 != .outside(path) } ?? .outside(path)
     }
 
@@ -73,7 +83,7 @@ final class PresenterConnections: @unchecked Sendable {
         let mark = sources[record.id]?.mark
         var source = Source(record: record, mark: mark)
         do throws(ControlClient.Failure) {
-            let client = try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 2))
+            let client = try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 1))
             try client.send(
                 .present(
                     PresentRequest(
@@ -81,7 +91,7 @@ final class PresenterConnections: @unchecked Sendable {
                         since: mark)))
             source.client = client
         } catch {
-            // One that was lost is tried again until it is known to have ended.
+            // One that was lost is tried again until it is known to have ended; one that has never answered, when the store says something else.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }
@@ -183,11 +193,19 @@ final class PresenterConnections: @unchecked Sendable {
     private func request(_ ask: PresenterAsk, _ id: GrantID, _ client: SessionClient) {
         let question = PresenterQuestion(ask)
         if question.isRelinquishing { sources[id]?.aside += 1 }
-        let number = ask.question
+        let send: @Sendable (Bool) -> Void = { [number = ask.question] isDone in
+            try? client.send(.answer(question: number, isDone: isDone))
+        }
+        // What another mount has asked for the same claim is answered with that: to save, somebody may have to claim what the claimant holds there.
+        let key = Asked(cause: ask.cause, kind: ask.kind, path: ask.path)
+        if let known = replies[key] { return known.add(send) }
+        if replies.count >= Self.mostReplies { replies = [:] }
+        let reply = PresenterReply()
+        replies[key] = reply
+        reply.add(send)
         asked(
             PresenterRequest(
-                question: question, path: ask.path, seconds: Double(ask.milliseconds) / 1000, claimantPID: ask.pid,
-                reply: PresenterReply { isDone in try? client.send(.answer(question: number, isDone: isDone)) }))
+                question: question, path: ask.path, seconds: Double(ask.milliseconds) / 1000, claimantPID: ask.pid, reply: reply))
     }
 
     private func tell(_ telling: PresenterTelling, _ id: GrantID) {
@@ -205,7 +223,8 @@ final class PresenterConnections: @unchecked Sendable {
             isReleased = true
         case .restored:
             sources[id]?.isPresented = true
-            if !isReleased { return }
+            // It was away from one mount, or while nobody listened.
+            if !isReleased { return told(.changed) }
             isReleased = false
         case .changed, .subitemAppeared, .subitemChanged, .subitemRemoved, .subitemMoved: break
         }

@@ -50,19 +50,27 @@ public struct PresenterRequest: Sendable {
     public func answer(_ isDone: Bool = true) { reply.give(isDone) }
 }
 
-/// An answer that is given once.
+/// An answer that is given once, to all who want it.
+///
+/// Locking: its own, for a moment.
 final class PresenterReply: Sendable {
-    private let isGiven = Lock(false)
-    private let send: @Sendable (Bool) -> Void
+    private let state = Lock<(isDone: Bool?, ways: [@Sendable (Bool) -> Void])>((nil, []))
 
-    init(_ send: @escaping @Sendable (Bool) -> Void) { self.send = send }
+    /// One more who wants it: at once, if it was given.
+    func add(_ send: @escaping @Sendable (Bool) -> Void) {
+        let given = state.withLock { state in
+            if state.isDone == nil { state.ways.append(send) }
+            return state.isDone
+        }
+        if let given { send(given) }
+    }
 
     func give(_ isDone: Bool) {
-        let isFirst = isGiven.withLock { isGiven in
-            defer { isGiven = true }
-            return !isGiven
+        let ways = state.withLock { state in
+            defer { state = (state.isDone ?? isDone, []) }
+            return state.ways
         }
-        if isFirst { send(isDone) }
+        for send in ways { send(isDone) }
     }
 }
 

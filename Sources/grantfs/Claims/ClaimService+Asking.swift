@@ -13,14 +13,12 @@ extension ClaimService {
     func askPresenters(of id: ClaimID) {
         guard let claim = state.withLock({ $0.claims[id] }) else { return }
         let items = claim.parts.map { $0.target.item() }
-        let moved = presentersNow(on: Set(items.flatMap(\.devices)))
+        let near = presentersNow(on: Set(items.flatMap(\.devices)))
         let (effect, pids) = state.withLock { state -> (ClaimTable.Effect, [Int32]?) in
             guard state.claims[id] != nil else { return (ClaimTable.Effect(), nil) }
             for place in items.indices { state.claims[id]?.parts[place].access.item = items[place] }
             var effect = state.table.update([id: claim.parts.indices.map { ItemAccess(items[$0], claim.parts[$0].access.use) }])
-            for (presenter, item) in moved where state.presenting.live[presenter]?.target != nil {
-                effect += roundsAreOver(state.presenting.table.place(presenter, item).over, &state)
-            }
+            for seen in near { place(seen, meets: items.contains { $0.overlaps(seen.item) }, &state) }
             // What is looked at can turn out to be in somebody's way.
             guard state.table[id]?.isHeld == true else { return (effect, nil) }
             state.claims[id]?.isPrepared = true
@@ -34,7 +32,9 @@ extension ClaimService {
             }
             state.claims[id]?.round = round.id
             for question in round.questions {
-                send(question, about: claim.parts[question.part].target.path, pid: claim.session.peer.pid, question.patience, state)
+                send(
+                    question, claim.id, about: claim.parts[question.part].target.path, pid: claim.session.peer.pid, question.patience, state
+                )
             }
             if round.isOver { return (effect, []) }
             state.presenting.rounds[round.id] = .claim(id)
@@ -44,14 +44,24 @@ extension ClaimService {
             return (effect, asked.sorted())
         }
         carryOut(effect)
+        seatAnew()
         guard let pids else { return }
         if pids.isEmpty { return grant(id) }
         claim.session.send(.waits(claim: claim.number, pids: Array(pids.prefix(64))))
         clock.post()
     }
 
+    /// A presented item, as its files say that it is.
+    private struct Seen {
+        let id: PresenterID
+        let target: ClaimTarget
+        let item: ClaimedItem
+        /// Where it was moved to.
+        let newPath: [UInt8]?
+    }
+
     /// Where presented items are now, as far as they can be what is claimed.
-    private func presentersNow(on devices: Set<UInt64>) -> [(PresenterID, ClaimedItem)] {
+    private func presentersNow(on devices: Set<UInt64>) -> [Seen] {
         let near = state.withLock { state in
             state.presenting.live.compactMap { id, presenter -> (PresenterID, ClaimTarget)? in
                 guard let target = presenter.target, let item = state.presenting.table.presenters[id]?.item,
@@ -60,16 +70,40 @@ extension ClaimService {
                 return (id, target)
             }
         }
-        return near.map { ($0, $1.item()) }
+        var looked: [ObjectIdentifier: (ClaimedItem, [UInt8]?)] = [:]
+        for (_, target) in near where looked[ObjectIdentifier(target)] == nil {
+            var newPath: [UInt8]?
+            if case .moved(let place) = target.fate(wasAbsent: false) { newPath = place }
+            looked[ObjectIdentifier(target)] = (target.item(), newPath)
+        }
+        return near.compactMap { id, target in
+            looked[ObjectIdentifier(target)].map { Seen(id: id, target: target, item: $0.0, newPath: $0.1) }
+        }
     }
 
-    private func send(_ question: PresenterTable.Question, about path: [UInt8], pid: Int32, _ patience: Int64, _ state: State) {
+    /// `meets`: it is asked about now. Of anything else somebody may just be in the middle of replacing it.
+    ///
+    /// Locking: call it with `state` held.
+    private func place(_ seen: Seen, meets: Bool, _ state: inout State) {
+        guard let presenter = state.presenting.live[seen.id], presenter.target === seen.target else { return }
+        _ = state.presenting.table.place(seen.id, seen.item)
+        // Somebody has renamed it without a claim. Whoever has said so before is believed.
+        guard meets, let newPath = seen.newPath, !presenter.isMisplaced else { return }
+        state.presenting.live[seen.id]?.path = newPath
+        presenter.session.send(
+            .tellsPresenter(
+                PresenterTelling(presenter: presenter.number, event: 0, kind: .moved, path: presenter.path, newPath: newPath)))
+    }
+
+    private func send(
+        _ question: PresenterTable.Question, _ cause: GrantID, about path: [UInt8], pid: Int32, _ patience: Int64, _ state: State
+    ) {
         guard let presenter = state.presenting.live[question.presenter], let kind = PresenterAsk.Kind(rawValue: question.kind.rawValue)
         else { return }
         presenter.session.send(
             .asks(
                 PresenterAsk(
-                    presenter: presenter.number, question: question.number, kind: kind, path: path, pid: pid,
+                    presenter: presenter.number, question: question.number, kind: kind, cause: cause, path: path, pid: pid,
                     milliseconds: UInt32(clamping: patience / 1_000_000))))
     }
 
@@ -172,7 +206,7 @@ extension ClaimService {
     // MARK: before a revocation
 
     /// Tells the presenters of what a grant leads to that it is about to be withdrawn, and asks them to save.
-    func prepareRevocation(_ number: UInt64, _ grant: GrantID, _ milliseconds: UInt32, _ session: ControlSession) {
+    func prepareRevocation(_ number: UInt64, _ id: GrantID, _ grant: GrantID, _ milliseconds: UInt32, _ session: ControlSession) {
         let scopes = Set(files.root.open.filter { $0.scope.grant == grant }.map(\.scope.id.rawValue))
         state.withLock { state in
             let concerned = state.presenting.live.filter { !$0.value.scopes.isDisjoint(with: scopes) }.map(\.key).sorted()
@@ -183,7 +217,7 @@ extension ClaimService {
             state.presenting.rounds[round.id] = .revocation(session: session, number: number)
             for question in round.questions {
                 let path = state.presenting.live[question.presenter]?.path ?? []
-                send(question, about: path, pid: 0, Int64(milliseconds) * 1_000_000, state)
+                send(question, id, about: path, pid: 0, Int64(milliseconds) * 1_000_000, state)
             }
             session.send(.preparing(number, asked: UInt32(concerned.count), answered: 0, isOver: false))
         }

@@ -56,6 +56,11 @@ extension ClaimService {
             guard state.presenting.numbers[session.number]?[request.number] != nil else { return (nil, false) }
             let reached = home.scopes.subtracting(state.withdrawn)
             if reached.isEmpty { return (.revoked, false) }
+            // One target serves all who present the same: a thousand windows on a file cost one look at it.
+            let known = state.presenting.live.first { id, other in
+                other.path == request.path && other.target?.path == request.path && state.presenting.table.presenters[id]?.item == item
+            }
+            let target = known?.value.target ?? target
             let id = state.presenting.table.add(item, purpose: request.purpose, patience: patience)
             state.presenting.numbers[session.number]?[request.number] = .some(id)
             state.presenting.live[id] = LivePresenter(
@@ -63,8 +68,8 @@ extension ClaimService {
                 below: home.below)
             let (missed, hasMissed) = state.events.after(request.since)
             session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
-            // Who looks anew needs no news of before.
-            if !hasMissed { for entry in missed { ClaimService.tell(entry, to: id, &state) } }
+            // Who looks anew needs no news of before. It is reached now, whatever was revoked meanwhile.
+            if !hasMissed { for entry in missed where entry.event.kind != .revoked { ClaimService.tell(entry, to: id, &state) } }
             defer { state.presenting.hasBegun = true }
             return (nil, !state.presenting.hasBegun)
         }
@@ -139,15 +144,19 @@ extension ClaimService {
         return (roundsAreOver(over, &state), targets)
     }
 
-    /// A scope was opened, or something presented was moved: presenters are looked for where they are now, on a thread of its own.
+    /// Looks for presenters where they are now, on a thread of its own: for those whose item was moved or is not reached, and, when scopes were opened, for
+    /// all, because another grant may lead there too.
     func seatAnew(afterOpening names: [GrantName] = []) {
-        if state.withLock({ $0.presenting.live.isEmpty && (names.isEmpty || !$0.presenting.hasBegun) }) { return }
+        let isNeeded = state.withLock { state in
+            names.isEmpty ? state.presenting.live.values.contains { $0.isMisplaced } : state.presenting.hasBegun
+        }
+        guard isNeeded else { return }
         _ = BackgroundTask { [self] in
             if !names.isEmpty { noteRestored(names) }
-            let live = state.withLock { $0.presenting.live }
+            let live = state.withLock { state in state.presenting.live.filter { !names.isEmpty || $0.value.isMisplaced } }
             var found: [(id: PresenterID, target: ClaimTarget, item: ClaimedItem)] = []
             for (id, presenter) in live {
-                if let target = presenter.target, target.path == presenter.path {
+                if let target = presenter.target, !presenter.isMisplaced {
                     found.append((id, target, target.item()))
                 } else if let target = try? files.target(presenter.target == nil ? placeNow(of: presenter) : presenter.path) {
                     found.append((id, target, target.item()))

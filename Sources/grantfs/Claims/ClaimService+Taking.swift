@@ -86,7 +86,8 @@ extension ClaimService {
             case .granted(let id), .waits(let id):
                 state.numbers[session.number]?[request.number] = .some(id)
                 state.claims[id] = LiveClaim(
-                    session: session, number: request.number, parts: parts, reach: reach, holdMilliseconds: request.holdMilliseconds)
+                    session: session, number: request.number, id: request.id, parts: parts, reach: reach,
+                    holdMilliseconds: request.holdMilliseconds)
                 if case .waits = answer, let claim = state.claims[id] { ClaimService.note(.claimWaits, claim, &state) }
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))

@@ -46,6 +46,8 @@ final class ClaimService: SessionHandler, Sendable {
     struct LiveClaim {
         let session: ControlSession
         let number: UInt64
+        /// Its claimant's, in all mounts.
+        let id: GrantID
         var parts: [ClaimPart]
         /// What the client is told when it is granted.
         let reach: [ItemReach]
@@ -95,7 +97,7 @@ final class ClaimService: SessionHandler, Sendable {
         case .present(let presenter): present(presenter, session)
         case .endPresenting(let number): endPresenting(number, session)
         case .answer(let question, let isDone): answer(question, isDone, session)
-        case .prepareRevocation(let number, let grant, let time): prepareRevocation(number, grant, time, session)
+        case .prepareRevocation(let number, let id, let grant, let time): prepareRevocation(number, id, grant, time, session)
         }
     }
 

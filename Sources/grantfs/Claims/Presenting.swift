@@ -37,6 +37,9 @@ struct LivePresenter {
     /// Where it is looked for when its grant comes back.
     var grant: GrantID
     var below: [UInt8]
+
+    /// It is to be looked for: its item was moved, or nothing leads to it.
+    var isMisplaced: Bool { target?.path != path }
 }
 
 /// What a claim for writing was about.

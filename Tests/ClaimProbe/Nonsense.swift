@@ -1,0 +1,59 @@
+import Control
+@preconcurrency import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Says to the daemon of the store's mount what no presenter says, on a connection for each, and prints what becomes of it.
+func talkNonsense(_ path: [UInt8]) throws {
+    let store = try GrantStore(directory: CommandLine.arguments[1], create: false)
+    let record = try store.mounts()[0]
+    func session() throws -> SessionClient {
+        try SessionClient(socket: record.socket, directory: store.runDirectory, deadline: Clock.deadline(seconds: 10))
+    }
+    /// What comes next; nil when the connection was ended.
+    func next(_ client: SessionClient) -> SessionNews? {
+        for _ in 0..<5_000 {
+            do { if let news = try client.next() { return news } } catch { return nil }
+            usleep(2_000)
+        }
+        return nil
+    }
+    func say(_ name: String, _ requests: [SessionRequest], _ count: Int = 1) throws {
+        let client = try session()
+        for request in requests { try? client.send(request) }
+        for _ in 0..<count - 1 { _ = next(client) }
+        switch next(client) {
+        case .presenting: print("\(name): presenting")
+        case .notPresenting(_, let refusal, _): print("\(name): \(refusal)")
+        case .preparing(_, let asked, _, let isOver): print("\(name): \(asked) \(isOver)")
+        case .refused(_, let refusal, _): print("\(name): \(refusal)")
+        case nil: print("\(name): cut off")
+        default: print("\(name): something else")
+        }
+    }
+    func presenter(_ number: UInt64, _ path: [UInt8]) -> SessionRequest {
+        .present(PresentRequest(number: number, path: path, purpose: nil))
+    }
+
+    try say("answer to nothing", [.answer(question: 7, isDone: true), .answer(question: .max, isDone: false), .endClaim(1)])
+    try say("end of nothing", [.endPresenting(9), .endClaim(1)])
+    try say("twice the number", [presenter(1, path), presenter(1, path), presenter(1, path)], 2)
+    try say("no path", [presenter(1, [])])
+    try say("relative", [presenter(1, Array("../x".utf8))])
+    try say("unknown grant", [.prepareRevocation(number: 1, id: .random(), grant: .random(), milliseconds: .max)])
+    let crowded = try session()
+    for number in 0..<2_000 { try? crowded.send(presenter(UInt64(number), path)) }
+    var isEnded = false
+    for _ in 0..<2_001 where !isEnded { isEnded = next(crowded) == nil }
+    print("too many: \(isEnded ? "ended" : "taken")")
+
+    // Whoever says that it takes for ever gets a minute.
+    let slow = try session()
+    try slow.send(.present(PresentRequest(number: 1, path: path, purpose: nil, patienceMilliseconds: .max)))
+    _ = next(slow)
+    let coordination = coordinator()
+    try WorkerThread.start("claim") { _ = try? coordination.claim([.writing(path)], timeout: 5) }.detach()
+    if case .asks(let ask) = next(slow) { print("for ever: \(ask.milliseconds)") }
+}
