@@ -18,6 +18,10 @@ struct mapping {
     char *at;
     size_t length;
     bool is_private, was_written;
+    // Which file, and from where.
+    dev_t device;
+    ino_t inode;
+    off_t start;
 };
 
 // What one user's process holds. An empty slot is -1, so that a call on it gives EBADF on both sides.

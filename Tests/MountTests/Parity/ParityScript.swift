@@ -43,7 +43,7 @@ struct ParityTraits: Sendable {
     /// FALLOC_FL_PUNCH_HOLE. btrfs changes nothing where there is nothing to punch; a mount has changed times and set-id bits by then.
     var hasPunch = true
     /// SEEK_DATA and SEEK_HOLE. ext4 and xfs count what is cached of space that was allocated and not written as data; with write-back that can have
-    /// been read while the file behind did not reach so far yet.
+    /// been read while the file behind did not reach so far yet. tmpfs makes data of holes that are looked at through a mapping.
     var hasHoles = true
     /// RENAME_EXCHANGE. xfs leaves the ctime of files as it is; with write-back the kernel changes it by itself (fs/fuse/dir.c, fuse_rename_common).
     var hasExchange = true

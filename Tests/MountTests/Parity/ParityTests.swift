@@ -60,7 +60,7 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
         let hasWriteBack = cache == "exclusive"
         return ParityTraits(
             hasHost: !hasWriteBack, hasZeroRange: source.hasZeroRange, hasPunch: source != .btrfs,
-            hasHoles: !hasWriteBack || source == .tmpfs || source == .btrfs,
+            hasHoles: source != .tmpfs && (!hasWriteBack || source == .btrfs),
             hasExchange: source != .xfs || !hasWriteBack, hasWriteBack: hasWriteBack)
     }
 
