@@ -87,7 +87,7 @@ public enum Identity {
 
     /// Begins a worker as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
     /// for somebody else just then.
-    static func resetOnThisThread() {
+    public static func resetOnThisThread() {
         _ = clinux_thread_umask(0)
         // What mounting and watching take is not for who serves requests.
         _ = clinux_capability_drop(systemAdministration)

@@ -13,9 +13,11 @@ final class LockWaiter: @unchecked Sendable {
     var wish: LockWish?
     var request: DetachedRequest?
     let interrupted = Atomic<Bool>(false)
-    /// It has its lock and waits for the kernel's view of the file. Set before it is shared.
+    /// It has its lock, or gives it up, and waits for the kernel's view of the file. Set before it is shared.
     var isGranted = false
-    /// Larger than that of everybody who waited before. Set before it is shared.
+    /// What it is answered when its grant is withdrawn. Set before it is shared.
+    var refusal = EACCES
+    /// Larger than that of everybody who waited before; 0 when it got its lock at once. Set before it is shared.
     var number: UInt64 = 0
     /// How often in a row it seemed to be in a deadlock.
     var suspicions = 0
@@ -136,9 +138,31 @@ extension LockTable {
     func refresh(_ waiter: LockWaiter) {
         waiter.isGranted = true
         state.withLock { $0.waiters.append(waiter) }
-        _ = BackgroundTask { [self] in
+        refreshers.run { [self] in
             view?.showAsItIs(waiter.node)
             if take(waiter) { answer(waiter, 0) }
+        }
+    }
+
+    /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes the lock
+    /// next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
+    func finish(_ waiter: LockWaiter) {
+        guard let wish = waiter.wish else { return }
+        (waiter.isGranted, waiter.refusal) = (true, 0)
+        state.withLock { $0.waiters.append(waiter) }
+        refreshers.run { [self] in
+            view?.writeDown(waiter.node)
+            undo(wish)
+            if take(waiter) { answer(waiter, 0) }
+        }
+    }
+
+    /// Whether something can have been changed under a lock: a shared one is for who only reads.
+    func mayGuardChanges(_ wish: LockWish) -> Bool {
+        switch wish {
+        case .range(let description, let range):
+            state.withLock { _ in description.ranges.contains { $0.isExclusive && $0.start <= range.end && range.start <= $0.end } }
+        case .whole: true
         }
     }
 
@@ -158,7 +182,7 @@ extension LockTable {
             state.waiters.removeAll { $0.scope == scope }
             return meant
         }
-        for waiter in waiting { answer(waiter, EACCES) }
+        for waiter in waiting { answer(waiter, waiter.refusal) }
         return waiting.count
     }
 
@@ -166,7 +190,8 @@ extension LockTable {
         guard let request = waiter.request.take() else { return }
         state.withLock { state in
             waiter.wish = nil
-            state.retired.append((waiter, Clock.monotonic))
+            // Nobody interrupts one that never waited.
+            if waiter.number != 0 { state.retired.append((waiter, Clock.monotonic)) }
         }
         request.reply(error: error)
     }

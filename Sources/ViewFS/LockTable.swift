@@ -28,6 +28,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     let state = Lock(State())
+    let refreshers = KeptThreads()
     weak nonisolated(unsafe) var view: ViewFS?
     /// How many descriptions there are, so that each close(2) need not take the lock to find none. A lock's request was answered before
     /// its owner closes, so whoever closes sees its own counted.

@@ -29,7 +29,7 @@ public final class Scope: @unchecked Sendable {
     /// What its filesystem last said of its space, and whether it is being asked just now.
     let space = Lock<statvfs?>(nil)
     let isAsking = Atomic<Bool>(false)
-    /// How far the withdrawal has come that is being carried out; nil when there is none. Rank 4: held to be read or written.
+    /// How far the withdrawal has come that is being carried out; nil when there is none. Rank 2, held for a moment.
     let progress = Lock<ClosingProgress?>(nil)
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())

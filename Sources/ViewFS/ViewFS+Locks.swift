@@ -10,9 +10,9 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange, wait: Bool
     ) {
         if lock.l_type == Int16(F_UNLCK) {
-            view.unlock(request, info.fh) {
-                guard let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) else { return }
-                view.locks.undo(.range(description, LockedRange(start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: true)))
+            view.unlock(request, info.fh, id) {
+                guard let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) else { return nil }
+                return .range(description, LockedRange(start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: true))
             }
             return
         }
@@ -73,7 +73,7 @@ extension ViewFS {
     /// flock(2): the lock belongs to the open file, and the daemon has one description for each.
     static func flock(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ operation: Int32) {
         if operation & LOCK_UN != 0 {
-            view.unlock(request, info.fh) { view.locks.undo(.whole(file: info.fh, operation: LOCK_UN)) }
+            view.unlock(request, info.fh, id) { .whole(file: info.fh, operation: LOCK_UN) }
             return
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
@@ -82,9 +82,9 @@ extension ViewFS {
         }
     }
 
-    /// Runs `body`, which ends a lock. Never refused: below a withdrawn grant locks have ended already, or end with it. Inside the scope, so that
-    /// a revoker finds and answers whoever is stuck.
-    private func unlock(_ request: consuming Request, _ handle: UInt64, _ body: () -> Void) {
+    /// Ends what `wish` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with it. Inside the
+    /// scope, so that a revoker finds and answers whoever is stuck.
+    private func unlock(_ request: consuming Request, _ handle: UInt64, _ id: NodeID, _ wish: () -> LockWish?) {
         guard let file = files.hold(handle) else {
             request.reply(error: 0)
             return
@@ -94,11 +94,21 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
-        if coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter {
-            body()
+        let scope = ScopeID(rawValue: file.pointee.scope)
+        guard coordinator.enter(scope, for: .closing, slot: slot) == .enter else {
             request.reply(error: 0)
-            coordinator.leave(slot: slot)
+            return
+        }
+        defer { coordinator.leave(slot: slot) }
+        guard let wish = wish() else {
+            request.reply(error: 0)
+            return
+        }
+        if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish) {
+            guard let detached = request.detach() else { return locks.undo(wish) }
+            locks.finish(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
         } else {
+            locks.undo(wish)
             request.reply(error: 0)
         }
     }
@@ -121,6 +131,9 @@ extension ViewFS {
 }
 
 extension ViewFS {
+    /// Makes the kernel write what a program has stored in a mapping of a file, and forget the rest.
+    func writeDown(_ id: UInt64) { _ = session?.notifier.forgetData(NodeID(id)) }
+
     /// Makes the kernel see a file that was just locked as it is now, as NFS does: what others wrote before they unlocked it, here, in
     /// another mount or on the host. From now on the names beside it are looked up each time: programs that lock tell each
     /// other things by files that come and go (SQLite by its journal).

@@ -9,6 +9,8 @@ private struct Model {
         let purpose: Int?
         let accesses: [(path: String, use: ItemUse)]
         var isHeld = false
+        /// Purposes of presenters that are asked before it is held.
+        var awaited: Set<Int>?
     }
 
     var entries: [Entry] = []
@@ -27,7 +29,8 @@ private struct Model {
         let family = entries.filter { other in
             other.isHeld && (other.claimant == entry.claimant || (other.purpose != nil && other.purpose == entry.purpose))
         }
-        var stuck: [Entry] = []
+        // Whoever asks somebody of the purpose waits for that one.
+        var stuck = entries.filter { other in other.awaited?.contains { $0 == entry.purpose } == true }
         var grows = true
         while grows {
             let more = entries.filter { other in
@@ -45,7 +48,7 @@ private struct Model {
 
     mutating func promote() -> [ClaimID] {
         var granted: [ClaimID] = []
-        for place in entries.indices where !entries[place].isHeld && !isBlocked(entries[place]) {
+        for place in entries.indices where !entries[place].isHeld && entries[place].awaited == nil && !isBlocked(entries[place]) {
             entries[place].isHeld = true
             granted.append(entries[place].id)
         }
@@ -55,6 +58,9 @@ private struct Model {
     /// Whether a claim is granted in the end, if everybody who waits for nothing ends all that he holds.
     func comesTrue(_ id: ClaimID) -> Bool {
         var model = self
+        // Presenters answer, or their time is over.
+        for place in model.entries.indices { model.entries[place].awaited = nil }
+        if model.promote().contains(id) { return true }
         while true {
             let waiting = Set(model.entries.filter { !$0.isHeld }.map(\.claimant))
             let left = model.entries.filter { waiting.contains($0.claimant) }
@@ -84,7 +90,9 @@ private struct Model {
         if !isTrue { Issue.record("\(what())") }
     }
 
-    @Test("keeps the rules, step by step as the model does: exclusion, order, whole batches, deadlocks, nothing lost", arguments: 0..<8)
+    @Test(
+        "keeps the rules, step by step as the model does: exclusion, order, whole batches, deadlocks, presenters asked, nothing lost",
+        arguments: 0..<8)
     func schedules(part: Int) throws {
         for seed in 0..<250 {
             var random = Generator(seed: UInt64(part * 1000 + seed))
@@ -99,7 +107,9 @@ private struct Model {
             let actor = Int.random(in: 0..<claimants, using: &random)
             let isWaiting = model.entries.contains { $0.claimant == actor && !$0.isHeld }
             let own = model.entries.filter { $0.claimant == actor }
-            if isWaiting || (!own.isEmpty && Bool.random(using: &random)) {
+            if Int.random(in: 0..<4, using: &random) == 0 {
+                askOrAnswer(&table, &model, &random, "schedule \(name), step \(step)")
+            } else if isWaiting || (!own.isEmpty && Bool.random(using: &random)) {
                 // Whoever waits can only give up; others end something.
                 let gone = isWaiting ? own.first { !$0.isHeld } : own.randomElement(using: &random)
                 guard let gone, !isWaiting || Int.random(in: 0..<4, using: &random) == 0 else { continue }
@@ -112,6 +122,7 @@ private struct Model {
             Self.check(model.violation == nil, "schedule \(name), step \(step): two are held that exclude each other")
             Self.check(table.claims.map(\.isHeld) == model.entries.map(\.isHeld), "schedule \(name), step \(step): others are held")
         }
+        for entry in model.entries where entry.awaited != nil { answer(entry.id, &table, &model, "schedule \(name), at the end") }
         // Nothing is lost: everybody who waits for nothing ends what he holds, until all have had their turn.
         while !model.entries.isEmpty {
             let waiting = Set(model.entries.filter { !$0.isHeld }.map(\.claimant))
@@ -120,6 +131,26 @@ private struct Model {
             model.entries.removeAll { entry in ready.contains { $0.id == entry.id } }
             Self.check(table.remove(Set(ready.map(\.id))).granted == model.promote(), "schedule \(name), at the end")
         }
+    }
+
+    /// A claim that was just granted has presenters to ask, or those of another have answered.
+    private func askOrAnswer(_ table: inout ClaimTable, _ model: inout Model, _ random: inout Generator, _ place: String) {
+        if let asking = model.entries.filter({ $0.awaited != nil }).randomElement(using: &random) {
+            return answer(asking.id, &table, &model, place)
+        }
+        // Only the last comer: what was granted before has begun.
+        guard let last = model.entries.last, last.isHeld else { return }
+        let purposes = Set((0..<3).filter { _ in Bool.random(using: &random) })
+        model.entries[model.entries.count - 1].isHeld = false
+        model.entries[model.entries.count - 1].awaited = purposes
+        let effect = table.ask(last.id, of: Set(purposes.map { [UInt8($0)] }))
+        Self.check(effect.granted == model.promote(), "\(place): others were granted when presenters were asked")
+    }
+
+    private func answer(_ id: ClaimID, _ table: inout ClaimTable, _ model: inout Model, _ place: String) {
+        for index in model.entries.indices where model.entries[index].id == id { model.entries[index].awaited = nil }
+        let effect = table.answered(id)
+        Self.check(effect.granted == model.promote() && effect.deadlocked.isEmpty, "\(place): others were granted after the answers")
     }
 
     private func add(_ table: inout ClaimTable, _ model: inout Model, _ actor: Int, _ random: inout Generator, _ place: String) {

@@ -78,6 +78,28 @@ extension MountTests.AHangingSource {
         try fixture.wait(until: "it is found") { try fixture.list().map(\.state) == ["active", "active"] }
     }
 
+    @Test("does not touch the revocation, the granting or the restoring of another grant")
+    func otherGrants() throws {
+        let mounted = try Mounted(files: [("file", 4096)])
+        defer { mounted.source.end() }
+        let caller = try Probe.role(["late", "read", mounted.hung + "/file", "4"])
+        try caller.expect("ready")
+        try mounted.source.hang()
+        caller.send("now")
+        try mounted.fixture.wait(until: "the callers are stuck") { try mounted.inFlight >= 1 }
+        let start = Machine.milliseconds
+        let revoked = try mounted.fixture.revoke("good", "--timeout", "3")
+        #expect(revoked[0].isConfirmed && revoked[0].mounts[0].pending == 0)
+        #expect(revoked[0].mounts[0].milliseconds < 500 && Machine.milliseconds - start < 1500)
+        try expectCall("stat", mounted.good, gives: "EACCES")
+        try mounted.fixture.restore("good")
+        try mounted.fixture.grant(try mounted.fixture.source("third"))
+        try mounted.expectOthersGoOn("restored")
+        #expect(try Command.run(["ls", mounted.mountpoint], within: 5).lines == ["good", "hung", "third"])
+        mounted.source.goOn()
+        for _ in 0..<4 { #expect(caller.line(within: 5) == "OK") }
+    }
+
     @Test("that a revocation waits for is said, with what is being done and how much of it is")
     func progress() throws {
         let mounted = try Mounted(cache: "exclusive", files: [("mapped", 64 * 4096)])

@@ -73,6 +73,33 @@ extension MountTests {
             #expect(output.lines == ["1 5 10 True", "2 20 20 False", "0 50 10 True", "1 5 10 True", "2 20 20 False", "0 50 10 True"])
         }
 
+        @Test("let go of what was stored in a mapping: who takes the lock next sees it", arguments: ["none", "shared"])
+        func storesInMappings(cache: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try Data(repeating: 0x2E, count: 100_000).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            let script = """
+                import fcntl, mmap, sys
+                def opened(path):
+                    file = open(path, 'r+b')
+                    return file, mmap.mmap(file.fileno(), 0)
+                (here, mine), (there, theirs) = opened(sys.argv[1]), opened(sys.argv[2])
+                for lock in fcntl.lockf, fcntl.flock:
+                    for place in 0, 70000, 3:
+                        for (file, writer), (other, reader) in ((here, mine), (there, theirs)), ((there, theirs), (here, mine)):
+                            text = bytes(f'{lock.__name__} {place} {file.name[-12:]}', 'ascii')
+                            lock(file, fcntl.LOCK_EX)
+                            writer[place:place + len(text)] = text
+                            lock(file, fcntl.LOCK_UN)
+                            lock(other, fcntl.LOCK_SH)
+                            if reader[place:place + len(text)] != text: print('not seen:', text)
+                            lock(other, fcntl.LOCK_UN)
+                """
+            #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"], within: 60).orThrow().lines == [])
+        }
+
         private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
             let source = fixture.base + "/source/a"
             try Command.shell(

@@ -77,7 +77,7 @@ extension MountTests {
                 ]),
             Workload(
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",
-                expected: ["shared": "READ 30 SETLK 60 WRITE 60"]),
+                expected: ["shared": "READ 40 SETLK 60 WRITE 60"]),
         ]
 
         /// Reads scripts, each with how often, and does what they say.
@@ -111,24 +111,29 @@ extension MountTests {
                 let database = workload.name.contains("SQLite") ? "with a database" : ""
                 let server = try Child(["python3", "-I", "-c", Self.server, mount, database])
                 var seen: [String] = []
-                // What is warm grows cold within a second under cache=shared: several tries.
-                while !seen.contains(expected), seen.count < 8 { seen.append(try cost(of: workload.script, server, fixture)) }
+                // What is warm grows cold within a second under cache=shared: several tries, and where the machine is too busy for that, with all cold before.
+                while !seen.contains(expected), seen.count < 8 {
+                    seen.append(try cost(of: workload.script, server, fixture, milliseconds: seen.count < 3 ? 0 : 1_100))
+                }
                 #expect(seen.contains(expected), "\(cache), \(workload.name): \(Set(seen))")
             }
         }
 
         /// The requests of doing it once, warm, as text in the order of the alphabet: half the difference between four times and two.
-        private func cost(of script: String, _ server: Child, _ fixture: MountFixture) throws -> String {
-            let two = try requests(of: 2, script, server, fixture)
-            let four = try requests(of: 4, script, server, fixture)
+        private func cost(of script: String, _ server: Child, _ fixture: MountFixture, milliseconds: Int) throws -> String {
+            let two = try requests(of: 2, script, server, fixture, milliseconds)
+            let four = try requests(of: 4, script, server, fixture, milliseconds)
             return Set(two.keys).union(four.keys).sorted().compactMap { kind in
                 let difference = four[kind, default: 0] - two[kind, default: 0]
                 return difference == 0 ? nil : "\(kind) " + (difference % 2 == 0 ? "\(difference / 2)" : "\(difference)/2")
             }.joined(separator: " ")
         }
 
-        private func requests(of times: Int, _ script: String, _ server: Child, _ fixture: MountFixture) throws -> [String: Int] {
+        private func requests(
+            of times: Int, _ script: String, _ server: Child, _ fixture: MountFixture, _ milliseconds: Int
+        ) throws -> [String: Int] {
             let before = try settled(fixture)
+            pause(milliseconds: milliseconds)
             let text = String(decoding: try JSONEncoder().encode(script), as: UTF8.self)
             server.send("[\(times), \(text)]")
             try server.expect("done", within: 60)
