@@ -88,6 +88,21 @@ extension MountTests {
             #expect(presenter.collected(within: 5)?.errors.contains("passed over") == true)
         }
 
+        @Test(
+            "presents for a plain user what that user mounts",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        func plainUsers() throws {
+            let owner = try #require(Machine.plainUser)
+            let fixture = try MountFixture(owner: owner)
+            let source = try fixture.source("docs")
+            try fixture.grant(source)
+            try fixture.mount()
+            let presenter = try Child([Programs.grantfs(for: owner), "present", "docs"], identity: owner, environment: fixture.environment)
+            try presenter.expect("presenting \(source)")
+            try fixture.grantfs("coordinate", "write", "docs", "--", "true").orThrow()
+            #expect(presenter.line()?.hasPrefix("relinquishToWriter \(source)") == true)
+        }
+
         @Test("refuses what makes no sense, and what is not granted")
         func usage() throws {
             let (fixture, source) = try mounted()
