@@ -3,7 +3,7 @@ import GrantAdministration
 import LinuxFS
 
 /// A presenter that says what it hears. Lines tell it how to answer: `hold` nothing from now on, `answer` all that was held, `answering` at once
-/// again, `twice` at once and once more, `failing` that it could not. `cut` breaks its connections, `quit` ends it.
+/// again, `twice` at once and once more, `failing` that it could not, each with a file that is made when it is so. `cut` breaks its connections, `quit` ends it.
 final class ProbePresenter: Sendable {
     private let state = Lock((manner: "answering", held: [PresenterRequest]()))
 
@@ -26,7 +26,11 @@ final class ProbePresenter: Sendable {
                 }
                 for request in held { request.answer() }
             case "quit": exit(0)
-            default: state.withLock { $0.manner = line }
+            default:
+                let words = line.split(separator: " ").map(String.init)
+                state.withLock { $0.manner = words[0] }
+                // Whoever asks from now on finds it so.
+                if words.count > 1 { close(open(words[1], O_WRONLY | O_CREAT, 0o600)) }
             }
         }
         presentation.end()

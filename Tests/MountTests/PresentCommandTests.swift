@@ -160,8 +160,7 @@ extension MountTests {
         func late() throws {
             let (fixture, source) = try mounted()
             let presenters = try (0..<4).map { _ in try fixture.presenting(source + "/a", patience: 60) }
-            for presenter in presenters.prefix(1) { presenter.send("hold") }
-            pause(milliseconds: 100)
+            for presenter in presenters.prefix(1) { try fixture.tell(presenter, "hold") }
             kill(presenters[1].pid, SIGSTOP)
             kill(presenters[2].pid, SIGKILL)
             let (grace, milliseconds, _) = try revoke(fixture, "--grace", "1")
@@ -180,7 +179,7 @@ extension MountTests {
             #expect(try revoke(fixture, "--grace", "60s").grace?.asked == 0)
             try fixture.restore("docs")
             let presenter = try fixture.presenting(source + "/a")
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             let (grace, milliseconds, _) = try revoke(fixture)
             #expect(grace == nil && milliseconds < 5000)
             try presenter.expect("told released")
@@ -199,7 +198,7 @@ extension MountTests {
         func stoppedDaemon() throws {
             let (fixture, source) = try mounted()
             let presenter = try fixture.presenting(source + "/a", patience: 60)
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
             let begin = Machine.milliseconds
             let revoking = try Child(

@@ -10,6 +10,13 @@ extension MountFixture {
         try child.expect("presenting")
         return child
     }
+
+    /// Tells it how to answer, and returns when it knows.
+    func tell(_ presenter: Child, _ manner: String) throws {
+        let known = "\(base)/manner-\(UUID().uuidString)"
+        presenter.send("\(manner) \(known)")
+        try wait(until: "it knows how to answer") { access(known, F_OK) == 0 }
+    }
 }
 
 extension MountTests {
@@ -38,7 +45,7 @@ extension MountTests {
         func asking() throws {
             let (fixture, source) = try mounted()
             let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             claimant.send("read \(source)/a")
             try presenter.expect("asked relinquishToReader \(source)/a")
             try presenter.expect("asked save \(source)/a")
@@ -47,7 +54,7 @@ extension MountTests {
             try claimant.expect("granted")
             try ask(claimant, "end", "granted")
             try presenter.expect("told reacquired")
-            presenter.send("answering")
+            try fixture.tell(presenter, "answering")
             // What is not saved is read as it is.
             try ask(claimant, "peek \(fixture.base)/mount/docs/a", "granted")
             try presenter.expect("asked relinquishToReader \(source)/a")
@@ -140,7 +147,7 @@ extension MountTests {
             let (own, other) = (try fixture.claimant(), try fixture.claimant())
             own.send("as editor")
             try own.expect("granted")
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             other.send("read \(source)/a")
             try presenter.expect("asked relinquishToReader \(source)/a")
             try presenter.expect("asked save \(source)/a")
@@ -152,7 +159,7 @@ extension MountTests {
             try ask(other, "end", "granted")
             try presenter.expect("told reacquired")
             try fixture.revoke("docs", "--view", "other")
-            presenter.send("answering")
+            try fixture.tell(presenter, "answering")
             try ask(other, "write \(source)/a", "granted")
             try presenter.expect("asked relinquishToWriter \(source)/a")
             try ask(other, "end", "granted")
@@ -169,7 +176,7 @@ extension MountTests {
             try own.expect("granted")
             try ask(own, "write \(source)/a", "granted")
             try ask(own, "end", "granted")
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             other.send("read \(source)/a")
             // Neither its own claim nor the end of that was said to it.
             try presenter.expect("asked relinquishToReader \(source)/a")
@@ -205,7 +212,7 @@ extension MountTests {
             #expect(asked == 2, "what it was asked meanwhile")
             // It has been heard, late as it was: so it is waited for again.
             try fixture.wait(until: "it is waited for again") {
-                presenter.send("hold")
+                try fixture.tell(presenter, "hold")
                 let begin = Machine.milliseconds
                 try ask(claimant, "write \(source)/a", "granted")
                 let hasWaited = Machine.milliseconds - begin > 1900
@@ -219,13 +226,13 @@ extension MountTests {
         func deaf() throws {
             let (fixture, source) = try mounted()
             let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 1), try fixture.claimant())
-            presenter.send("never")
+            try fixture.tell(presenter, "never")
             try ask(claimant, "read \(source)/a", "granted")
             try ask(claimant, "end", "granted")
             try fixture.wait(until: "it is written down") { try passedOver(fixture).count == 2 }
             #expect(try passedOver(fixture).allSatisfy { $0.contains("it has not answered in time") })
             let patient = try fixture.presenting(source + "/b", patience: 60)
-            patient.send("hold")
+            try fixture.tell(patient, "hold")
             claimant.send("write \(source)/b")
             try patient.expect("asked relinquishToWriter \(source)/b")
             kill(patient.pid, SIGKILL)
@@ -235,7 +242,7 @@ extension MountTests {
                 try passedOver(fixture).contains { $0.contains("it has ended without an answer") }
             }
             let failing = try fixture.presenting(source + "/b")
-            failing.send("failing")
+            try fixture.tell(failing, "failing")
             try ask(claimant, "read \(source)/b", "granted")
             try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("says that it could not") } }
         }
@@ -245,8 +252,8 @@ extension MountTests {
             let (fixture, source) = try mounted()
             let (one, other) = (try fixture.presenting(source + "/a"), try fixture.presenting(source + "/a"))
             let claimant = try fixture.claimant()
-            one.send("twice")
-            other.send("hold")
+            try fixture.tell(one, "twice")
+            try fixture.tell(other, "hold")
             for _ in 0..<3 {
                 claimant.send("write \(source)/a")
                 try one.expect("asked relinquishToWriter \(source)/a")
@@ -268,7 +275,7 @@ extension MountTests {
             let (presenter, claimant, dying) = (
                 try fixture.presenting(source + "/a", patience: 60), try fixture.claimant(), try fixture.claimant()
             )
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             claimant.send("soon \(source)/a")
             try presenter.expect("asked relinquishToWriter \(source)/a")
             try claimant.expect("error \(ETIMEDOUT)", within: 5)
@@ -287,7 +294,7 @@ extension MountTests {
             try presenter.expect("told reacquired")
             try fixture.restore("docs")
             try presenter.expect("told restored")
-            presenter.send("answering")
+            try fixture.tell(presenter, "answering")
             try ask(claimant, "write \(source)/a", "granted")
             try presenter.expect("asked relinquishToWriter \(source)/a")
         }
@@ -320,7 +327,7 @@ extension MountTests {
         func deadDaemon() throws {
             let (fixture, source) = try mounted()
             let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
-            presenter.send("hold")
+            try fixture.tell(presenter, "hold")
             claimant.send("write \(source)/a")
             try presenter.expect("asked relinquishToWriter \(source)/a")
             try fixture.killDaemon(at: fixture.base + "/mount")
