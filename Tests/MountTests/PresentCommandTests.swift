@@ -88,6 +88,21 @@ extension MountTests {
             #expect(presenter.collected(within: 5)?.errors.contains("passed over") == true)
         }
 
+        @Test(
+            "presents for a plain user what that user mounts",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        func plainUsers() throws {
+            let owner = try #require(Machine.plainUser)
+            let fixture = try MountFixture(owner: owner)
+            let source = try fixture.source("docs")
+            try fixture.grant(source)
+            try fixture.mount()
+            let presenter = try Child([Programs.grantfs(for: owner), "present", "docs"], identity: owner, environment: fixture.environment)
+            try presenter.expect("presenting \(source)")
+            try fixture.grantfs("coordinate", "write", "docs", "--", "true").orThrow()
+            #expect(presenter.line()?.hasPrefix("relinquishToWriter \(source)") == true)
+        }
+
         @Test("refuses what makes no sense, and what is not granted")
         func usage() throws {
             let (fixture, source) = try mounted()
@@ -115,10 +130,14 @@ extension MountTests {
             return (fixture, source)
         }
 
-        private func revoke(_ fixture: MountFixture, _ arguments: String...) throws -> (grace: Graced.Grace?, milliseconds: Double) {
+        /// `errors`: what it says on stderr while it waits.
+        private func revoke(
+            _ fixture: MountFixture, _ arguments: String...
+        ) throws -> (grace: Graced.Grace?, milliseconds: Double, errors: String) {
             let begin = Machine.milliseconds
-            let documents: [Graced] = try fixture.grantfs(["revoke", "docs", "--json"] + arguments).orThrow().decoded()
-            return (documents[0].grace, Machine.milliseconds - begin)
+            let output = try fixture.grantfs(["revoke", "docs", "--json"] + arguments).orThrow()
+            let documents: [Graced] = try output.decoded()
+            return (documents[0].grace, Machine.milliseconds - begin, output.errors)
         }
 
         @Test("tells presenters of it and has them save first, by way of the mount, and comes as soon as they have")
@@ -129,7 +148,8 @@ extension MountTests {
                 [Programs.grantfs, "present", "docs", "--on-revoke", "echo $GRANTFS_SECONDS > \(fixture.base)/seconds", "--on-save", save],
                 environment: fixture.environment)
             try presenter.expect("presenting \(source)")
-            let (grace, milliseconds) = try revoke(fixture, "--grace", "60s")
+            let (grace, milliseconds, errors) = try revoke(fixture, "--grace", "60s")
+            #expect(errors.contains("\"done\":1,\"total\":1"))
             #expect(grace?.asked == 1 && grace?.answered == 1 && milliseconds < 20_000)
             #expect(try String(contentsOfFile: source + "/a", encoding: .utf8) == "new\n")
             #expect(access(fixture.base + "/seconds", F_OK) == 0)
@@ -144,7 +164,7 @@ extension MountTests {
             pause(milliseconds: 100)
             kill(presenters[1].pid, SIGSTOP)
             kill(presenters[2].pid, SIGKILL)
-            let (grace, milliseconds) = try revoke(fixture, "--grace", "1")
+            let (grace, milliseconds, _) = try revoke(fixture, "--grace", "1")
             #expect((1000..<10_000).contains(milliseconds))
             #expect((1000..<3000).contains(grace?.milliseconds ?? 0))
             // The dead one may have been forgotten by then.
@@ -161,7 +181,7 @@ extension MountTests {
             try fixture.restore("docs")
             let presenter = try fixture.presenting(source + "/a")
             presenter.send("hold")
-            let (grace, milliseconds) = try revoke(fixture)
+            let (grace, milliseconds, _) = try revoke(fixture)
             #expect(grace == nil && milliseconds < 5000)
             try presenter.expect("told released")
             try fixture.restore("docs")

@@ -10,10 +10,11 @@ static void call_flock(char **a) { say_result(flock(slot(a[0]), (int)number(a[1]
 static struct flock range(char **a) {
     return (struct flock){.l_type = (short)number(a[1]), .l_whence = (short)number(a[4]), .l_start = number(a[2]), .l_len = number(a[3])};
 }
-// From the end of a directory: xfs does not keep the size that fcntl(2) goes by (docs/conformance.md).
+// From the end of a directory, or where its listing stands: xfs does not keep the size that fcntl(2) goes by, btrfs ends far out
+// (docs/conformance.md).
 static bool is_ruled_out(int fd, const struct flock *lock) {
     struct stat status;
-    bool is_directory = lock->l_whence == SEEK_END && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+    bool is_directory = lock->l_whence != SEEK_SET && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
     if (is_directory) say("directory");
     return is_directory;
 }

@@ -30,6 +30,7 @@ extension GrantAdministrator {
         let id = GrantID.random()
         var parts = inParallel(records) { record in GracePart(record, id, grants.filter { $0.view == record.view }, directory, deadline) }
         var (result, over) = ([GrantID: RevocationGrace](), Set<GrantID>())
+        var (said, next): (Int?, Int64) = (nil, 0)
         while true {
             var set = PollSet()
             for place in parts.indices {
@@ -46,7 +47,11 @@ extension GrantAdministrator {
             }
             let total = result.values.reduce(0) { $0 + $1.asked }
             let done = result.values.reduce(0) { $0 + $1.answered }
-            if total > 0 { progress(CoordinationProgress(stage: "asking presenters", done: UInt64(done), total: UInt64(total))) }
+            // Ten times a second is as much as anybody reads; the last word is said in any case.
+            if total > 0, done != said, done == total || Clock.monotonic >= next {
+                (said, next) = (done, Clock.monotonic + 100_000_000)
+                progress(CoordinationProgress(stage: "asking presenters", done: UInt64(done), total: UInt64(total)))
+            }
             let isOver = !parts.contains { $0.client != nil } || Clock.monotonic >= deadline
             // What has come at the last moment counts.
             guard !isOver, (try? set.wait(until: deadline)) != nil else { return result }
