@@ -1,0 +1,195 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// Presenters that do not answer, lie or end, and claims that are given up meanwhile.
+extension MountTests.APresenter {
+    @Test("that is stopped is passed over after its time, written down, and not waited for until it goes on")
+    func stopped() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 2), try fixture.claimant())
+        kill(presenter.pid, SIGSTOP)
+        let begin = Machine.milliseconds
+        try ask(claimant, "write \(source)/a", "granted")
+        #expect((1900..<8000).contains(Machine.milliseconds - begin))
+        try ask(claimant, "end", "granted")
+        try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("it is stopped") } }
+        let again = Machine.milliseconds
+        try ask(claimant, "write \(source)/a", "granted")
+        #expect(Machine.milliseconds - again < 1900)
+        try ask(claimant, "end", "granted")
+        kill(presenter.pid, SIGCONT)
+        var asked = 0
+        while asked < 2, let line = presenter.line() { asked += line == "asked relinquishToWriter \(source)/a" ? 1 : 0 }
+        #expect(asked == 2, "what it was asked meanwhile")
+        // It has been heard, late as it was: so it is waited for again.
+        try fixture.wait(until: "it is waited for again") {
+            try fixture.tell(presenter, "hold")
+            let begin = Machine.milliseconds
+            try ask(claimant, "write \(source)/a", "granted")
+            let hasWaited = Machine.milliseconds - begin > 1900
+            try ask(claimant, "end", "granted")
+            presenter.send("answer")
+            return hasWaited
+        }
+    }
+
+    @Test("that never answers, or has been killed, holds nobody up for longer than its time; one that could not save is written down")
+    func deaf() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 1), try fixture.claimant())
+        try fixture.tell(presenter, "never")
+        try ask(claimant, "read \(source)/a", "granted")
+        try ask(claimant, "end", "granted")
+        try fixture.wait(until: "it is written down") { try passedOver(fixture).count == 2 }
+        #expect(try passedOver(fixture).allSatisfy { $0.contains("it has not answered in time") })
+        let patient = try fixture.presenting(source + "/b", patience: 60)
+        try fixture.tell(patient, "hold")
+        claimant.send("write \(source)/b")
+        try patient.expect("asked relinquishToWriter \(source)/b")
+        kill(patient.pid, SIGKILL)
+        try claimant.expect("granted", within: 5)
+        try ask(claimant, "end", "granted")
+        try fixture.wait(until: "it is written down") {
+            try passedOver(fixture).contains { $0.contains("it has ended without an answer") }
+        }
+        let failing = try fixture.presenting(source + "/b")
+        try fixture.tell(failing, "failing")
+        try ask(claimant, "read \(source)/b", "granted")
+        try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("says that it could not") } }
+    }
+
+    @Test("may answer twice: the second answer counts for nothing else")
+    func twice() throws {
+        let (fixture, source) = try mounted()
+        let (one, other) = (try fixture.presenting(source + "/a"), try fixture.presenting(source + "/a"))
+        let claimant = try fixture.claimant()
+        try fixture.tell(one, "twice")
+        try fixture.tell(other, "hold")
+        for _ in 0..<3 {
+            claimant.send("write \(source)/a")
+            try one.expect("asked relinquishToWriter \(source)/a")
+            try other.expect("asked relinquishToWriter \(source)/a")
+            #expect(claimant.line(within: 0.3) == nil)
+            other.send("answer")
+            try claimant.expect("granted")
+            try ask(claimant, "end", "granted")
+            for presenter in [one, other] {
+                try presenter.expect("told reacquired")
+                try presenter.expect("told changed")
+            }
+        }
+    }
+
+    @Test("that is waited for keeps nobody from giving up: by time, by death, by a revocation; and is told that it is over")
+    func givingUp() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant, dying) = (
+            try fixture.presenting(source + "/a", patience: 60), try fixture.claimant(), try fixture.claimant()
+        )
+        try fixture.tell(presenter, "hold")
+        claimant.send("soon \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        try claimant.expect("error \(ETIMEDOUT)", within: 5)
+        try presenter.expect("told reacquired")
+        dying.send("write \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        kill(dying.pid, SIGKILL)
+        try presenter.expect("told reacquired")
+        claimant.send("write \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        let begin = Machine.milliseconds
+        try fixture.revoke("docs")
+        #expect(Machine.milliseconds - begin < 5000)
+        try claimant.expect("error \(EACCES)", within: 2)
+        try presenter.expect("told released")
+        try presenter.expect("told reacquired")
+        try fixture.restore("docs")
+        try presenter.expect("told restored")
+        try fixture.tell(presenter, "answering")
+        try ask(claimant, "write \(source)/a", "granted")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+    }
+
+    @Test("whose connection breaks misses nothing: it is told what happened meanwhile, and asked again")
+    func resuming() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
+        presenter.send("cut")
+        try presenter.expect("cut")
+        for name in ["a", "b", "a"] {
+            try ask(claimant, "write \(source)/\(name)", "granted")
+            try ask(claimant, "end", "granted")
+        }
+        try fixture.grantfs(
+            "coordinate", "write", source + "/a", "--for", "moving", "--to", source + "/c", "--", "mv", source + "/a", source + "/c"
+        ).orThrow()
+        kill(presenter.pid, SIGCONT)
+        try presenter.expect("told changed")
+        try presenter.expect("told changed")
+        try presenter.expect("told moved \(source)/c")
+        try fixture.wait(until: "it is asked at its new place") {
+            try ask(claimant, "write \(source)/c", "granted")
+            try ask(claimant, "end", "granted")
+            return presenter.line(within: 0.5) == "asked relinquishToWriter \(source)/c"
+        }
+    }
+
+    @Test("learns that the daemon has ended, and is asked by the next one")
+    func deadDaemon() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
+        try fixture.tell(presenter, "hold")
+        claimant.send("write \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        try fixture.killDaemon(at: fixture.base + "/mount")
+        try claimant.expect("error \(ENOTCONN)")
+        try presenter.expect("told reacquired")
+        try presenter.expect("told lostDaemon")
+        try fixture.mount()
+        try presenter.expect("told missed")
+        claimant.send("write \(source)/a")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+        presenter.send("answer")
+        try claimant.expect("granted")
+    }
+
+    @Test("is refused where no grant leads, where it is revoked, and where nothing is mounted")
+    func refusals() throws {
+        let (fixture, source) = try mounted()
+        func refusal(_ path: String) throws -> String? {
+            try Child([Programs.claimProbe, fixture.store, "present", path]).line()
+        }
+        #expect(try refusal(fixture.base + "/outside") == "error \(ENOENT)")
+        #expect(try refusal(source + "/no/such") == "error \(EIO)")
+        try fixture.revoke("docs")
+        #expect(try refusal(source + "/a") == "error \(EACCES)")
+        try fixture.grantfs("unmount", fixture.base + "/mount").orThrow()
+        #expect(try refusal(source + "/a") == "error \(ENOTCONN)")
+    }
+
+    @Test("believes of moves only who has claimed what is said to have moved")
+    func lies() throws {
+        let (fixture, source) = try mounted()
+        let (presenter, claimant) = (try fixture.presenting(source + "/a"), try fixture.claimant())
+        try ask(claimant, "write \(source)/b", "granted")
+        try ask(claimant, "moved \(source)/a \(source)/c", "granted")
+        try ask(claimant, "end", "granted")
+        try ask(claimant, "read \(source)/b", "granted")
+        try ask(claimant, "moved \(source)/b \(source)/a", "granted")
+        try ask(claimant, "write \(source)/a", "granted")
+        try presenter.expect("asked relinquishToWriter \(source)/a")
+    }
+
+    @Test("that talks nonsense harms nobody, and none is waited for longer than a minute")
+    func nonsense() throws {
+        let (fixture, source) = try mounted()
+        let probe = try Child([Programs.claimProbe, fixture.store, "nonsense", source + "/a"])
+        for line in [
+            "answer to nothing: ended", "end of nothing: ended", "twice the number: cut off", "no path: outside", "relative: outside",
+            "unknown grant: 0 true", "too many: ended", "for ever: 60000",
+        ] { try probe.expect(line) }
+        try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "5", "--", "true").orThrow()
+    }
+}
