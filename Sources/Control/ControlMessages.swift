@@ -16,6 +16,8 @@ public enum ControlRequest: Sendable, Equatable {
     case locate(grants: [GrantID])
     /// How far are the withdrawals of these grants that are under way? Answered with `progress`.
     case progress(grants: [GrantID])
+    /// Whom do the claims of this claimant wait for? Answered with `waits`.
+    case waits(claimant: GrantID)
     /// Answered with `done`, by a daemon that is able to answer.
     case ping
     /// Unmount and end.
@@ -34,6 +36,8 @@ public enum ControlReply: Sendable, Equatable {
     case located([GrantPlace])
     /// For each grant whose withdrawal is under way; the others are left out.
     case progress([GrantProgress])
+    /// Whether the claimant holds anything in the mount, and whom it waits for there.
+    case waits(holds: Bool, [ClaimBlock])
     /// It could not be done; the text is for people.
     case failed(String)
     case done
@@ -63,6 +67,19 @@ public struct GrantOutcome: Sendable, Equatable {
         self.flushedBytes = flushedBytes
         self.invalidatedInodes = invalidatedInodes
         self.pending = pending
+    }
+}
+
+/// A claim that waits, and one that it waits for.
+public struct ClaimBlock: Sendable, Equatable {
+    /// The ids of `ClaimRequest`.
+    public var waiting: GrantID
+    public var blocker: GrantID
+    /// Whose the blocker is.
+    public var claimant: GrantID
+
+    public init(waiting: GrantID, blocker: GrantID, claimant: GrantID) {
+        (self.waiting, self.blocker, self.claimant) = (waiting, blocker, claimant)
     }
 }
 

@@ -26,6 +26,14 @@ extension ControlReply: WireMessage {
         case .progress(let grants):
             writer.write(UInt8(6))
             writer.write(list: grants) { $1.write(to: &$0) }
+        case .waits(let holds, let blocks):
+            writer.write(UInt8(7))
+            writer.write(holds)
+            writer.write(list: blocks) { writer, block in
+                writer.write(block.waiting)
+                writer.write(block.blocker)
+                writer.write(block.claimant)
+            }
         }
     }
 
@@ -40,6 +48,12 @@ extension ControlReply: WireMessage {
             return .located(
                 try reader.list { (reader) throws(CodingFlaw) in GrantPlace(grant: try reader.id(), path: try reader.bytes()) })
         case 6: return .progress(try reader.list { (reader) throws(CodingFlaw) in try GrantProgress.read(from: &reader) })
+        case 7:
+            return .waits(
+                holds: try reader.bool(),
+                try reader.list { (reader) throws(CodingFlaw) in
+                    ClaimBlock(waiting: try reader.id(), blocker: try reader.id(), claimant: try reader.id())
+                })
         default: throw .unknownKind
         }
     }

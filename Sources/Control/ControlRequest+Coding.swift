@@ -26,6 +26,9 @@ extension ControlRequest: WireMessage {
         case .progress(let grants):
             writer.write(UInt8(9))
             writer.write(list: grants) { $0.write($1) }
+        case .waits(let claimant):
+            writer.write(UInt8(10))
+            writer.write(claimant)
         }
     }
 
@@ -47,6 +50,7 @@ extension ControlRequest: WireMessage {
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         case 8: return .session
         case 9: return .progress(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
+        case 10: return .waits(claimant: try reader.id())
         default: throw .unknownKind
         }
     }

@@ -87,7 +87,7 @@ struct Announcer: Sendable {
         switch Daemons.ask(record, wanted, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
-        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress):
+        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
         case .failure(.dead): return buried(record)
         case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())

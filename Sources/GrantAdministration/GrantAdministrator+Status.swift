@@ -50,7 +50,7 @@ extension GrantAdministrator {
                 return MountReport(record: records[index], status: counts.status, silence: nil, holders: held, counts: counts)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: records[index], status: nil, silence: reason, holders: held)
-            case .success(.done), .success(.applied), .success(.located), .success(.progress):
+            case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
                 return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
             }
         }

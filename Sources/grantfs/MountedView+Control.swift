@@ -20,6 +20,7 @@ struct MountControl: ControlHandler {
         case .metrics: .metrics(mounted.metrics)
         case .locate(let grants): .located(mounted.places(of: grants))
         case .progress(let grants): .progress(mounted.progress(of: grants))
+        case .waits(let claimant): mounted.claims?.waits(of: claimant) ?? .waits(holds: false, [])
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.
         case .session: .failed("too many are connected")

@@ -8,7 +8,8 @@ private let ids = [GrantID(high: 1, low: 2), GrantID(high: .max, low: 0)]
 private let requests: [ControlRequest] = [
     .apply(grants: ids, timeoutMilliseconds: 10_000), .apply(grants: [], timeoutMilliseconds: .max), .status, .ping, .unmount, .session,
     .metrics,
-    .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .progress(grants: ids), .release(grants: ids, timeoutMilliseconds: 6),
+    .shut(grants: ids, timeoutMilliseconds: 5), .locate(grants: ids), .progress(grants: ids), .waits(claimant: ids[1]),
+    .release(grants: ids, timeoutMilliseconds: 6),
 ]
 
 private func replies() throws -> [ControlReply] {
@@ -35,6 +36,7 @@ private func replies() throws -> [ControlReply] {
             GrantProgress(grant: ids[0], stage: .flushing, done: .max, total: nil),
             GrantProgress(grant: ids[1], stage: .forgetting, done: 1, total: 2),
         ]),
+        .waits(holds: true, [ClaimBlock(waiting: ids[0], blocker: ids[1], claimant: ids[0])]), .waits(holds: false, []),
         .located([GrantPlace(grant: ids[0], path: [0x2F, 0xFF]), GrantPlace(grant: ids[1], path: [])]),
     ]
 }

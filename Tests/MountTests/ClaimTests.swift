@@ -127,6 +127,26 @@ extension MountTests {
             #expect(statuses == ["0", "1"])
         }
 
+        @Test("that would wait for itself by way of several mounts gives EDEADLK, to one of them", arguments: [2, 3])
+        func deadlockAcrossMounts(number: Int) throws {
+            let fixture = try MountFixture()
+            let items = try (0..<number).map { "view\($0)" }.map { name -> String in
+                let source = try fixture.source(name)
+                try fixture.grant(source, view: name)
+                try fixture.mount(name, at: name)
+                return source + "/file"
+            }
+            // Each takes its own, waits until all have theirs, and asks for the next one's.
+            let script = "touch $1; while [ $(ls $2 | wc -l) -lt $3 ]; do sleep 0.02; done; \"$4\" coordinate write \"$5\" -- true; echo $?"
+            let begun = try fixture.directory("begun")
+            let children = try items.indices.map { place in
+                try fixture.coordinating(
+                    "write", items[place], "--", "sh", "-c", script, "sh", "\(begun)/\(place)", begun, "\(number)", Programs.grantfs,
+                    items[(place + 1) % number])
+            }
+            #expect(children.compactMap { $0.line() }.sorted() == [String](repeating: "0", count: number - 1) + ["1"])
+        }
+
         @Test("is refused with the reason where no grant leads, where it is revoked, and where nothing is mounted")
         func refusals() throws {
             let (fixture, source) = try mounted()

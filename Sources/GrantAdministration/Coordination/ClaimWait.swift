@@ -46,6 +46,8 @@ struct ClaimWait {
     let deadline: Int64?
     let cancellation: CoordinationCancellation?
     let progress: ((CoordinationProgress) -> Void)?
+    /// nil where one mount sees all.
+    var circle: CircleOfWaits?
     var parts: [ClaimPart] = []
 
     /// How long a daemon may take to say whether there is anything to wait for: nanoseconds.
@@ -117,18 +119,23 @@ struct ClaimWait {
         }
     }
 
-    private func wait(
+    private mutating func wait(
         for client: SessionClient, until deadline: Int64?, isSilent: Bool, _ record: MountRecord
     ) throws(CoordinationError) {
+        let look = isSilent ? nil : circle?.next
         var set = PollSet()
         set.add(client.descriptor)
         for part in parts { set.add(part.client.descriptor) }
         if let cancellation { set.add(cancellation.descriptor) }
         let isReady: Bool
         do throws(Errno) {
-            isReady = try set.wait(until: deadline)
+            isReady = try set.wait(until: [deadline, look].compactMap { $0 }.min())
         } catch {
             throw .failed(error.description)
+        }
+        if !isReady, let look, deadline.map({ look < $0 }) ?? true {
+            if circle?.isClosed() == true { throw .deadlock }
+            return
         }
         guard isReady else {
             if isSilent {

@@ -36,9 +36,12 @@ public struct FileCoordination: Sendable {
         let request = ClaimRequest(
             number: ClaimPart.number, id: .random(), claimant: claimant.id, purpose: purpose.map { Array($0.utf8) }, items: items,
             holdMilliseconds: UInt32(min(max((hold ?? 0) * 1000, 0), 4e9)))
-        var wait = ClaimWait(request: request, deadline: deadline, cancellation: cancellation, progress: progress)
+        let directory = administrator.store.runDirectory
+        var wait = ClaimWait(
+            request: request, deadline: deadline, cancellation: cancellation, progress: progress,
+            circle: records.count > 1 ? CircleOfWaits(claimant: claimant.id, records: records, directory: directory) : nil)
         var reach = [ItemReach](repeating: .outside, count: items.count)
-        for record in records { _ = try wait.take(record, in: administrator.store.runDirectory, &reach) }
+        for record in records { _ = try wait.take(record, in: directory, &reach) }
         if let missing = reach.firstIndex(where: { $0 != .reached }) {
             throw reach[missing] == .revoked ? .revoked(items[missing].path) : .outside(items[missing].path)
         }
