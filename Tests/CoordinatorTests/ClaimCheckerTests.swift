@@ -95,12 +95,12 @@ private struct Model {
         arguments: 0..<8)
     func schedules(part: Int) throws {
         for seed in 0..<250 {
-            var random = Generator(seed: UInt64(part * 1000 + seed))
+            var random = SplitMix(seed: UInt64(part * 1000 + seed))
             try run(&random, "\(part)/\(seed)")
         }
     }
 
-    private func run(_ random: inout Generator, _ name: String) throws {
+    private func run(_ random: inout SplitMix, _ name: String) throws {
         var (table, model) = (ClaimTable(), Model())
         let claimants = Int.random(in: 2...5, using: &random)
         for step in 0..<40 {
@@ -134,7 +134,7 @@ private struct Model {
     }
 
     /// A claim that was just granted has presenters to ask, or those of another have answered.
-    private func askOrAnswer(_ table: inout ClaimTable, _ model: inout Model, _ random: inout Generator, _ place: String) {
+    private func askOrAnswer(_ table: inout ClaimTable, _ model: inout Model, _ random: inout SplitMix, _ place: String) {
         if let asking = model.entries.filter({ $0.awaited != nil }).randomElement(using: &random) {
             return answer(asking.id, &table, &model, place)
         }
@@ -153,7 +153,7 @@ private struct Model {
         Self.check(effect.granted == model.promote() && effect.deadlocked.isEmpty, "\(place): others were granted after the answers")
     }
 
-    private func add(_ table: inout ClaimTable, _ model: inout Model, _ actor: Int, _ random: inout Generator, _ place: String) {
+    private func add(_ table: inout ClaimTable, _ model: inout Model, _ actor: Int, _ random: inout SplitMix, _ place: String) {
         let accesses = (0..<Int.random(in: 1...2, using: &random)).map { _ in
             (path: Self.paths.randomElement(using: &random)!, use: ItemUse.allCases.randomElement(using: &random)!)
         }
@@ -174,18 +174,5 @@ private struct Model {
             refused.entries.append(Model.Entry(id: id, claimant: actor, purpose: purpose, accesses: accesses))
             Self.check(!refused.comesTrue(id), "\(place): there was no deadlock")
         }
-    }
-}
-
-/// SplitMix64: the same numbers from the same seed.
-private struct Generator: RandomNumberGenerator {
-    var seed: UInt64
-
-    mutating func next() -> UInt64 {
-        seed &+= 0x9E37_79B9_7F4A_7C15
-        var x = seed
-        x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        x = (x ^ (x >> 27)) &* 0x94D0_49BB_1331_11EB
-        return x ^ (x >> 31)
     }
 }

@@ -208,16 +208,3 @@ private func required(_ round: PresenterTable.Round?) throws -> PresenterTable.R
 
     private struct Unexpected: Error {}
 }
-
-/// SplitMix64: the same numbers from the same seed.
-private struct SplitMix: RandomNumberGenerator {
-    var seed: UInt64
-
-    mutating func next() -> UInt64 {
-        seed &+= 0x9E37_79B9_7F4A_7C15
-        var x = seed
-        x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        x = (x ^ (x >> 27)) &* 0x94D0_49BB_1331_11EB
-        return x ^ (x >> 31)
-    }
-}

@@ -20,8 +20,9 @@ struct CircleOfWaits {
 
     private static let first: Int64 = 200_000_000
     private static let longest: Int64 = 2_000_000_000
-    /// So many claimants are asked about in one look.
+    /// So many claimants are asked about in one look, and for so long: a mount that does not answer must not keep the caller from its own time-out.
     private static let mostAsked = 200
+    private static let longestLook: Int64 = 300_000_000
 
     init(claimant: GrantID, records: [MountRecord], directory: String) {
         (self.claimant, self.records, self.directory) = (claimant, records, directory)
@@ -31,13 +32,14 @@ struct CircleOfWaits {
     /// When to be asked again; nil: never.
     var next: Int64? { mayBeWaitedFor ? due : nil }
 
-    /// Whether the caller's wait is to end, because it is for itself.
-    mutating func isClosed() -> Bool {
+    /// Whether the caller's wait is to end, because it is for itself. Takes a third of a second at the most, and no longer than until `deadline`.
+    mutating func isClosed(before deadline: Int64?) -> Bool {
         pause = min(pause * 2, Self.longest)
         defer { due = Clock.monotonic + pause }
-        guard let circle = look() else { return false }
+        let limit = min(Clock.monotonic + Self.longestLook, deadline ?? .max)
+        guard let circle = look(until: limit) else { return false }
         // Each of its waits once more, and whose turn it is to give up.
-        for wait in circle where !waits(of: wait.claimant).blocks.contains(wait.block) { return false }
+        for wait in circle where waits(of: wait.claimant, until: limit)?.blocks.contains(wait.block) != true { return false }
         return circle.allSatisfy { $0.claimant <= claimant }
     }
 
@@ -47,15 +49,15 @@ struct CircleOfWaits {
         let block: ClaimBlock
     }
 
-    /// The waits from the caller's own claims back to them; nil when there is no such way.
-    private mutating func look() -> [Wait]? {
+    /// The waits from the caller's own claims back to them; nil when there is no such way, or a mount does not say.
+    private mutating func look(until limit: Int64) -> [Wait]? {
         var reached: [GrantID: Wait] = [:]
         var open = [claimant]
         var asked = 0
         while !open.isEmpty, asked < Self.mostAsked {
             let one = open.removeFirst()
             asked += 1
-            let (holds, blocks) = waits(of: one)
+            guard let (holds, blocks) = waits(of: one, until: limit) else { return nil }
             if one == claimant, !holds {
                 mayBeWaitedFor = false
                 return nil
@@ -80,13 +82,17 @@ struct CircleOfWaits {
         return way
     }
 
-    private func waits(of claimant: GrantID) -> (holds: Bool, blocks: [ClaimBlock]) {
+    private func waits(of claimant: GrantID, until limit: Int64) -> (holds: Bool, blocks: [ClaimBlock])? {
         var (holds, blocks): (Bool, [ClaimBlock]) = (false, [])
         for record in records {
-            let answer = Daemons.ask(record, .waits(claimant: claimant), in: directory, deadline: Clock.deadline(seconds: 1))
-            guard case .success(.waits(let holdsHere, let blocksHere)) = answer else { continue }
-            holds = holds || holdsHere
-            blocks += blocksHere
+            switch Daemons.ask(record, .waits(claimant: claimant), in: directory, deadline: limit) {
+            case .success(.waits(let holdsHere, let blocksHere)):
+                holds = holds || holdsHere
+                blocks += blocksHere
+            // Its claims have ended with it.
+            case .failure(.dead): break
+            default: return nil
+            }
         }
         return (holds, blocks)
     }

@@ -134,7 +134,7 @@ struct ClaimWait {
             throw .failed(error.description)
         }
         if !isReady, let look, deadline.map({ look < $0 }) ?? true {
-            if circle?.isClosed() == true { throw .deadlock }
+            if circle?.isClosed(before: deadline) == true { throw .deadlock }
             return
         }
         guard isReady else {
