@@ -58,14 +58,15 @@ public final class ViewFS: @unchecked Sendable {
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
     ///
     /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11). `mapsDirectly`: what is opened
-    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later).
+    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later). `idlePolling`: see `SessionOptions`.
     public func mount(
-        at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true
+        at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
+        idlePolling: IdlePolling? = nil
     ) throws(Errno) {
         clinux_keep_memory_small()
         let options = SessionOptions(
             source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,
-            mapsDirectly: mapsDirectly)
+            mapsDirectly: mapsDirectly, idlePolling: idlePolling)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
