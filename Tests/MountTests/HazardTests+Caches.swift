@@ -86,7 +86,7 @@ extension MountTests.Hazards {
                 try FileHandle(forReadingFrom: URL(fileURLWithPath: "\(mountpoint)/a/d\($0)/file-500"))
             }
             // A node takes 150 bytes: all of them 15 MB.
-            after.append(try forget(downTo: isHeld ? 500 : 20, kilobytes: before + (isHeld ? 8 << 10 : 4 << 10)))
+            after.append(try forget(downTo: isHeld ? 500 : 20, kilobytes: before + (isHeld ? 10 << 10 : 6 << 10)))
             for file in held { try file.close() }
         }
         print("the daemon's own memory: \(before) kB before, \(high) kB at the most, \(after) kB after the kernel had forgotten")
