@@ -1,3 +1,4 @@
+import CLinux
 import Coordinator
 import FUSEKit
 import Glibc
@@ -30,6 +31,9 @@ public final class ViewFS: @unchecked Sendable {
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
     private let mounted = Lock<Session?>(nil)
+    /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
+    let trimmed = Atomic<Int>(0)
+    static let worthTrimming = 1 << 20
 
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
@@ -59,6 +63,7 @@ public final class ViewFS: @unchecked Sendable {
         at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
         idlePolling: IdlePolling? = nil
     ) throws(Errno) {
+        clinux_keep_memory_small()
         let options = SessionOptions(
             source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,
             mapsDirectly: mapsDirectly, idlePolling: idlePolling)
