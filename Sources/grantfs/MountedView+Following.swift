@@ -6,10 +6,37 @@ import ViewFS
 
 // Granted directories on their way through the filesystem.
 extension MountedView {
+    /// What is asked of each open directory first, once a second of thousands: as little as possible.
+    private struct Whereabouts {
+        let grant: GrantID
+        let scope: Scope
+        let path: [UInt8]
+        /// Its name is taken away just now, or its turn has come.
+        let isDue: Bool
+    }
+
+    /// So many rounds until each directory was looked at, whatever its descriptor says.
+    private static let turns: UInt64 = 32
+
     /// Looks where each open directory is now. One that was removed or lies in a Trash loses its name, and what is held of it goes on
     /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
-    func followDirectories() {
-        let open = state.withLock { state in MountedView.claim(state.grants.values.filter { $0.scope != nil }, &state) }
+    ///
+    /// Most are where they were, which the kernel says without asking their filesystems, or has not said anything to the contrary. `turn`:
+    /// counts the rounds.
+    func followDirectories(turn: UInt64) {
+        let moves = files.directoryMoves
+        let known = state.withLock { state in
+            state.grants.values.compactMap { live -> Whereabouts? in
+                guard let scope = live.scope else { return nil }
+                let isDue = !live.finding.isUsable || live.grant.id.low % MountedView.turns == turn % MountedView.turns
+                return Whereabouts(grant: live.grant.id, scope: scope, path: live.grant.bookmark.path, isDue: isDue)
+            }
+        }
+        let suspects = known.filter { $0.isDue || !files.isStill($0.scope, at: $0.path, moves: moves) }.map(\.grant)
+        if suspects.isEmpty { return }
+        let open = state.withLock { state in
+            MountedView.claim(suspects.compactMap { state.grants[$0] }.filter { $0.scope != nil }, &state)
+        }
         let harvest = Harvest()
         Round.run(
             open, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },

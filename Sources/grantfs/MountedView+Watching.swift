@@ -31,10 +31,11 @@ extension MountedView {
     /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
     func watchDirectories() {
         let watch = try? MountWatch()
-        while true {
-            if watch?.changed(within: 1_000) != true, watch == nil { usleep(1_000_000) }
+        for turn in UInt64(0)... {
+            if watch == nil { usleep(1_000_000) }
+            if watch?.changed(within: 1_000) != false { files.noteMounts() }
             endReleases()
-            followDirectories()
+            followDirectories(turn: turn)
             openMissing()
         }
     }
