@@ -129,8 +129,8 @@ extension Oplocks {
                         written(key, number)
                     }
                 case .late:
-                    SystemLog.write(
-                        .warning, "a file was opened beside the mount while what programs had stored in mappings of it could not be written down")
+                    let why = "what programs had stored in mappings of it could not be written down"
+                    SystemLog.write(.warning, "a locked file was opened beside the mount after two seconds: \(why)")
                 }
             }
         }

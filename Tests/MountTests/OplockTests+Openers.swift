@@ -15,7 +15,7 @@ extension MountTests.Oplocks {
         let volume = try Volume(.ext4, at: "volume", in: fixture)
         let place = try LockedFile(fixture, below: try fixture.directory("volume/a"))
         let holder = try place.open()
-        #expect(try place.cost(of: holder) == 0)
+        #expect(try !place.isFetchedEachTime(by: holder))
         try holder.does("lock", "store:then", "unlock")
         try Command.run(["fsfreeze", "--freeze", volume.place]).orThrow()
         let opener: Child
@@ -28,14 +28,14 @@ extension MountTests.Oplocks {
             try self.opener(of: place).expect("opened", within: 15)
         }
         try fixture.wait(until: "it is written down after all") { try place.onDisk() == "then" }
-        try holder.does("close")
+        try place.close(holder)
     }
 
     @Test("who waits for a daemon that has been stopped goes on when it goes on, and when it is killed", arguments: [SIGCONT, SIGKILL])
     func stopped(signal: Int32) throws {
         let place = try LockedFile()
         let holder = try place.open()
-        #expect(try place.cost(of: holder) == 0)
+        #expect(try !place.isFetchedEachTime(by: holder))
         try holder.does("lock", "store:then", "unlock")
         let daemon = try place.fixture.daemon(at: place.fixture.base + "/mount")
         kill(daemon, SIGSTOP)
@@ -67,7 +67,7 @@ extension MountTests.Oplocks {
     func noDescriptors() throws {
         let place = try LockedFile(limit: 256)
         let holder = try place.open()
-        #expect(try place.cost(of: holder) == 0)
+        #expect(try !place.isFetchedEachTime(by: holder))
         try holder.does("lock", "store:then", "unlock")
         let script = """
             import errno, os, sys
@@ -97,9 +97,9 @@ extension MountTests.Oplocks {
         }
         func once() throws {
             let holder = try place.open()
-            #expect(try place.cost(of: holder) == 0)
+            #expect(try !place.isFetchedEachTime(by: holder))
             #expect(try place.onDisk() == "mine")
-            try holder.does("close")
+            try place.close(holder)
         }
         try once()
         let before = try descriptors()

@@ -92,7 +92,7 @@ extension MountTests {
             F = [f'f{i}' for i in range(10)]
             if sys.argv[2] == 'with a database':
                 base = sqlite3.connect('base.sqlite', isolation_level=None)
-                for what in 'pragma journal_mode=wal', 'pragma synchronous=normal', 'create table t(a)': base.execute(what)
+                for what in 'pragma journal_mode=wal', 'pragma synchronous=normal', 'create table if not exists t(a)': base.execute(what)
             print('ready', flush=True)
             for line in sys.stdin:
                 times, script = json.loads(line)
@@ -102,7 +102,12 @@ extension MountTests {
 
         /// Has a database's files open on the host.
         private static func opened(_ database: String) throws -> Child {
-            let script = "import sys; f = [open(sys.argv[1] + e, 'rb') for e in ('', '-wal', '-shm')]; print('open', flush=True); sys.stdin.read()"
+            let script = """
+                import sys
+                files = [open(sys.argv[1] + end, 'rb') for end in ('', '-wal', '-shm')]
+                print('open', flush=True)
+                sys.stdin.read()
+                """
             let child = try Child(["python3", "-I", "-c", script, database])
             try child.expect("open")
             return child
