@@ -130,7 +130,7 @@ extension Oplocks {
                     }
                 case .late:
                     let why = "what programs had stored in mappings of it could not be written down"
-                    SystemLog.write(.warning, "a locked file was opened beside the mount after two seconds: \(why)")
+                    SystemLog.write(.warning, "a locked file was opened beside the mount after a wait: \(why)")
                 }
             }
         }

@@ -35,8 +35,8 @@ final class Oplocks: @unchecked Sendable {
         var requests: [LinuxFS.Semaphore] = []
         /// Somebody else opened it while it was being looked at.
         var isSpoiled = false
-        /// When those who wait are let go on in any case, CLOCK_MONOTONIC in nanoseconds.
-        var deadline: Int64 = 0
+        /// When those who wait go on unless something is written down until then, and when they do in any case, CLOCK_MONOTONIC in nanoseconds.
+        var (deadline, end): (Int64, Int64) = (0, 0)
 
         init(node: UInt64, scope: UInt32, number: UInt64) { (self.node, self.scope, self.number) = (node, scope, number) }
     }
@@ -80,8 +80,10 @@ final class Oplocks: @unchecked Sendable {
     let writers: KeptThreads
     weak nonisolated(unsafe) var view: ViewFS?
 
-    /// For so long somebody else's opening waits at the most.
-    static let patience: Int64 = 2_000_000_000
+    /// How many of them are being written down.
+    let breakingCount = Atomic<Int>(0)
+    /// For so long somebody else's opening waits while nothing is written down, and for so long in any case.
+    static let (patience, longest): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
 
     init(writers: KeptThreads) throws(Errno) {
         self.writers = writers
@@ -147,7 +149,23 @@ final class Oplocks: @unchecked Sendable {
         guard mustWait else { return }
         bell.ring()
         hasChores.post()
-        _ = written.wait(until: Clock.monotonic + Self.patience)
+        _ = written.wait(until: Clock.monotonic + Self.longest)
+    }
+
+    /// The kernel has written down something of a file: whoever waits for the rest has reason to.
+    @inline(__always)
+    func wrote(_ id: UInt64) {
+        if breakingCount.load(ordering: .relaxed) > 0 { extend(id) }
+    }
+
+    @inline(never)
+    private func extend(_ id: UInt64) {
+        state.withLock { state in
+            for key in state.breaking {
+                guard let entry = state.entries[key], entry.node == id else { continue }
+                state.entries[key]?.deadline = min(Clock.monotonic + Self.patience, entry.end)
+            }
+        }
     }
 
     /// A file may have been closed for the last time in this mount: what comes next is looked at anew.
@@ -190,8 +208,10 @@ final class Oplocks: @unchecked Sendable {
     func startBreaking(_ entry: inout Entry, _ key: NodeKey, _ state: inout State) {
         view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
         entry.stage = .breaking
-        entry.deadline = Clock.monotonic + Self.patience
+        let now = Clock.monotonic
+        (entry.deadline, entry.end) = (now + Self.patience, now + Self.longest)
         state.breaking.append(key)
+        breakingCount.store(state.breaking.count, ordering: .relaxed)
         state.chores.append(.writeDown(key, node: entry.node, number: entry.number))
     }
 
@@ -205,6 +225,7 @@ final class Oplocks: @unchecked Sendable {
     private func remove(_ key: NodeKey, _ state: inout State) {
         state.entries[key] = nil
         state.breaking.removeAll { $0 == key }
+        breakingCount.store(state.breaking.count, ordering: .relaxed)
         entryCount.store(state.entries.count, ordering: .sequentiallyConsistent)
         state.orders.append(.unmark(key))
     }
