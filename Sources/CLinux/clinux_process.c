@@ -182,6 +182,13 @@ int clinux_device_without_asking(const char *path, unsigned *major, unsigned *mi
     return 0;
 }
 
+void clinux_keep_memory_small(void) {
+#ifdef __GLIBC__
+    // The default value, but set: otherwise it grows to twice the largest block that was ever freed, for each of the heaps that threads have.
+    mallopt(M_TRIM_THRESHOLD, 128 << 10);
+#endif
+}
+
 void clinux_trim_memory(void) {
 #ifdef __GLIBC__
     malloc_trim(0);

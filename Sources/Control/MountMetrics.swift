@@ -66,11 +66,13 @@ public struct MountMetrics: Sendable, Equatable {
     public var waitingLocks: UInt64
     public var waitingForClaims: UInt64
     public var workers: UInt64
+    /// For how long idle processors were kept from halting.
+    public var idlePollingNanoseconds: UInt64
 
     public init(
         status: MountStatus, timings: [RequestDurations], readBytes: UInt64, writtenBytes: UInt64, denials: [DenialCount],
         revocations: WithdrawalCounts, narrowings: WithdrawalCounts, waitingLocks: UInt64,
-        waitingForClaims: UInt64, workers: UInt64
+        waitingForClaims: UInt64, workers: UInt64, idlePollingNanoseconds: UInt64
     ) {
         self.status = status
         self.timings = timings
@@ -82,6 +84,7 @@ public struct MountMetrics: Sendable, Equatable {
         self.waitingLocks = waitingLocks
         self.waitingForClaims = waitingForClaims
         self.workers = workers
+        self.idlePollingNanoseconds = idlePollingNanoseconds
     }
 }
 
@@ -135,6 +138,7 @@ extension MountMetrics {
         writer.write(waitingLocks)
         writer.write(waitingForClaims)
         writer.write(workers)
+        writer.write(idlePollingNanoseconds)
     }
 
     static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountMetrics {
@@ -149,6 +153,6 @@ extension MountMetrics {
                 return DenialCount(grant: grant, name: name, count: try reader.number(UInt64.self))
             }, revocations: try WithdrawalCounts.read(from: &reader), narrowings: try WithdrawalCounts.read(from: &reader),
             waitingLocks: try reader.number(UInt64.self), waitingForClaims: try reader.number(UInt64.self),
-            workers: try reader.number(UInt64.self))
+            workers: try reader.number(UInt64.self), idlePollingNanoseconds: try reader.number(UInt64.self))
     }
 }

@@ -102,15 +102,23 @@ extension Session {
     /// - A request that takes long is seen within two milliseconds; when that goes on, readers double.
     /// - When requests keep waiting although others are answered, there is one more.
     /// - When somebody had nothing to do for a while, there is one less.
+    ///
+    /// It also keeps idle processors from halting while requests come quickly (`IdlePolling`).
     func watchReaders() {
         var before = readers.snapshot.taken
         var (quiet, waited, spare, step) = (0, 0, 0, 1)
+        var rate = RequestRate()
+        let polling = context.pointee.options.idlePolling
+        defer { polling?.end() }
         while !hasEnded {
-            if quiet >= 3 { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
+            if quiet >= 3, !rate.isHigh { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
             usleep(1_000)
             let now = readers.snapshot
             let isHeldUp = now.taken == before && now.idle == 0
             quiet = now.taken == before && now.idle > 0 ? quiet + 1 : 0
+            if let polling, rate.note(now.taken &- before) {
+                if rate.isHigh { polling.begin() } else { polling.end() }
+            }
             before = now.taken
             spare = now.idle > 0 ? spare + 1 : 0
             if spare >= 32 {

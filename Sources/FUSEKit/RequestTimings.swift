@@ -62,4 +62,7 @@ extension Session {
 
     /// Threads that serve requests or are ready to.
     public var workerCount: Int { readers.workers }
+
+    /// For how long idle processors were kept from halting, so far.
+    public var idlePollingNanoseconds: UInt64 { context.pointee.options.idlePolling?.nanoseconds ?? 0 }
 }

@@ -1,3 +1,5 @@
+import LinuxFS
+
 /// How a session asks to be mounted.
 public struct SessionOptions: Sendable {
     /// The source in /proc/mounts; the type is `fuse.grantfs`.
@@ -13,13 +15,19 @@ public struct SessionOptions: Sendable {
     public var killsSetID: Bool
     /// Whether files opened past the kernel's cache may be mapped shared (FUSE_DIRECT_IO_ALLOW_MMAP), if the kernel offers it.
     public var mapsDirectly: Bool
+    /// What keeps processors from halting while requests come quickly; nil: nothing does.
+    public var idlePolling: IdlePolling?
 
-    public init(source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool, mapsDirectly: Bool) {
+    public init(
+        source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool, mapsDirectly: Bool,
+        idlePolling: IdlePolling? = nil
+    ) {
         self.source = source
         self.mountWords = mountWords
         self.writeBack = writeBack
         self.checkData = checkData
         self.killsSetID = killsSetID
         self.mapsDirectly = mapsDirectly
+        self.idlePolling = idlePolling
     }
 }

@@ -8,6 +8,16 @@ public enum CacheMode: String, Sendable, CaseIterable {
     case none
 }
 
+/// What processors with nothing to do are to do while requests come quickly (`-o idle=`).
+public enum IdleMode: String, Sendable, CaseIterable {
+    /// Poll where that is known to help, else halt.
+    case auto
+    /// Poll, wherever the daemon may ask for it.
+    case poll
+    /// Halt, as the kernel sees fit.
+    case halt
+}
+
 /// What `-o` said, after parsing.
 public struct MountOptions: Sendable, Equatable {
     public var readOnly = false
@@ -18,6 +28,7 @@ public struct MountOptions: Sendable, Equatable {
     public var noAccessTime = false
     public var submounts = false
     public var cache = CacheMode.shared
+    public var idle = IdleMode.auto
     /// How many openings the log keeps; nil when none are written down.
     public var audit: Int?
     /// What `audit` without a number means.

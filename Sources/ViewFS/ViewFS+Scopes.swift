@@ -4,6 +4,7 @@ import FUSEKit
 import Glibc
 import GrantModel
 import LinuxFS
+import Synchronization
 import ViewTree
 
 // How grants come in: the road of the administrator, never of a request.
@@ -115,9 +116,12 @@ extension ViewFS {
 
     /// Gives memory that was needed for what the kernel has forgotten back to it. Not for the way of a request.
     public func trim() {
-        let trimmed = [tree.trim(), files.trim(), directories.trim()]
-        // Names, handles and indices as well.
-        if trimmed.contains(true) { clinux_trim_memory() }
+        let bytes = tree.trim() + files.trim() + directories.trim()
+        let untrimmed = trimmed.wrappingAdd(bytes, ordering: .relaxed).newValue
+        // Names and indices as well. That stops whoever allocates for a moment, so it has to be worth it, or nothing is going on.
+        guard untrimmed > 0, bytes == 0 || untrimmed > Self.worthTrimming else { return }
+        trimmed.store(0, ordering: .relaxed)
+        clinux_trim_memory()
     }
 
     /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.

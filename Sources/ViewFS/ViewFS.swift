@@ -1,3 +1,4 @@
+import CLinux
 import Coordinator
 import FUSEKit
 import Glibc
@@ -32,6 +33,9 @@ public final class ViewFS: @unchecked Sendable {
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
     private let mounted = Lock<Session?>(nil)
+    /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
+    let trimmed = Atomic<Int>(0)
+    static let worthTrimming = 1 << 20
 
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
@@ -59,13 +63,15 @@ public final class ViewFS: @unchecked Sendable {
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
     ///
     /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11). `mapsDirectly`: what is opened
-    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later).
+    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later). `idlePolling`: see `SessionOptions`.
     public func mount(
-        at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true
+        at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
+        idlePolling: IdlePolling? = nil
     ) throws(Errno) {
+        clinux_keep_memory_small()
         let options = SessionOptions(
             source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,
-            mapsDirectly: mapsDirectly)
+            mapsDirectly: mapsDirectly, idlePolling: idlePolling)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })

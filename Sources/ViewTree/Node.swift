@@ -51,34 +51,38 @@ public enum Oplock: UInt8, AtomicRepresentable, Sendable {
 /// which is an O_PATH descriptor, or, while the descriptor's number is lent to another node, a file handle or the place where it was
 /// last found.
 public struct Node: ~Copyable {
+    // In an order without holes: there may be millions.
     public let key: NodeKey
-    public let scope: UInt32
-    /// See `ScopeNodes.asksCallers`.
-    public let asksCallers: Bool
     // The tree keeps a scope's nodes together for as long as one of them lives.
     private let ownerReference: Unmanaged<ScopeNodes>
-    /// S_IFMT of the file: an inode never changes its type.
-    public let type: mode_t
     /// How many lookups the kernel has not yet forgotten. Changed under the shard's lock.
     let lookups: Atomic<UInt64>
     /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while nobody pins it.
     let hold: Atomic<UInt64>
-    /// A `clinux_handle` of its own, or 0. Written once.
-    let handle: Atomic<UInt>
+    let handle: KeptHandle
     /// Where the daemon may not open by handle: the name it was last found under, ending with a NUL, in a block of its own; 0 when that
     /// name was removed. Together with `parent` changed and read under the shard's lock.
     let name: Atomic<UInt>
-    /// Its name was removed, so no handle would find it again: the descriptor is not lent.
-    let isKept: Atomic<Bool>
-    /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
-    public let openers: Atomic<UInt32>
-    public let writers: Atomic<UInt32>
     /// The directory it was last found in, a node id.
     public let parent: Atomic<UInt64>
     /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
     /// When one of several names of it was last removed, CLOCK_MONOTONIC in nanoseconds; 0 when none was.
     public let unlinked: Atomic<Int64>
+    /// Of a directory: when the kernel was last told of an entry's attributes, by a listing or alone, CLOCK_MONOTONIC in nanoseconds.
+    public let renewed: Atomic<Int64>
+    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
+    public let dataVersion: Atomic<UInt64>
+    public let scope: UInt32
+    /// S_IFMT of the file: an inode never changes its type.
+    public let type: mode_t
+    /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
+    public let openers: Atomic<UInt32>
+    public let writers: Atomic<UInt32>
+    /// See `ScopeNodes.asksCallers`.
+    public let asksCallers: Bool
+    /// Its name was removed, so no handle would find it again: the descriptor is not lent.
+    let isKept: Atomic<Bool>
     /// Whether an opening of the removed file has been answered with ESTALE already: see `ViewFS` on opening.
     public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
@@ -87,12 +91,8 @@ public struct Node: ~Copyable {
     public let oplock: Atomic<Oplock>
     /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
     public let isListedBare: Atomic<Bool>
-    /// Of a directory: when the kernel was last told of an entry's attributes, by a listing or alone, CLOCK_MONOTONIC in nanoseconds.
-    public let renewed: Atomic<Int64>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
-    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
-    public let dataVersion: Atomic<UInt64>
 
     static let retiredBit: UInt64 = 1 << 63
     static let pin: UInt64 = 1 << 32
@@ -106,7 +106,7 @@ public struct Node: ~Copyable {
         self.type = type
         lookups = Atomic(1)
         hold = Atomic(UInt64(UInt32(descriptor + 1)))
-        handle = Atomic(0)
+        handle = KeptHandle()
         name = Atomic(0)
         isKept = Atomic(false)
         openers = Atomic(0)
@@ -124,7 +124,6 @@ public struct Node: ~Copyable {
     }
 
     deinit {
-        free(UnsafeMutableRawPointer(bitPattern: handle.load(ordering: .relaxed)))
         free(UnsafeMutableRawPointer(bitPattern: name.load(ordering: .relaxed)))
     }
 
@@ -139,24 +138,4 @@ public struct Node: ~Copyable {
     public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
 
     var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
-
-    /// The handle kept for this node, copied out.
-    func storedHandle() -> clinux_handle? {
-        guard let raw = UnsafeRawPointer(bitPattern: handle.load(ordering: .acquiring)) else { return nil }
-        var result = clinux_handle()
-        result.type = raw.load(as: Int32.self)
-        result.length = raw.load(fromByteOffset: 4, as: UInt32.self)
-        withUnsafeMutableBytes(of: &result.bytes) { $0.baseAddress!.copyMemory(from: raw + 8, byteCount: Int(result.length)) }
-        return result
-    }
-
-    /// Keeps a handle, in as many bytes as it has.
-    func store(_ handle: clinux_handle) {
-        let block = malloc(8 + Int(handle.length))!
-        block.storeBytes(of: handle.type, as: Int32.self)
-        block.storeBytes(of: handle.length, toByteOffset: 4, as: UInt32.self)
-        withUnsafeBytes(of: handle.bytes) { (block + 8).copyMemory(from: $0.baseAddress!, byteCount: Int(handle.length)) }
-        let done = self.handle.compareExchange(expected: 0, desired: UInt(bitPattern: block), ordering: .acquiringAndReleasing)
-        if !done.exchanged { free(block) }
-    }
 }

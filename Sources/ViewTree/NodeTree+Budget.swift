@@ -79,13 +79,13 @@ extension NodeTree {
     private func lend(_ node: UnsafeMutablePointer<Node>) {
         let old = node.pointee.hold.load(ordering: .acquiring)
         guard old & Node.descriptorMask != 0, old >> 32 == 0, canBeFoundAgain(node) else { return }
-        if node.pointee.owner.opensByHandle, node.pointee.handle.load(ordering: .acquiring) == 0 {
+        if node.pointee.owner.opensByHandle, !node.pointee.handle.isKept {
             // Pin it while asking for the handle, so that the number stays ours.
             guard node.pointee.hold.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
             else { return }
             var handle = clinux_handle()
             let result = clinux_name_to_handle(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, &handle)
-            if result == 0 { node.pointee.store(handle) }
+            if result == 0 { node.pointee.handle.keep(handle) }
             let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
             if result != 0 || rest != old { return }
         }

@@ -37,7 +37,7 @@ extension NodeTree {
     }
 
     private func openByHandle(_ node: UnsafeMutablePointer<Node>) -> Int32 {
-        guard let handle = node.pointee.storedHandle(), let base = node.pointee.owner.handleBase else { return -ESTALE }
+        guard let handle = node.pointee.handle.copy(), let base = node.pointee.owner.handleBase else { return -ESTALE }
         var copy = handle
         return verified(makingRoom { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
     }

@@ -16,8 +16,8 @@ public final class NodeTree: @unchecked Sendable {
 
     public var descriptorsInUse: Int { budget.inUse }
 
-    /// Gives back memory of what the kernel has forgotten. To be called now and then; returns whether there was some.
-    public func trim() -> Bool { nodes.trim() }
+    /// Gives back memory of what the kernel has forgotten. To be called now and then; returns how many bytes that were.
+    public func trim() -> Int { nodes.trim() }
 
     // MARK: scopes
 

@@ -55,7 +55,7 @@ public final class OpenFiles: @unchecked Sendable {
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
-    public func trim() -> Bool { table.trim() }
+    public func trim() -> Int { table.trim() }
     /// `worker`: the number of the caller's slot.
     public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? { table.insert(file, by: worker) }
 
@@ -97,7 +97,7 @@ public final class OpenDirectories: @unchecked Sendable {
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
-    public func trim() -> Bool { table.trim() }
+    public func trim() -> Int { table.trim() }
     public func add(_ directory: consuming OpenDirectory) -> UInt64? { table.insert(directory) }
 
     public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {

@@ -5,50 +5,59 @@ import Synchronization
 /// Elements in raw memory under ids that are never used twice: `generation << 32 | index`. Finding one takes no lock.
 ///
 /// Whoever finds an element must hold it by other means (a lookup count of the kernel, a pin), because `remove` ends it at once.
-/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of a free list for a moment. There may be several lists, so that workers that come and go with
-/// each request do not meet at one.
+/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of a list of free cells for a moment. There may be several lists, so that workers that
+/// come and go with each request do not meet at one.
 public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the id.
-    /// A chunk is the generations of so many cells, each odd while its cell is in use, and then their elements, on pages of their own.
-    @usableFromInline static var cellsPerChunk: Int { 4096 }
+    /// A chunk is the generations of so many cells, each odd while its cell is in use, which of them are taken, and then, on pages of their own, their elements.
+    @usableFromInline static var cellsPerChunk: Int { FreeCells.perChunk }
     @usableFromInline static var chunkLimit: Int { 1 << 16 }
     @usableFromInline static var generationBytes: Int { cellsPerChunk * MemoryLayout<UInt32>.stride }
+    @usableFromInline static var headBytes: Int { generationBytes + 4096 }
     private static var elementBytes: Int { cellsPerChunk * MemoryLayout<Element>.stride }
     @usableFromInline let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     /// A chunk and its indices belong to the list of its number, modulo their count.
-    private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeList>>>
+    private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
     private let listCount: Int
+    private let reserved: Int
 
-    /// The first `reserved` indices are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can insert at
-    /// once without waiting for each other; each takes chunks of its own.
-    public init(reserved: UInt32 = 16, lists count: Int = 1) {
+    /// The first `reserved` indices (up to 64) are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can
+    /// insert at once without waiting for each other; each takes chunks of its own.
+    public init(reserved: Int = 16, lists count: Int = 1) {
         // calloc, because the kernel gives untouched zero pages: a table of this size costs what is used of it.
         chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
             .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
         listCount = count
+        self.reserved = reserved
         lists = .allocate(capacity: count)
-        for number in 0..<count {
-            let first = number == 0 ? reserved : UInt32(number * Self.cellsPerChunk)
-            (lists + number).initialize(to: .passRetained(Lock(FreeList(next: first))))
-        }
+        for number in 0..<count { (lists + number).initialize(to: .passRetained(Lock(FreeCells()))) }
     }
 
-    public var count: Int { (0..<listCount).reduce(0) { sum, list in sum + withList(list) { $0.count } } }
+    public var count: Int { (0..<listCount).reduce(0) { sum, list in sum + withList(list) { $0.live } } }
 
-    /// One more than the highest index ever used.
+    /// No element has this index or a higher one at this moment.
     public var indexLimit: UInt32 {
-        (0..<listCount).reduce(0) { limit, list in withList(list) { $0.live.isEmpty ? limit : max(limit, $0.next) } }
+        UInt32(
+            (0..<listCount).reduce(0) { limit, list in
+                let end = withList(list) { $0.liveEnd }
+                return end == 0 ? limit : max(limit, ((end - 1) * listCount + list + 1) * Self.cellsPerChunk)
+            })
     }
 
     /// Puts an element in and returns its id; nil when 268 million are in use or memory is out. `worker`: who inserts, any number.
     public func insert(_ element: consuming Element, by worker: Int = 0) -> UInt64? {
         var element: Element? = element
         let list = worker % listCount
-        return withList(list) { free -> UInt64? in
-            guard let index = takeIndex(of: list, &free) else { return nil }
-            let chunk = chunks[Int(index) / Self.cellsPerChunk]!
+        return withList(list) { cells -> UInt64? in
+            guard let own = cells.firstWithRoom ?? addChunk(to: list, &cells) else { return nil }
+            let place = own * listCount + list
+            let chunk = chunks[place]!
+            let cell = cells.take(own, Self.taken(in: chunk))
+            let index = UInt32(place * Self.cellsPerChunk + cell)
             Self.element(index, in: chunk).initialize(to: element.take()!)
-            let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .releasing).newValue
+            let counter = Self.generation(index, in: chunk)
+            let generation = max(counter.pointee.load(ordering: .relaxed), cells.chunks[own].base) + 1
+            counter.pointee.store(generation, ordering: .releasing)
             return UInt64(generation) << 32 | UInt64(index)
         }
     }
@@ -71,9 +80,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     /// Runs `body` on the element at an index, if there is one: it cannot end meanwhile, and no other can take its place.
     ///
-    /// Locking: the free list's, so `body` only looks and counts.
+    /// Locking: the list's, so `body` only looks and counts.
     func visit(_ index: UInt32, _ body: (UInt64, UnsafeMutablePointer<Element>) -> Void) {
-        withList(list(of: index)) { _ in
+        withList(Int(index) / Self.cellsPerChunk % listCount) { _ in
             if let (id, element) = element(at: index) { body(id, element) }
         }
     }
@@ -81,37 +90,54 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// Ends the element of `id`, which must be in use and held by nobody else.
     public func remove(_ id: UInt64) {
         let index = UInt32(truncatingIfNeeded: id)
+        let (place, cell) = Int(index).quotientAndRemainder(dividingBy: Self.cellsPerChunk)
         // Taken out under the lock and ended after it: an end can close a descriptor.
         var element: Element?
-        withList(list(of: index)) { free in
-            let place = Int(index) / Self.cellsPerChunk
+        withList(place % listCount) { cells in
             let chunk = chunks[place]!
             let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
-            free.count -= 1
-            free.live[place / listCount] -= 1
-            // An index whose generations are used up is retired: an id must not come twice.
-            if generation < UInt32.max - 2 { free.indices.append(index) }
             element = Self.element(index, in: chunk).move()
+            // An index whose generations are used up is retired: an id must not come twice.
+            cells.give(back: cell, of: place / listCount, Self.taken(in: chunk), retires: generation >= UInt32.max - 2)
         }
         _ = consume element
     }
 
-    /// Gives the memory of chunks without elements back to the kernel; their generations stay, and whoever still looks there by an old id
-    /// reads zeros. Returns whether there were any. To be called now and then.
+    /// Gives the pages on which no element lies back to the kernel; whoever still looks there by an old id reads zeros, of a generation too. Returns
+    /// how many bytes that were. To be called now and then.
     ///
-    /// Locking: the free list's, over one madvise(2) for each such chunk, which waits for nobody.
-    public func trim() -> Bool {
-        (0..<listCount).reduce(false) { isAny, list in
-            withList(list) { free in
-                var isAny = isAny
-                for own in free.live.indices where free.live[own] == 0 && free.isTouched[own] {
-                    madvise(chunks[own * listCount + list]! + Self.generationBytes, Self.elementBytes, MADV_DONTNEED)
-                    free.isTouched[own] = false
-                    isAny = true
-                }
-                return isAny
+    /// Locking: the lists', each for the madvise(2) of one chunk, which waits for nobody.
+    public func trim() -> Int {
+        var bytes = 0
+        for list in 0..<listCount {
+            for own in 0..<withList(list, { $0.chunks.count }) { bytes += withList(list) { trim(own, of: list, &$0) } }
+        }
+        return bytes
+    }
+
+    private func trim(_ own: Int, of list: Int, _ cells: inout FreeCells) -> Int {
+        guard cells.isTrimmable(own) else { return 0 }
+        let chunk = chunks[own * listCount + list]!
+        if cells.canForget(own) {
+            let generations = chunk.assumingMemoryBound(to: Atomic<UInt32>.self)
+            let highest = (0..<Self.cellsPerChunk).reduce(UInt32(0)) { max($0, generations[$1].load(ordering: .relaxed)) }
+            if cells.forget(own, highest: highest) {
+                madvise(chunk, Self.headBytes + Self.elementBytes, MADV_DONTNEED)
+                return Self.headBytes + Self.elementBytes
             }
         }
+        var bytes = 0
+        let (page, stride) = (UInt(getpagesize()), MemoryLayout<Element>.stride)
+        let elements = UInt(bitPattern: chunk + Self.headBytes)
+        cells.trim(own) { range in
+            // Whole pages alone: others have elements on the rest.
+            let start = (elements + UInt(range.lowerBound * stride) + page - 1) / page * page
+            let end = (elements + UInt(range.upperBound * stride)) / page * page
+            if start >= end { return }
+            madvise(UnsafeMutableRawPointer(bitPattern: start), Int(end - start), MADV_DONTNEED)
+            bytes += Int(end - start)
+        }
+        return bytes
     }
 
     @usableFromInline @inline(__always)
@@ -121,48 +147,32 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     @usableFromInline @inline(__always)
     static func element(_ index: UInt32, in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Element> {
-        (chunk + generationBytes).assumingMemoryBound(to: Element.self) + Int(index) % cellsPerChunk
+        (chunk + headBytes).assumingMemoryBound(to: Element.self) + Int(index) % cellsPerChunk
+    }
+
+    /// A bit for each cell.
+    @inline(__always)
+    private static func taken(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
+        (chunk + generationBytes).assumingMemoryBound(to: UInt64.self)
     }
 
     @inline(__always)
-    private func withList<Result>(_ list: Int, _ body: (inout FreeList) -> Result) -> Result {
+    private func withList<Result>(_ list: Int, _ body: (inout FreeCells) -> Result) -> Result {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    private func list(of index: UInt32) -> Int { Int(index) / Self.cellsPerChunk % listCount }
-
-    private func takeIndex(of list: Int, _ free: inout FreeList) -> UInt32? {
-        let index = free.indices.popLast() ?? free.next
-        let place = Int(index) / Self.cellsPerChunk
+    /// The number of a new chunk within its list; nil when there is no room for one.
+    private func addChunk(to list: Int, _ cells: inout FreeCells) -> Int? {
+        let own = cells.chunks.count
+        let place = own * listCount + list
         guard place < Self.chunkLimit else { return nil }
-        let own = place / listCount
-        if chunks[place] == nil {
-            // Fresh pages are zero: no generation is odd.
-            let size = Self.generationBytes + Self.elementBytes
-            let made = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-            guard let made, made != MAP_FAILED else { return nil }
-            chunks[place] = made
-            free.live.append(0)
-            free.isTouched.append(false)
-        }
-        if index == free.next {
-            free.next += 1
-            // The list's next chunk.
-            if Int(free.next) % Self.cellsPerChunk == 0 { free.next += UInt32((listCount - 1) * Self.cellsPerChunk) }
-        }
-        free.count += 1
-        free.live[own] += 1
-        free.isTouched[own] = true
-        return index
+        // Fresh pages are zero: no generation is odd, no cell is taken.
+        let size = Self.headBytes + Self.elementBytes
+        let made = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        guard let made, made != MAP_FAILED else { return nil }
+        chunks[place] = made
+        cells.addChunk()
+        if place == 0 { cells.reserve(reserved, Self.taken(in: made)) }
+        return own
     }
-}
-
-private struct FreeList {
-    var indices: [UInt32] = []
-    /// The next index that was never used.
-    var next: UInt32
-    var count = 0
-    /// For each chunk, how many elements are in it, and whether any was since it was last trimmed.
-    var live: [Int32] = []
-    var isTouched: [Bool] = []
 }

@@ -23,6 +23,7 @@ enum Daemon {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
         Identity.prepareProcess()
+        let polling = idlePolling(options.idle)
         Confinement.giveUpCapabilities()
         SystemLog.open(isForeground: !isBackground)
         if isBackground { ServiceManager.leave() }
@@ -59,7 +60,7 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            try mount(files, view, mountpoint, options)
+            try mount(files, view, mountpoint, options, polling)
             try startWatching(mounted)
             // It starts a program for that, which nobody here may from now on.
             let unmounter = geteuid() == 0 ? nil : try? Unmounter(mountpoint: mountpoint)
@@ -84,13 +85,16 @@ enum Daemon {
         }
     }
 
-    private static func mount(_ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) {
+    private static func mount(
+        _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?
+    ) throws(GrantError) {
         do throws(Errno) {
             // For tests: what a kernel before 5.11 does.
             let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
             let mapsDirectly = getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil
             try files.mount(
-                at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly)
+                at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly,
+                idlePolling: polling)
             // The mount answers when the kernel has the root's attributes from us.
             let root = try FileDescriptor.open(mountpoint, OpenFlags.path | O_DIRECTORY)
             guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
@@ -149,6 +153,14 @@ enum Daemon {
             if let unmounter { try unmounter.unmount() } else { try Mountpoint(mountpoint).unmount(lazy: true) }
         } catch {
             SystemLog.write(.error, Terminal.visible(error.description))
+        }
+    }
+
+    private static func idlePolling(_ mode: IdleMode) -> IdlePolling? {
+        switch mode {
+        case .auto: IdlePolling.isWorthwhile ? IdlePolling() : nil
+        case .poll: IdlePolling()
+        case .halt: nil
         }
     }
 

@@ -41,6 +41,7 @@ extension MountedView {
             status: status, timings: timings, readBytes: transferred.read, writtenBytes: transferred.written,
             denials: counts.denials.values.sorted { $0.grant < $1.grant }, revocations: counts.revocations, narrowings: counts.narrowings,
             waitingLocks: UInt64(files.waitingLockCount), waitingForClaims: UInt64(files.waitingCount),
-            workers: UInt64(max(0, files.session?.workerCount ?? 0)))
+            workers: UInt64(max(0, files.session?.workerCount ?? 0)),
+            idlePollingNanoseconds: files.session?.idlePollingNanoseconds ?? 0)
     }
 }

@@ -28,7 +28,7 @@ private func replies() throws -> [ControlReply] {
     let metrics = MountMetrics(
         status: status, timings: [RequestDurations(opcode: 15, durations: withdrawals.durations)], readBytes: .max, writtenBytes: 1,
         denials: [DenialCount(grant: ids[1], name: try GrantName(entry: [0xFE]), count: 6)], revocations: withdrawals,
-        narrowings: WithdrawalCounts(), waitingLocks: 2, waitingForClaims: 4, workers: 3)
+        narrowings: WithdrawalCounts(), waitingLocks: 2, waitingForClaims: 4, workers: 3, idlePollingNanoseconds: .max)
     return [
         .metrics(metrics),
         .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,

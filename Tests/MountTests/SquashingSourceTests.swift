@@ -76,6 +76,38 @@ extension MountTests {
             #expect(try Command.shell(look, source.behind + "/native").text == Command.shell(look, source.behind + "/granted").text)
         }
 
+        @Test("lends nobody the supplementary groups of who was served before: a stranger's write clears a set-gid bit next to it")
+        func groupsOfOthers() throws {
+            let fixture = try MountFixture()
+            let source = try HangingSource("server", in: fixture, squashes: true)
+            defer { source.end() }
+            try Command.shell("mkdir -m 777 \"$1/granted\"; echo text >\"$1/granted/file\"; chmod 666 \"$1/granted/file\"", source.behind).orThrow()
+            try fixture.grant(source.directory + "/granted")
+            let local = try fixture.source("local")
+            let files = 60
+            // Without execution for the group: members keep the bit as they write, others do not.
+            try Command.shell(
+                "chmod 755 \"$1\"; cd \"$1\"; for k in $(seq 0 $2); do echo x >$k; chgrp 2001 $k; chmod 2646 $k; done", local, "\(files)"
+            ).orThrow()
+            try fixture.grant(local)
+            let mount = try fixture.mount(options: "allow_other")
+            let script = """
+                import os, sys
+                mount, files = sys.argv[1], int(sys.argv[2])
+                def be(uid, groups):
+                    os.seteuid(0); os.setgroups(groups); os.setegid(uid); os.seteuid(uid)
+                for k in range(files):
+                    be(1002, [2001])
+                    # Every reader has served the member.
+                    for _ in range(20): os.close(os.open(mount + '/granted/file', os.O_RDWR))
+                    be(1003, [])
+                    with open(mount + '/local/%d' % k, 'r+') as file: file.write('y')
+                """
+            try Command.run(["python3", "-c", script, mount, "\(files)"]).orThrow()
+            let kept = try Command.run(["find", local, "-perm", "-2000"]).orThrow().lines
+            #expect(kept == ["\(local)/\(files)"], "the one that nobody wrote to")
+        }
+
         @Test(
             "that only its owner may enter at all is refused to root with the reason, and served by its owner",
             .enabled(if: Machine.usersCanMount && Command.exists("bindfs"), Comment(rawValue: Machine.usersCannotMount)))

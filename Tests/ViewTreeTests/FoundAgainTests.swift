@@ -27,7 +27,7 @@ struct ANodeFoundAgain {
         var handle = clinux_handle()
         let another = try FileDescriptor.open((place.path + "/another").utf8, OpenFlags.path)
         #expect(clinux_name_to_handle(another.number, &handle) == 0)
-        node.pointee.store(handle)
+        node.pointee.handle.keep(handle)
         try exhaust(place, except: node)
         #expect(place.tree.pin(node) == -ESTALE)
         place.tree.unpin(id, node)

@@ -128,45 +128,6 @@ import ViewTree
     }
 }
 
-@Suite struct ATableOfSlots {
-    private struct Large: ~Copyable {
-        let number: Int
-        private let room: (Int, Int, Int, Int, Int, Int, Int) = (0, 0, 0, 0, 0, 0, 0)
-        init(_ number: Int) { self.number = number }
-    }
-
-    /// Pages of this process that are in memory.
-    private var residentBytes: Int {
-        let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
-        return (Int(text.split(separator: " ").dropFirst().first ?? "") ?? 0) * Int(getpagesize())
-    }
-
-    @Test("gives memory back that nothing lies in, finds what is left, and never gives an id twice", .serialized, arguments: [1, 8])
-    func trimming(lists: Int) throws {
-        let table = SlotTable<Large>(lists: lists)
-        let before = residentBytes
-        var ids = (0..<400_000).compactMap { table.insert(Large($0), by: $0) }
-        #expect(ids.count == 400_000)
-        let full = residentBytes
-        #expect(full - before > 20 << 20)
-        let kept = ids.remove(at: 200_000)
-        for id in ids { table.remove(id) }
-        // Bound first: what cannot be copied cannot be looked into by #expect.
-        let (isTrimmed, isTrimmedAgain) = (table.trim(), table.trim())
-        #expect(isTrimmed && !isTrimmedAgain)
-        #expect(full - residentBytes > 10 << 20)
-        let found = table.find(kept)?.pointee.number
-        #expect(found == 200_000)
-        let isGone = ids.allSatisfy { table.find($0) == nil }
-        #expect(isGone && Set(ids).count == ids.count)
-        let old = Set(ids)
-        let fresh = (0..<100_000).compactMap { table.insert(Large($0), by: $0) }
-        #expect(fresh.count == 100_000 && fresh.allSatisfy { !old.contains($0) })
-        let areThere = zip(0..., fresh).allSatisfy { table.find($1)?.pointee.number == $0 }
-        #expect(areThere)
-    }
-}
-
 @Suite struct InodeNumbers {
     @Test("are the filesystem's own for the first, and apart for every other")
     func apart() {

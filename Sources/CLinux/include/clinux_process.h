@@ -43,5 +43,7 @@ int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, 
 // filesystem that hangs cannot delay it (statx(2) with an empty mask and AT_STATX_DONT_SYNC).
 int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor);
 
+// Has the C library give memory back as it is freed, however much a thread has had before. To be called before there are threads.
+void clinux_keep_memory_small(void);
 // Gives free memory of malloc(3) back to the kernel, see malloc_trim(3). Nothing where the C library has no such call.
 void clinux_trim_memory(void);

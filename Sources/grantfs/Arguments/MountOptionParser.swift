@@ -20,6 +20,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache", "audit",
+        "idle",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -27,6 +28,7 @@ struct MountOptionParser {
         known.flatMap { word -> [String] in
             switch word {
             case "cache": CacheMode.allCases.map { "cache=\($0.rawValue)" }
+            case "idle": IdleMode.allCases.map { "idle=\($0.rawValue)" }
             case "store": ["store="]
             default: [word]
             }
@@ -46,7 +48,8 @@ struct MountOptionParser {
             switch name {
             case "store": try setStore(value)
             case "audit": options.audit = try MountOptionParser.audit(value)
-            case "cache": options.cache = try MountOptionParser.cache(value)
+            case "cache": options.cache = try MountOptionParser.word(value, of: name, "shared, exclusive or none")
+            case "idle": options.idle = try MountOptionParser.word(value, of: name, "auto, poll or halt")
             case "comment", "user", "uhelper", "helper": break
             // The kernel's words in /proc/mounts, which mount(8) hands back for a remount.
             case "user_id", "group_id", "max_read", "blksize": break
@@ -71,7 +74,7 @@ struct MountOptionParser {
         case "audit": options.audit = MountOptions.standardAudit
         case "submounts": options.submounts = true
         case "remount": isRemount = true
-        case "store", "cache": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
+        case "store", "cache", "idle": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
             if MountOptionParser.swallowed.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
             throw MountOptionParser.unknown(name, name)
@@ -93,11 +96,12 @@ struct MountOptionParser {
         return count
     }
 
-    private static func cache(_ value: String) throws(GrantError) -> CacheMode {
-        guard let mode = CacheMode(rawValue: value) else {
-            throw GrantError(.usage, "the mount option “cache=\(value)” is unknown", advice: "shared, exclusive or none")
+    /// `words`: those that there are, for people.
+    private static func word<Word: RawRepresentable<String>>(_ value: String, of name: String, _ words: String) throws(GrantError) -> Word {
+        guard let word = Word(rawValue: value) else {
+            throw GrantError(.usage, "the mount option “\(name)=\(value)” is unknown", advice: words)
         }
-        return mode
+        return word
     }
 
     private static func unknown(_ shown: String, _ name: String) -> GrantError {

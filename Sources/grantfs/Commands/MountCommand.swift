@@ -19,7 +19,7 @@ enum MountCommand {
         ],
         notes: [
             "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime store=DIR submounts audit "
-                + "cache=shared|exclusive|none, and what mount(8) passes along. nosuid and nodev are on by default.",
+                + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)

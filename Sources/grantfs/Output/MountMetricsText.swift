@@ -36,6 +36,12 @@ enum MountMetricsText {
             text.begin(name, kind, unit: unit, help)
             for mount in live { text.add(kind == .counter ? name + "_total" : name, mount.labels, value(mount.metrics)) }
         }
+        text.begin(
+            "grantfs_idle_polling_seconds", .counter, unit: "seconds",
+            "For how long idle processors were kept from halting, as requests came quickly.")
+        for mount in live {
+            text.add("grantfs_idle_polling_seconds_total", mount.labels, seconds: Int64(clamping: mount.metrics.idlePollingNanoseconds))
+        }
         addRequests(live.map { ($0.labels, $0.metrics) }, to: &text)
         addGrants(live.map { ($0.labels, $0.metrics) }, to: &text)
         addWithdrawals(live.map { ($0.labels, $0.metrics) }, to: &text)

@@ -1,0 +1,60 @@
+import Glibc
+import Synchronization
+
+/// Makes processors that have nothing to do poll instead of halting, for as long as this says so.
+///
+/// A halted processor of a virtual machine is woken through the host: 15 µs or more, twice for each request that a sleeping reader serves a sleeping caller.
+/// By `/dev/cpu_dma_latency` (Documentation/power/pm_qos_interface.rst): a latency of 0 rules out every idle state but polling. The kernel drops
+/// it with the descriptor, so it ends with the process, however that ends.
+public final class IdlePolling: Sendable {
+    private let device: FileDescriptor
+    private let polledNanoseconds = Atomic<UInt64>(0)
+    /// When it began; 0 while processors halt as they please.
+    private let since = Atomic<Int64>(0)
+
+    /// PM_QOS_CPU_LATENCY_DEFAULT_VALUE, in microseconds: as without us.
+    private static let any: Int32 = 2_000_000_000
+
+    /// nil where this process may not ask for it (the device is root's), or there is no such device.
+    public init?() {
+        guard let device = try? FileDescriptor.open("/dev/cpu_dma_latency".utf8, O_WRONLY) else { return nil }
+        self.device = device
+    }
+
+    /// Whether it is known to help here, at a bounded price: in a guest of KVM, whose idle driver says that to halt is dear
+    /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, as all of them poll.
+    public static var isWorthwhile: Bool {
+        guard sysconf(Int32(_SC_NPROCESSORS_ONLN)) <= 8,
+            let file = try? FileDescriptor.open("/sys/devices/system/cpu/cpuidle/current_driver".utf8, O_RDONLY)
+        else { return false }
+        return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 1) { buffer in
+            let count = read(file.number, buffer.baseAddress!, buffer.count)
+            return count > 0 && buffer.prefix(count).starts(with: "haltpoll".utf8)
+        }
+    }
+
+    /// For one thread, as `end`.
+    public func begin() {
+        guard since.load(ordering: .relaxed) == 0, ask(0) else { return }
+        since.store(Clock.monotonic, ordering: .relaxed)
+    }
+
+    public func end() {
+        let began = since.load(ordering: .relaxed)
+        guard began != 0, ask(Self.any) else { return }
+        polledNanoseconds.wrappingAdd(UInt64(max(0, Clock.monotonic - began)), ordering: .relaxed)
+        since.store(0, ordering: .relaxed)
+    }
+
+    /// For how long processors were kept from halting, so far.
+    public var nanoseconds: UInt64 {
+        let began = since.load(ordering: .relaxed)
+        let now = began == 0 ? 0 : max(0, Clock.monotonic - began)
+        return polledNanoseconds.load(ordering: .relaxed) + UInt64(now)
+    }
+
+    private func ask(_ microseconds: Int32) -> Bool {
+        var value = microseconds
+        return write(device.number, &value, MemoryLayout<Int32>.size) == MemoryLayout<Int32>.size
+    }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite("Idle processors", .enabled(if: FileManager.default.isWritableFile(atPath: "/dev/cpu_dma_latency")))
+    struct IdleProcessors {
+        private let fixture: MountFixture
+
+        init() throws {
+            fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+        }
+
+        private func polled() throws -> Double {
+            let text = try OpenMetricsText(try fixture.grantfs("metrics").orThrow().text)
+            return try #require(text.value("grantfs_idle_polling_seconds_total", [:]))
+        }
+
+        private func holdsDevice() throws -> Bool {
+            let pid = try #require(try fixture.status().mounts.first?.pid)
+            let files = FileManager.default
+            return try files.contentsOfDirectory(atPath: "/proc/\(pid)/fd").contains {
+                (try? files.destinationOfSymbolicLink(atPath: "/proc/\(pid)/fd/\($0)")) == "/dev/cpu_dma_latency"
+            }
+        }
+
+        @Test("poll while requests come quickly, and halt again soon after")
+        func polling() throws {
+            let mountpoint = try fixture.mount(options: "cache=none,idle=poll")
+            #expect(try polled() < 0.05, "a few requests are no reason")
+            let deadline = Date() + 30
+            while try polled() < 0.05, Date() < deadline {
+                for _ in 0..<2000 { _ = access(mountpoint + "/a", F_OK) }
+            }
+            usleep(50_000)
+            let after = try polled()
+            #expect(after >= 0.05)
+            usleep(200_000)
+            // Asking costs no request of the kernel.
+            #expect(try polled() == after)
+        }
+
+        @Test("are left alone with idle=halt")
+        func halting() throws {
+            let mountpoint = try fixture.mount(options: "cache=none,idle=halt")
+            for _ in 0..<2000 { _ = access(mountpoint + "/a", F_OK) }
+            #expect(try !holdsDevice() && polled() == 0)
+        }
+
+        @Test("a wrong word for idle= is a usage error that names it")
+        func wrongWord() throws {
+            let result = try fixture.grantfs("mount", "default", fixture.base + "/mount", "-o", "idle=spin")
+            #expect(result.status == 2 && result.errors.contains("idle=spin") && result.errors.contains("auto, poll or halt"))
+        }
+    }
+}
