@@ -23,15 +23,14 @@ public struct HeldOpenings: ~Copyable {
 
     private let group: Int32
     private let bell: Bell
-    /// So many descriptors the thread's table has room for.
-    public let room: Int
+    /// So many descriptors a thread's table has room for.
+    public static var room: Int { clinux_openings_room() }
 
     /// Gives the calling thread a table of descriptors of its own, so it is to make no threads and use no descriptors but what it gets here. EPERM
     /// without CAP_SYS_ADMIN; ENOSYS where an opening could slip through between a mark and a look at who has the file open (before Linux 6.1).
     public init(bell: Bell) throws(Errno) {
         guard clinux_openings_are_counted_first() else { throw Errno(ENOSYS) }
         group = try Errno.check(clinux_openings_begin(bell.descriptor.number))
-        room = clinux_openings_room()
         self.bell = bell
     }
 

@@ -12,26 +12,28 @@ extension Oplocks {
         self.view = view
         let hasBegun = Semaphore()
         do throws(Errno) {
-            try WorkerThread.start("grantfs-oplocks") { [self] in doChores() }.detach()
             try WorkerThread.start("grantfs-openers") { [self] in
                 // Here, because what it opens is this thread's own.
                 guard let openings = try? HeldOpenings(bell: bell) else { return hasBegun.post() }
-                limit.store(min(openings.room / 4, 16384), ordering: .releasing)
+                hasOpenings.store(true, ordering: .releasing)
                 hasBegun.post()
                 watch(openings)
             }.detach()
+            // Until it has done what cannot be done any more once the daemon has given up what it need not do.
+            hasBegun.wait()
+            guard hasOpenings.load(ordering: .acquiring) else { return }
+            try WorkerThread.start("grantfs-oplocks") { [self] in doChores() }.detach()
+            limit.store(min(HeldOpenings.room / 4, 16384), ordering: .releasing)
         } catch {
             return
         }
-        // What it did cannot be done any more once the daemon has given up what it need not do.
-        hasBegun.wait()
     }
 
     private func watch(_ openings: borrowing HeldOpenings) {
         let own = getpid()
         var marks: [NodeKey: HeldOpenings.Mark] = [:]
         // Each opening that waits is a descriptor. When the table had no room for the next, the kernel would deny it.
-        let room = min(openings.room / 4, 1024)
+        let room = min(HeldOpenings.room / 4, 1024)
         var waiting = 0
         while true {
             openings.wait(milliseconds: millisecondsUntilLate, ignoresOpenings: waiting >= room)

@@ -80,6 +80,8 @@ final class Oplocks: @unchecked Sendable {
     let writers: KeptThreads
     weak nonisolated(unsafe) var view: ViewFS?
 
+    /// Whether openings can be made to wait.
+    let hasOpenings = Atomic<Bool>(false)
     /// How many of them are being written down.
     let breakingCount = Atomic<Int>(0)
     /// For so long somebody else's opening waits while nothing is written down, and for so long in any case.

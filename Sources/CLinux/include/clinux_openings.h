@@ -17,7 +17,7 @@ void clinux_openings_ring(int bell);
 // a daemon that is killed while one of its threads hangs in a filesystem keeps the threads' common table open: openings would wait for that.
 // To be called before the daemon gives up making such tables, and never from a thread that makes others, which would get this table.
 int clinux_openings_begin(int bell);
-// How many descriptors the calling thread's table may have.
+// How many descriptors a table may have.
 long clinux_openings_room(void);
 // Has openings of the file behind `fd`, a descriptor of the process's common table, wait. Returns an O_PATH descriptor in the thread's table, to
 // be given to clinux_openings_unmark.
