@@ -59,7 +59,7 @@ int clinux_replace(int fd, int by) {
 }
 
 // The directory of this process's descriptors, opened once: from there a magic link is one name, and from the root it is six, two of
-// them symbolic links. All threads share one table of descriptors. -1 where there is no /proc.
+// them symbolic links. All threads that come here share one table of descriptors. -1 where there is no /proc.
 static int own_descriptors(void) {
     static atomic_int known = 0;
     int fd = atomic_load_explicit(&known, memory_order_acquire);

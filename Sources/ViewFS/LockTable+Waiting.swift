@@ -126,7 +126,7 @@ extension LockTable {
         }
         if !take(waiter) {
             if error == 0 { undo(wish) }
-        } else if error == 0, view?.policy.sharesLocks == true {
+        } else if error == 0, let view, view.policy.sharesLocks, !view.isSole(waiter.node) {
             refresh(waiter)
         } else {
             answer(waiter, error)

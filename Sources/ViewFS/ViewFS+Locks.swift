@@ -18,6 +18,7 @@ extension ViewFS {
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
+            view.lookWhoElse(locks: file, id.rawValue)
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh, pid: lock.l_pid) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
@@ -77,6 +78,7 @@ extension ViewFS {
             return
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
+            view.lookWhoElse(locks: file, id.rawValue)
             let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
@@ -104,7 +106,7 @@ extension ViewFS {
             request.reply(error: 0)
             return
         }
-        if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish) {
+        if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish), !isSole(id.rawValue) {
             guard let detached = request.detach() else { return locks.undo(wish) }
             locks.finish(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
         } else {
@@ -115,7 +117,7 @@ extension ViewFS {
 
     private func take(_ wish: LockWish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
         let result = locks.attempt(wish)
-        if result == 0, policy.sharesLocks {
+        if result == 0, policy.sharesLocks, !isSole(id.rawValue) {
             guard let detached = request.detach() else { return }
             locks.refresh(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
             return
@@ -142,7 +144,33 @@ extension ViewFS {
         if let parent = tree.nodes.find(node.pointee.parent.load(ordering: .relaxed)) {
             parent.pointee.isShared.store(true, ordering: .relaxed)
         }
+        // Looked at before: what was forgotten before the file was found to be nobody else's may have come from somebody else since.
+        let wasStale = node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .stale
         _ = session?.notifier.forgetData(NodeID(id))
+        if wasStale { _ = node.pointee.oplock.compareExchange(expected: .stale, desired: .sole, ordering: .sequentiallyConsistent) }
+    }
+
+    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken and
+    /// before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then is
+    /// written down for him.
+    func isSole(_ id: UInt64) -> Bool {
+        guard oplocks != nil, let node = tree.nodes.find(id) else { return false }
+        return node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .sole
+    }
+
+    /// Before the first lock of a file: afterwards it is open more than once, for the lock's owner.
+    private func lookWhoElse(locks file: UnsafeMutablePointer<OpenFile>, _ id: UInt64) {
+        guard let oplocks, let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return }
+        oplocks.look(id, node, file.pointee.descriptor)
+    }
+
+    /// When a file is opened: programs that come together open it before any locks it. `handle`: not yet known to the kernel.
+    func lookWhoElse(opens handle: UInt64, _ id: UInt64, _ node: NodePointer) {
+        guard let oplocks else { return }
+        oplocks.opened(id, node.pointee.key)
+        guard node.pointee.oplock.load(ordering: .relaxed) == .expected, let file = files.hold(handle) else { return }
+        oplocks.look(id, node, file.pointee.descriptor)
+        files.letGo(handle)
     }
 }
 

@@ -44,6 +44,7 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
+            view.lookWhoElse(opens: handle, id.rawValue, node)
             if !request.reply(file: info) { view.release(handle, of: id.rawValue) }
         }
     }
@@ -167,8 +168,9 @@ extension ViewFS {
     func release(_ handle: UInt64, of id: UInt64) {
         guard let file = files.hold(handle) else { return }
         if let node = tree.nodes.find(id) {
-            node.pointee.openers.wrappingSubtract(1, ordering: .relaxed)
             if file.pointee.canWrite { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
+            let left = node.pointee.openers.wrappingSubtract(1, ordering: .relaxed).newValue
+            if left == 0 { oplocks?.closed(id, node) }
         }
         files.letGo(handle)
         files.letGo(handle)

@@ -49,6 +49,7 @@ extension ViewFS {
             }
             if isEcho {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
+                view.oplocks?.wrote(file.pointee.node)
                 if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)

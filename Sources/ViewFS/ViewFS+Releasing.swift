@@ -31,6 +31,7 @@ extension ViewFS {
         // First what gives numbers back, of which one is needed then.
         let nodesAreGone = tree.release(scope.nodes)
         locks.releaseScope(Set(scope.nodes.ids))
+        oplocks?.release(scope.id.rawValue)
         let nothing = clinux_open_nothing()
         guard nothing >= 0 else { return false }
         files.release(scope.id.rawValue, to: nothing)

@@ -24,6 +24,8 @@ public final class ViewFS: @unchecked Sendable {
     let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
     let hostWatch: HostWatch?
+    /// nil where others change nothing or locks are always answered in full.
+    let oplocks: Oplocks?
     let handleBases = HandleBases()
     /// Where openings are written down, if they are.
     public let audit: OpenAudit?
@@ -44,7 +46,9 @@ public final class ViewFS: @unchecked Sendable {
     static let lockSlots = workerLimit..<workerLimit + 128
 
     /// `descriptorLimit`: how many descriptors nodes may keep open together.
-    public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil) {
+    ///
+    /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
+    public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil, holdsOpenings: Bool = true) {
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         tree = NodeTree(descriptorLimit: descriptorLimit)
@@ -52,6 +56,7 @@ public final class ViewFS: @unchecked Sendable {
         locks = LockTable()
         policy = CachePolicy(cache)
         hostWatch = cache == .shared ? HostWatch() : nil
+        oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
     }
 
@@ -73,6 +78,7 @@ public final class ViewFS: @unchecked Sendable {
         mounted.withLock { $0 = session }
         locks.view = self
         hostWatch?.start(for: self)
+        oplocks?.start(for: self)
         try session.start()
     }
 }

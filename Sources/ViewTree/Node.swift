@@ -32,6 +32,21 @@ public struct NodeKey: Hashable, Sendable {
     }
 }
 
+/// Who has a locked file open besides the programs of this mount. While it is `sole`, nobody can have changed it beside the mount or see what is
+/// in it, so a lock needs no fresh view of the file and its end nothing to be written down.
+public enum Oplock: UInt8, AtomicRepresentable, Sendable {
+    /// Nobody has looked.
+    case unknown
+    /// Nobody has looked since it was opened; it was locked before, so it is looked at when it is opened.
+    case expected
+    /// Somebody else, or that cannot be found out.
+    case shared
+    /// Nobody, but the kernel may still have something of the file from before that was found out.
+    case stale
+    /// Nobody, and the kernel's view of it is fresh.
+    case sole
+}
+
 /// One file as the kernel knows it through this mount: its identity, how often the kernel counts it, and a way to its inode,
 /// which is an O_PATH descriptor, or, while the descriptor's number is lent to another node, a file handle or the place where it was
 /// last found.
@@ -72,6 +87,8 @@ public struct Node: ~Copyable {
     public let wasToldStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
+    /// Of a file: who else has it open, as far as that was looked at.
+    public let oplock: Atomic<Oplock>
     /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
     public let isListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
@@ -99,6 +116,7 @@ public struct Node: ~Copyable {
         unlinked = Atomic(0)
         wasToldStale = Atomic(false)
         isShared = Atomic(false)
+        oplock = Atomic(.unknown)
         isListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)

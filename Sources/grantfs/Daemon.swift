@@ -28,7 +28,10 @@ enum Daemon {
         SystemLog.open(isForeground: !isBackground)
         if isBackground { ServiceManager.leave() }
         let audit = options.audit.map { _ in OpenAudit() }
-        let files = ViewFS(cache: options.cache, descriptorLimit: max(64, limit / 2 - 64), audit: audit)
+        // For tests: what a daemon without CAP_SYS_ADMIN does.
+        let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
+        let files = ViewFS(
+            cache: options.cache, descriptorLimit: max(64, limit / 2 - 64), audit: audit, holdsOpenings: holdsOpenings)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
         let claims = ClaimService(
             files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })

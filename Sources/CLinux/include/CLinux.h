@@ -11,5 +11,6 @@
 #include "clinux_volume.h"
 #include "clinux_mount.h"
 #include "clinux_watch.h"
+#include "clinux_openings.h"
 #include "clinux_confine.h"
 #include "clinux_log.h"

@@ -1,0 +1,152 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Whoever opens a file beside the mount waits for the mount's daemon: never for long, and never in vain.
+extension MountTests.Oplocks {
+    /// Opens the file on the host and says so.
+    private func opener(of place: LockedFile) throws -> Child {
+        try Child(["python3", "-I", "-c", "import sys; open(sys.argv[1], 'rb'); print('opened', flush=True)", place.file])
+    }
+
+    @Test("who opens the file does not wait for ever for what cannot be written down")
+    func frozen() throws {
+        let fixture = try MountFixture()
+        let volume = try Volume(.ext4, at: "volume", in: fixture)
+        let place = try LockedFile(fixture, below: try fixture.directory("volume/a"))
+        let holder = try place.open()
+        #expect(try !place.isFetchedEachTime(by: holder))
+        try holder.does("lock", "store:then", "unlock")
+        try Command.run(["fsfreeze", "--freeze", volume.place]).orThrow()
+        let opener: Child
+        do {
+            defer { _ = try? Command.run(["fsfreeze", "--unfreeze", volume.place]) }
+            opener = try self.opener(of: place)
+            #expect(opener.line(within: 0.5) == nil, "it waits")
+            #expect(opener.line(within: 15) == "opened")
+            // And nobody after it.
+            try self.opener(of: place).expect("opened", within: 15)
+        }
+        try fixture.wait(until: "it is written down after all") { try place.onDisk() == "then" }
+        try place.close(holder)
+    }
+
+    @Test("who opens the file waits for all that was stored, as long as some of it is written down every now and then")
+    func slow() throws {
+        let fixture = try MountFixture()
+        let volume = try Volume(.ext4, at: "volume", in: fixture)
+        let place = try LockedFile(fixture, below: try fixture.directory("volume/a"))
+        let storing = """
+            import fcntl, mmap, sys
+            file = open(sys.argv[1], 'r+b')
+            file.truncate(3000 * 4096)
+            memory = mmap.mmap(file.fileno(), 0)
+            for turn in range(3):
+                fcntl.lockf(file, fcntl.LOCK_EX)
+                for page in range(0, len(memory), 4096): memory[page] = turn
+                fcntl.lockf(file, fcntl.LOCK_UN)
+            print('stored', flush=True)
+            sys.stdin.read()
+            """
+        let holder = try Child(["python3", "-I", "-c", storing, place.mount + "/file"])
+        try holder.expect("stored", within: 60)
+        // FIFREEZE and FITHAW: the filesystem takes writes for a moment at a time.
+        let pulses = """
+            import fcntl, os, sys, time
+            place = os.open(sys.argv[1], os.O_RDONLY)
+            for pulse in range(9):
+                fcntl.ioctl(place, 0xC0045877, 0)
+                if pulse == 0: print('slow', flush=True)
+                time.sleep(0.4)
+                fcntl.ioctl(place, 0xC0045878, 0)
+                time.sleep(0.003)
+            print('fast', flush=True)
+            """
+        let volumeThatIsSlow = try Child(["python3", "-I", "-c", pulses, volume.place])
+        try volumeThatIsSlow.expect("slow")
+        let opener = "import sys; print(sum(1 for page in open(sys.argv[1], 'rb').read()[::4096] if page == 2))"
+        #expect(try Command.run(["python3", "-I", "-c", opener, place.file], within: 60).orThrow().trimmed == "3000")
+        try volumeThatIsSlow.expect("fast", within: 20)
+        holder.kill()
+    }
+
+    @Test("who waits for a daemon that has been stopped goes on when it goes on, and when it is killed", arguments: [SIGCONT, SIGKILL])
+    func stopped(signal: Int32) throws {
+        let place = try LockedFile()
+        let holder = try place.open()
+        #expect(try !place.isFetchedEachTime(by: holder))
+        try holder.does("lock", "store:then", "unlock")
+        let daemon = try place.fixture.daemon(at: place.fixture.base + "/mount")
+        kill(daemon, SIGSTOP)
+        let opener = try opener(of: place)
+        #expect(opener.line(within: 0.3) == nil, "it waits")
+        kill(daemon, signal)
+        try opener.expect("opened", within: 15)
+        if signal == SIGCONT { #expect(try place.onDisk() == "then") }
+    }
+
+    @Test("who would rather fail than wait never fails, however often the file is opened and locked in the mount")
+    func neverFails() throws {
+        let place = try LockedFile()
+        let script = """
+            import fcntl, os, sys
+            for turn in range(int(sys.argv[2])):
+                file = os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK)
+                if turn % 2 or sys.argv[3] == 'lock': fcntl.lockf(file, fcntl.LOCK_SH)
+                os.close(file)
+            print('all', flush=True)
+            """
+        let all = try [(place.mount, "lock"), (place.mount, ""), (place.source, ""), (place.source, "")].map {
+            try Child(["python3", "-I", "-c", script, $0.0 + "/file", "500", $0.1])
+        }
+        for one in all { try one.expect("all", within: 60) }
+    }
+
+    @Test("a daemon that has no descriptors left keeps nobody from opening the file")
+    func noDescriptors() throws {
+        let place = try LockedFile(limit: 256)
+        let holder = try place.open()
+        #expect(try !place.isFetchedEachTime(by: holder))
+        try holder.does("lock", "store:then", "unlock")
+        let script = """
+            import errno, os, sys
+            try:
+                while True: os.open(sys.argv[1], os.O_RDONLY)
+            except OSError as error: print(errno.errorcode[error.errno], flush=True)
+            sys.stdin.read()
+            """
+        let glutton = try Child(["python3", "-I", "-c", script, place.mount + "/file"])
+        try glutton.expect("EMFILE")
+        // The kernel makes the daemon a descriptor for each opening, and denies the opening when there is no room for it.
+        #expect(try place.onDisk() == "then")
+        glutton.kill()
+    }
+
+    @Test("nothing of the daemon's is left when the file was opened on the host and closed in the mount, many times")
+    func nothingIsLeft() throws {
+        let place = try LockedFile()
+        let daemon = try place.fixture.daemon(at: place.fixture.base + "/mount")
+        let threads = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task")
+        let watcher = try #require(
+            threads.first {
+                Processes.kernelText("/proc/\(daemon)/task/\($0)/comm").contains("grantfs-openers")
+            })
+        func descriptors() throws -> [Int] {
+            try [watcher, "\(daemon)"].map { try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task/\($0)/fd").count }
+        }
+        func once() throws {
+            let holder = try place.open()
+            #expect(try !place.isFetchedEachTime(by: holder))
+            #expect(try place.onDisk() == "mine")
+            try place.close(holder)
+        }
+        try once()
+        let before = try descriptors()
+        for _ in 0..<5 { try once() }
+        #expect(try descriptors() == before)
+        // Whoever opens it now is not even asked about: the daemon can be stopped.
+        kill(daemon, SIGSTOP)
+        #expect(try opener(of: place).line(within: 5) == "opened")
+        kill(daemon, SIGCONT)
+    }
+}

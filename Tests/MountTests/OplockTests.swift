@@ -1,0 +1,211 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Files that are locked in a mount while nobody else has them open: their locks cost little, and whoever opens such a file after all finds
+    /// it as if they did not.
+    @Suite(
+        .enabled(
+            if: Identity.isRoot && Command.exists("python3"), Comment(rawValue: "\(Machine.needsRoot), \(Machine.needs("python3"))")))
+    struct Oplocks {
+        /// Who opens the file after it was locked in the mount.
+        enum Opener: String, CaseIterable, Sendable {
+            case host, anotherName, byHeldPath, anotherMount, anotherGrant
+        }
+
+        @Test(
+            "whoever opens the file finds what was stored in mappings of it, whether its lock is held or not", arguments: Opener.allCases)
+        func stores(opener: Opener) throws {
+            let place = try LockedFile()
+            var path = place.file
+            switch opener {
+            case .host, .byHeldPath: break
+            case .anotherName:
+                path = place.source + "/name"
+                try FileManager.default.linkItem(atPath: place.file, toPath: path)
+            case .anotherMount: path = try place.fixture.mount(at: "second") + "/a/file"
+            case .anotherGrant:
+                try place.fixture.grant(place.source, name: "again")
+                path = place.fixture.base + "/mount/again/file"
+            }
+            /// What somebody who opens the file now finds in it.
+            func found() throws -> String {
+                let held = "f'/proc/self/fd/{os.open(sys.argv[1], os.O_PATH)}'"
+                let script = """
+                    import os, sys
+                    with open(\(opener == .byHeldPath ? held : "sys.argv[1]"), 'rb') as file: print(os.pread(file.fileno(), 4, 5000).decode())
+                    """
+                return try Command.run(["python3", "-I", "-c", script, path]).orThrow().trimmed
+            }
+            for isLocked in [false, true] {
+                let holder = try place.open()
+                #expect(try !place.isFetchedEachTime(by: holder), "nobody else has it open, so nothing is dropped or written down")
+                try holder.does("lock", "store:held")
+                if !isLocked { try holder.does("store:free", "unlock") }
+                #expect(try found() == (isLocked ? "held" : "free"))
+                // From now on it is written down when the lock ends.
+                try holder.does(isLocked ? "store:then" : "lock", "store:then", "unlock")
+                #expect(try place.onDisk() == "then")
+                #expect(try place.isFetchedEachTime(by: holder), "somebody else has opened it")
+                try place.close(holder)
+            }
+        }
+
+        @Test("a lock shows what was stored in a mapping on the host, before it was first taken and afterwards")
+        func hostStores() throws {
+            let place = try LockedFile()
+            let holder = try place.open()
+            #expect(holder.sees == "....")
+            // A store into a mapping is told to nobody.
+            let before = try place.open(onHost: true)
+            try before.does("store:from", "close")
+            try holder.does("lock")
+            #expect(holder.sees == "from")
+            try holder.does("unlock")
+            #expect(try !place.isFetchedEachTime(by: holder))
+            let after = try place.open(onHost: true)
+            for word in ["once", "more"] {
+                try after.does("lock", "store:\(word)", "unlock")
+                try holder.does("lock")
+                #expect(holder.sees == word)
+                try holder.does("store:mine", "unlock")
+                #expect(after.sees == "mine")
+            }
+            try after.does("close")
+        }
+
+        @Test("a file that is open on the host when it is first locked is shared until the mount has closed it")
+        func openBefore() throws {
+            let place = try LockedFile()
+            let host = try place.open(onHost: true)
+            let holder = try place.open()
+            #expect(try place.isFetchedEachTime(by: holder))
+            #expect(host.sees == "mine")
+            try host.does("close")
+            #expect(try place.isFetchedEachTime(by: holder), "it cannot be looked at anew while it is open twice")
+            try place.close(holder)
+            // It was locked before, so it is looked at when it is opened: the second who opens it finds it looked at.
+            let (first, second) = try (place.open(), place.open())
+            #expect(try !place.isFetchedEachTime(by: first))
+            #expect(try !place.isFetchedEachTime(by: second))
+            #expect(first.sees == "mine")
+            try first.does("close")
+            #expect(try !place.isFetchedEachTime(by: second))
+        }
+
+        @Test("a file that a server has is never nobody else's: it can be changed where no opening shows")
+        func server() throws {
+            let fixture = try MountFixture()
+            let source = try HangingSource("a", in: fixture)
+            defer { source.end() }
+            let place = try LockedFile(fixture, below: source.directory)
+            let holder = try place.open()
+            #expect(try place.isFetchedEachTime(by: holder))
+            try place.close(holder)
+        }
+
+        @Test("where openings cannot be made to wait, each lock costs what it did, and what was stored is there when it ends")
+        func without() throws {
+            let place = try LockedFile(switches: ["GRANTFS_TEST_NO_OPLOCKS": "1"])
+            let holder = try place.open()
+            #expect(try place.isFetchedEachTime(by: holder))
+            try holder.does("lock", "store:then", "unlock")
+            #expect(try place.onDisk() == "then")
+        }
+    }
+}
+
+/// A file of three pages below a grant that is mounted.
+struct LockedFile {
+    let fixture: MountFixture
+    let source: String
+    let mount: String
+    var file: String { source + "/file" }
+
+    /// `below`: a directory of another filesystem to grant. `limit`: how many descriptors the daemon has.
+    init(_ fixture: MountFixture? = nil, below: String? = nil, limit: Int? = nil, switches: [String: String] = [:]) throws {
+        let fixture = try fixture ?? MountFixture()
+        self.fixture = fixture
+        // A system call that the daemon may not make ends it.
+        fixture.switches = switches.merging(["GRANTFS_TEST_END_AT_CALLS": "1"]) { $1 }
+        source = try below ?? fixture.source("a")
+        // Not by the tests' own process: children of other tests that start meanwhile would have the file open as well.
+        try Command.shell("head -c 12288 /dev/zero | tr '\\0' . > \"$1/file\"", source).orThrow()
+        try fixture.grant(source, name: "a")
+        mount = fixture.base + "/mount/a"
+        if let limit {
+            let mounting = [Programs.grantfs(for: .current), "mount", "default", fixture.base + "/mount"]
+            try Command.run(["prlimit", "--nofile=\(limit):\(limit)"] + mounting, environment: fixture.environment).orThrow()
+        } else {
+            try fixture.mount()
+        }
+    }
+
+    /// Holds the file open and mapped.
+    func open(onHost: Bool = false) throws -> Holder { try Holder((onHost ? source : mount) + "/file") }
+
+    /// Has it closed, and waits until the daemons have closed it too: they hear of it later, and are busy. Only who alone has it open gets a lease.
+    func close(_ holder: Holder) throws {
+        try holder.does("close")
+        let script = "import fcntl, sys; fcntl.fcntl(open(sys.argv[1], 'r+b'), fcntl.F_SETLEASE, fcntl.F_WRLCK)"
+        try fixture.wait(until: "nobody has the file open", within: 60) {
+            try Command.run(["python3", "-I", "-c", script, file]).status == 0
+        }
+    }
+
+    /// What is in the file itself. It is opened for that.
+    func onDisk() throws -> String {
+        try Command.shell("dd if=\"$1\" bs=1 skip=5000 count=4 status=none", file).orThrow().text
+    }
+
+    /// Whether each lock costs a READ, and its end a WRITE of what was stored in a mapping meanwhile. Now and then the daemon hears of a change beside
+    /// the mount, which costs one or two.
+    func isFetchedEachTime(by holder: Holder) throws -> Bool {
+        try holder.does("lock", "store:warm", "unlock")
+        let before = try transfers()
+        for _ in 0..<10 { try holder.does("lock", "store:mine", "unlock") }
+        return try transfers() - before >= 10
+    }
+
+    private func transfers() throws -> Int {
+        let requests = try fixture.status().mounts.first { $0.mountpoint == fixture.base + "/mount" }?.requests ?? [:]
+        return requests["READ", default: 0] + requests["WRITE", default: 0]
+    }
+
+    struct Holder {
+        private let child: Child
+        private static let script = """
+            import fcntl, mmap, sys
+            file = open(sys.argv[1], 'r+b', buffering=0)
+            memory = mmap.mmap(file.fileno(), 0)
+            print('open', flush=True)
+            for line in sys.stdin:
+                what, _, word = line.strip().partition(':')
+                if what == 'lock': fcntl.lockf(file, fcntl.LOCK_EX)
+                if what == 'unlock': fcntl.lockf(file, fcntl.LOCK_UN)
+                if what == 'store': memory[5000:5004] = word.encode()
+                if what == 'close': memory.close(), file.close()
+                print(memory[5000:5004].decode() if what == 'see' else 'done', flush=True)
+            """
+
+        init(_ path: String) throws {
+            child = try Child(["python3", "-I", "-c", Self.script, path])
+            try child.expect("open")
+        }
+
+        /// `lock`, `unlock`, `store:WORD` of four letters, `close`.
+        func does(_ words: String...) throws {
+            for word in words {
+                child.send(word)
+                try child.expect("done")
+            }
+        }
+
+        /// What is in its mapping.
+        var sees: String? {
+            child.send("see")
+            return child.line()
+        }
+    }
+}
