@@ -87,9 +87,9 @@ extension ViewFS {
     /// Whether the granted directory is where it was and was not removed, as far as that can be said without asking its filesystem. False when it
     /// is not certain: then look. `moves`: `directoryMoves` before.
     public func isStill(_ scope: Scope, at path: [UInt8], moves: UInt64?) -> Bool {
+        if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
         // So the kernel writes the path of what was removed, and so a directory can be called.
         guard scope.isLocal, !path.isEmpty, !path.suffix(10).elementsEqual(" (deleted)".utf8) else { return false }
-        if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
         var isStill = false
         tree.withRoot(of: scope.nodes) { descriptor in
             guard descriptor >= 0 else { return }
@@ -153,10 +153,13 @@ extension ViewFS {
         clinux_trim_memory()
     }
 
+    /// Whether there are any for `takeDenials` since the last call.
+    public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
+
     /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32)? {
         let gate = coordinator.gate(scope.id)
-        let count = gate.pointee.denials.exchange(0, ordering: .acquiring)
+        let count = gate.pointee.denials.exchange(0, ordering: .sequentiallyConsistent)
         if count == 0 { return nil }
         let last = gate.pointee.lastDenied.load(ordering: .relaxed)
         return (count, UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))

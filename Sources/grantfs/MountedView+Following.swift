@@ -6,17 +6,8 @@ import ViewFS
 
 // Granted directories on their way through the filesystem.
 extension MountedView {
-    /// What is asked of each open directory first, once a second of thousands: as little as possible.
-    private struct Whereabouts {
-        let grant: GrantID
-        let scope: Scope
-        let path: [UInt8]
-        /// Its name is taken away just now, or its turn has come.
-        let isDue: Bool
-    }
-
     /// So many rounds until each directory was looked at, whatever its descriptor says.
-    private static let turns: UInt64 = 32
+    private static let turns: UInt64 = 64
 
     /// Looks where each open directory is now. One that was removed or lies in a Trash loses its name, and what is held of it goes on
     /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
@@ -25,14 +16,10 @@ extension MountedView {
     /// counts the rounds.
     func followDirectories(turn: UInt64) {
         let moves = files.directoryMoves
-        let known = state.withLock { state in
-            state.grants.values.compactMap { live -> Whereabouts? in
-                guard let scope = live.scope else { return nil }
-                let isDue = !live.finding.isUsable || live.grant.id.low % MountedView.turns == turn % MountedView.turns
-                return Whereabouts(grant: live.grant.id, scope: scope, path: live.grant.bookmark.path, isDue: isDue)
-            }
-        }
-        let suspects = known.filter { $0.isDue || !files.isStill($0.scope, at: $0.path, moves: moves) }.map(\.grant)
+        let suspects = state.withLock { $0.summed().open }.filter { place in
+            !place.isShown || place.grant.low % MountedView.turns == turn % MountedView.turns
+                || !files.isStill(place.scope, at: place.path, moves: moves)
+        }.map(\.grant)
         if suspects.isEmpty { return }
         let open = state.withLock { state in
             MountedView.claim(suspects.compactMap { state.grants[$0] }.filter { $0.scope != nil }, &state)

@@ -30,7 +30,9 @@ final class MountedView: @unchecked Sendable {
 
     struct State {
         var store: GrantStore
-        var grants: [GrantID: LiveGrant] = [:]
+        var grants: [GrantID: LiveGrant] = [:] { didSet { summary = nil } }
+        /// nil after a change: see `summed`.
+        var summary: Summary?
         /// Closed scopes that the kernel has not forgotten yet.
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
