@@ -92,12 +92,11 @@ final class Oplocks: @unchecked Sendable {
         bell = try HeldOpenings.Bell()
     }
 
-    /// Finds out who has a file open that is open once in this mount, behind `descriptor`, unless that is known. For the file's first lock, before it is
-    /// taken, and for an opening of a file that was locked before. Waits for the watching thread, which waits for nobody.
+    /// Finds out who has a file open that is open once in this mount, behind `descriptor`. For a lock of the file, before it is taken, and for an opening of
+    /// a file that was locked before; not when it is known. Waits for the watching thread, which waits for nobody.
     func look(_ id: UInt64, _ node: NodePointer, _ descriptor: Int32) {
         let limit = limit.load(ordering: .acquiring)
-        let known = node.pointee.oplock.load(ordering: .relaxed)
-        guard limit > 0, known == .unknown || known == .expected, node.pointee.openers.load(ordering: .relaxed) == 1 else { return }
+        guard limit > 0, node.pointee.openers.load(ordering: .relaxed) == 1 else { return }
         guard clinux_is_on_own_disk(descriptor) else { return node.pointee.oplock.store(.shared, ordering: .relaxed) }
         let key = node.pointee.key
         let answer = MarkAnswer()
@@ -172,13 +171,12 @@ final class Oplocks: @unchecked Sendable {
 
     /// A file may have been closed for the last time in this mount: what comes next is looked at anew.
     func closed(_ id: UInt64, _ node: NodePointer) {
-        switch node.pointee.oplock.load(ordering: .relaxed) {
-        case .unknown, .expected: return
-        case .shared, .stale, .sole: break
-        }
+        let known = node.pointee.oplock.load(ordering: .relaxed)
+        if known == .unknown || known == .rare, node.pointee.lockings.load(ordering: .relaxed) == 0 { return }
         let isWatched = state.withLock { state -> Bool in
             guard node.pointee.openers.load(ordering: .relaxed) == 0 else { return false }
-            node.pointee.oplock.store(.expected, ordering: .sequentiallyConsistent)
+            let isWorthIt = node.pointee.lockings.exchange(0, ordering: .relaxed) >= Node.manyLockings
+            node.pointee.oplock.store(isWorthIt ? .expected : .rare, ordering: .sequentiallyConsistent)
             guard let entry = state.entries[node.pointee.key], entry.node == id, case .held = entry.stage else { return false }
             remove(node.pointee.key, &state)
             return true

@@ -18,7 +18,7 @@ extension ViewFS {
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
-            view.lookWhoElse(locks: file, id.rawValue)
+            view.lookWhoElse(locks: file, id.rawValue, whole: false)
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh, pid: lock.l_pid) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
@@ -78,7 +78,7 @@ extension ViewFS {
             return
         }
         view.onFile(request, info.fh, for: .closing) { request, file in
-            view.lookWhoElse(locks: file, id.rawValue)
+            view.lookWhoElse(locks: file, id.rawValue, whole: true)
             let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
@@ -158,9 +158,18 @@ extension ViewFS {
         return node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .sole
     }
 
-    /// Before the first lock of a file: afterwards it is open more than once, for the lock's owner.
-    private func lookWhoElse(locks file: UnsafeMutablePointer<OpenFile>, _ id: UInt64) {
+    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock of the whole
+    /// does not, so it is seen first whether more come.
+    private func lookWhoElse(locks file: UnsafeMutablePointer<OpenFile>, _ id: UInt64, whole: Bool) {
         guard let oplocks, let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return }
+        let count = node.pointee.lockings.load(ordering: .relaxed)
+        if count < Node.manyLockings { node.pointee.lockings.store(count + 1, ordering: .relaxed) }
+        switch node.pointee.oplock.load(ordering: .relaxed) {
+        case .unknown: if whole, count < Node.manyLockings { return }
+        case .rare: if !whole || count < Node.manyLockings { return }
+        case .expected: break
+        case .shared, .stale, .sole: return
+        }
         oplocks.look(id, node, file.pointee.descriptor)
     }
 

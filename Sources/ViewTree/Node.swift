@@ -37,7 +37,9 @@ public struct NodeKey: Hashable, Sendable {
 public enum Oplock: UInt8, AtomicRepresentable, Sendable {
     /// Nobody has looked.
     case unknown
-    /// Nobody has looked since it was opened; it was locked before, so it is looked at when it is opened.
+    /// Nobody has looked, as it was hardly locked when it was open last: looking costs more than a lock or two.
+    case rare
+    /// Nobody has looked since it was opened; it was locked again and again before, so it is looked at when it is opened.
     case expected
     /// Somebody else, or that cannot be found out.
     case shared
@@ -89,10 +91,15 @@ public struct Node: ~Copyable {
     public let isShared: Atomic<Bool>
     /// Of a file: who else has it open, as far as that was looked at.
     public let oplock: Atomic<Oplock>
+    /// Of a file: how many locks were asked for since it was opened, `Node.manyLockings` at the most.
+    public let lockings: Atomic<UInt8>
     /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
     public let isListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
+
+    /// So many locks are worth a look at who else has the file open.
+    public static let manyLockings: UInt8 = 8
 
     static let retiredBit: UInt64 = 1 << 63
     static let pin: UInt64 = 1 << 32
@@ -117,6 +124,7 @@ public struct Node: ~Copyable {
         wasToldStale = Atomic(false)
         isShared = Atomic(false)
         oplock = Atomic(.unknown)
+        lockings = Atomic(0)
         isListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)

@@ -94,6 +94,24 @@ extension MountTests {
             #expect(try !place.isFetchedEachTime(by: second))
         }
 
+        @Test("a file that is locked once or twice whenever it is open is not looked at each time")
+        func rarely() throws {
+            let place = try LockedFile()
+            var seen: [[Int]] = []
+            for kind in ["lock", "lock", "flock"] {
+                let holder = try place.open()
+                seen.append([try place.marks()])
+                for words in [[kind, "unlock"], Array(repeating: [kind, "unlock"], count: 9).flatMap { $0 }] {
+                    for word in words { try holder.does(word) }
+                    seen[seen.count - 1].append(try place.marks())
+                    if seen.count == 1 { break }
+                }
+                try place.close(holder)
+            }
+            // Not known at first; then it had one lock, so a few more do not matter; and then it had many, so the opening is enough.
+            #expect(seen == [[0, 1], [0, 0, 0], [1, 1, 1]])
+        }
+
         @Test("a file that a server has is never nobody else's: it can be changed where no opening shows")
         func server() throws {
             let fixture = try MountFixture()
@@ -154,6 +172,17 @@ struct LockedFile {
         }
     }
 
+    /// How many files the mount's daemon makes openings wait of.
+    func marks() throws -> Int {
+        let daemon = try fixture.daemon(at: fixture.base + "/mount")
+        let script = """
+            for task in /proc/$1/task/*; do
+              if grep -q grantfs-openers $task/comm; then cat $task/fdinfo/* | grep -c '^fanotify ino' || true; fi
+            done
+            """
+        return Int(try Command.shell(script, "\(daemon)").orThrow().trimmed) ?? -1
+    }
+
     /// What is in the file itself. It is opened for that.
     func onDisk() throws -> String {
         try Command.shell("dd if=\"$1\" bs=1 skip=5000 count=4 status=none", file).orThrow().text
@@ -183,7 +212,8 @@ struct LockedFile {
             for line in sys.stdin:
                 what, _, word = line.strip().partition(':')
                 if what == 'lock': fcntl.lockf(file, fcntl.LOCK_EX)
-                if what == 'unlock': fcntl.lockf(file, fcntl.LOCK_UN)
+                if what == 'flock': fcntl.flock(file, fcntl.LOCK_EX)
+                if what == 'unlock': fcntl.lockf(file, fcntl.LOCK_UN), fcntl.flock(file, fcntl.LOCK_UN)
                 if what == 'store': memory[5000:5004] = word.encode()
                 if what == 'close': memory.close(), file.close()
                 print(memory[5000:5004].decode() if what == 'see' else 'done', flush=True)
@@ -194,7 +224,7 @@ struct LockedFile {
             try child.expect("open")
         }
 
-        /// `lock`, `unlock`, `store:WORD` of four letters, `close`.
+        /// `lock`, `flock`, `unlock`, `store:WORD` of four letters, `close`.
         func does(_ words: String...) throws {
             for word in words {
                 child.send(word)
