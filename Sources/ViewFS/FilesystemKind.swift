@@ -9,13 +9,11 @@ struct FilesystemKind {
     /// Nothing is renamed or removed there behind the kernel's back.
     let isLocal: Bool
 
-    private static let served: Set<Int64> = [
-        0x6969 /* nfs */, 0x6573_5546 /* fuse */, 0xFF53_4D42 /* cifs */, 0xFE53_4D42 /* smb2 */, 0x00C3_6400 /* ceph */,
-        0x5346_414F /* afs */, 0x0102_1997 /* 9p */,
-    ]
+    /// NFS, FUSE, CIFS, SMB 2, Ceph, AFS, 9P.
+    private static let served: Set<Int64> = [0x6969, 0x6573_5546, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F, 0x0102_1997]
+    /// GFS2, OCFS2, Lustre, vboxsf, OrangeFS, Coda, kAFS, autofs.
     private static let shared: Set<Int64> = [
-        0x0116_1970 /* gfs2 */, 0x7461_636F /* ocfs2 */, 0x0BD0_0BD0 /* lustre */, 0x786F_4256 /* vboxsf */, 0x2003_0528 /* orangefs */,
-        0x7375_7245 /* coda */, 0x6B41_4653 /* kafs */, 0x0187 /* autofs */,
+        0x0116_1970, 0x7461_636F, 0x0BD0_0BD0, 0x786F_4256, 0x2003_0528, 0x7375_7245, 0x6B41_4653, 0x0187,
     ]
 
     /// Of an open directory's filesystem. One that cannot be asked counts as having no server and as not local.
