@@ -9,6 +9,44 @@ extension MountTests.Oplocks {
         try Child(["python3", "-I", "-c", "import sys; open(sys.argv[1], 'rb'); print('opened', flush=True)", place.file])
     }
 
+    @Test("counters that are kept in mappings lose nothing between two mounts, two grants and the host", arguments: ["lockf", "flock"])
+    func counters(lock: String) throws {
+        let fixture = try MountFixture()
+        let source = try fixture.source("a")
+        try Command.shell("cd \"$1\"; for f in 0 1 2; do head -c 8192 /dev/zero > $f; done", source).orThrow()
+        for name in ["a", "b"] { try fixture.grant(source, name: name) }
+        let (first, second) = try (fixture.mount(), fixture.mount(at: "second"))
+        // Opened and closed all the time, so that files are somebody's alone again and again.
+        let script = """
+            import fcntl, mmap, os, random, struct, sys, time
+            lock, counts, end = getattr(fcntl, sys.argv[1]), [0, 0, 0], time.monotonic() + 3
+            while time.monotonic() < end:
+                number = random.randrange(3)
+                file = os.open(f'{sys.argv[2]}/{number}', os.O_RDWR)
+                memory = mmap.mmap(file, 0)
+                for turn in range(random.choice((1, 1, 5, 30))):
+                    lock(file, fcntl.LOCK_EX)
+                    struct.pack_into('<q', memory, 5000, struct.unpack_from('<q', memory, 5000)[0] + 1)
+                    lock(file, fcntl.LOCK_UN)
+                    counts[number] += 1
+                memory.close()
+                os.close(file)
+            print(*counts, flush=True)
+            """
+        let counting = try [first + "/a", first + "/a", first + "/b", second + "/a", source].map {
+            try Child(["python3", "-I", "-c", script, lock, $0])
+        }
+        var sums = [0, 0, 0]
+        for child in counting {
+            let counts = try #require(child.line(within: 60)).split(separator: " ").compactMap { Int($0) }
+            for (number, count) in counts.enumerated() { sums[number] += count }
+        }
+        let reading =
+            "import struct, sys; print(*[struct.unpack_from('<q', open(f'{sys.argv[1]}/{n}', 'rb').read(), 5000)[0] for n in range(3)])"
+        let found = try Command.run(["python3", "-I", "-c", reading, source]).orThrow().trimmed
+        #expect(found == sums.map(String.init).joined(separator: " "))
+    }
+
     @Test("who opens the file does not wait for ever for what cannot be written down")
     func frozen() throws {
         let fixture = try MountFixture()

@@ -81,7 +81,8 @@ extension MountTests {
             let fixture = try MountFixture()
             let source = try HangingSource("server", in: fixture, squashes: true)
             defer { source.end() }
-            try Command.shell("mkdir -m 777 \"$1/granted\"; echo text >\"$1/granted/file\"; chmod 666 \"$1/granted/file\"", source.behind).orThrow()
+            try Command.shell("mkdir -m 777 \"$1/granted\"; echo text >\"$1/granted/file\"; chmod 666 \"$1/granted/file\"", source.behind)
+                .orThrow()
             try fixture.grant(source.directory + "/granted")
             let local = try fixture.source("local")
             let files = 60
