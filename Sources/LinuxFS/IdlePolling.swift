@@ -15,11 +15,10 @@ public final class IdlePolling: Sendable {
     /// PM_QOS_CPU_LATENCY_DEFAULT_VALUE, in microseconds: as without us.
     private static let any: Int32 = 2_000_000_000
 
-    /// nil where this process may not ask for it (the device is root's), or there is no such device.
-    public init?() {
-        guard let device = try? FileDescriptor.open("/dev/cpu_dma_latency".utf8, O_WRONLY) else { return nil }
-        self.device = device
-    }
+    /// EACCES where this process may not ask for it (the device is root's), ENOENT where there is no such device.
+    public init() throws(Errno) { device = try FileDescriptor.open(Self.path.utf8, O_WRONLY) }
+
+    public static let path = "/dev/cpu_dma_latency"
 
     /// Whether it is known to help here, at a bounded price: in a guest of KVM, whose idle driver says that to halt is dear
     /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, as all of them poll.

@@ -157,10 +157,14 @@ enum Daemon {
     }
 
     private static func idlePolling(_ mode: IdleMode) -> IdlePolling? {
-        switch mode {
-        case .auto: IdlePolling.isWorthwhile ? IdlePolling() : nil
-        case .poll: IdlePolling()
-        case .halt: nil
+        guard mode == .poll || (mode == .auto && IdlePolling.isWorthwhile) else { return nil }
+        do throws(Errno) {
+            return try IdlePolling()
+        } catch {
+            if mode == .poll {
+                Terminal.note("idle processors go on halting: \(IdlePolling.path): \(error) (the mount option idle=poll is for root)")
+            }
+            return nil
         }
     }
 

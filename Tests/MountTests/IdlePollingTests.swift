@@ -48,6 +48,16 @@ extension MountTests {
             #expect(try !holdsDevice() && polled() == 0)
         }
 
+        @Test(
+            "halt as ever with idle=poll of a user's, who is told so",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)))
+        func forUsers() throws {
+            let theirs = try MountFixture(owner: Machine.plainUser!)
+            try theirs.grant(try theirs.source("a"))
+            let mounted = try theirs.grantfs("mount", "default", theirs.base + "/mount", "-o", "idle=poll")
+            #expect(mounted.status == 0 && mounted.errors.contains("/dev/cpu_dma_latency: Permission denied"), "\(mounted)")
+        }
+
         @Test("a wrong word for idle= is a usage error that names it")
         func wrongWord() throws {
             let result = try fixture.grantfs("mount", "default", fixture.base + "/mount", "-o", "idle=spin")
