@@ -3,11 +3,23 @@ public enum Trash {
     /// Whether a canonical path lies inside a Trash: `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…`, `…/.Trash/UID/…`.
     /// The Trash itself does not.
     public static func holds(_ path: [UInt8]) -> Bool {
+        // Whoever has thousands of directories asks for each of them, again and again.
+        guard isMentioned(in: path) else { return false }
         let names = path.split(separator: 0x2F)
         return names.indices.contains { index in
             let rest = names[index...]
             let depth = home(rest) ?? shared(rest) ?? own(rest)
             return depth.map { rest.count > $0 } ?? false
+        }
+    }
+
+    /// Whether any of these names may be in a path.
+    private static func isMentioned(in path: [UInt8]) -> Bool {
+        path.withUnsafeBufferPointer { bytes in
+            let (T, r, a, s, h) = (UInt8(ascii: "T"), UInt8(ascii: "r"), UInt8(ascii: "a"), UInt8(ascii: "s"), UInt8(ascii: "h"))
+            return bytes.indices.dropLast(4).contains { index in
+                bytes[index] == T && bytes[index + 1] == r && bytes[index + 2] == a && bytes[index + 3] == s && bytes[index + 4] == h
+            }
         }
     }
 

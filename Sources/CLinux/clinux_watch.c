@@ -110,6 +110,7 @@ size_t clinux_fanotify_next(const void *buffer, size_t length, struct clinux_cha
     out->process = event->pid;
     if (event->mask & FAN_Q_OVERFLOW) out->kinds |= clinux_change_overflow;
     if (event->mask & (FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)) out->kinds |= clinux_change_names;
+    if (event->mask & FAN_ONDIR && event->mask & (FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)) out->kinds |= clinux_change_directory;
     if (event->mask & (FAN_MODIFY | FAN_CLOSE_WRITE)) out->kinds |= clinux_change_data;
     if (event->mask & FAN_ATTRIB) out->kinds |= clinux_change_attributes;
     const char *at = (const char *)buffer + event->metadata_len, *end = (const char *)buffer + event->event_len;

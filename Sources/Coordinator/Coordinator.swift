@@ -14,6 +14,7 @@ public final class Coordinator: @unchecked Sendable {
     let cells: ScopeCells
     private let chunks: UnsafeMutablePointer<UnsafeMutablePointer<Gate>?>
     private let scopeCount = Atomic<UInt32>(1)
+    private let denials = Atomic<Bool>(false)
 
     private static let gatesPerChunk = 1024
     private static let chunkLimit = 1 << 14
@@ -108,8 +109,13 @@ public final class Coordinator: @unchecked Sendable {
     public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
         let gate = gate(scope)
         gate.pointee.lastDenied.store(UInt64(uid) << 32 | UInt64(UInt32(bitPattern: pid)), ordering: .relaxed)
-        gate.pointee.denials.wrappingAdd(1, ordering: .releasing)
+        // Counted first and said afterwards; whoever takes the counts does it the other way round.
+        gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }
     }
+
+    /// Whether there were refusals in any scope since the last call.
+    public func takeHasDenials() -> Bool { denials.exchange(false, ordering: .sequentiallyConsistent) }
 
     // MARK: the way of a revocation
 

@@ -78,6 +78,12 @@ public final class ChangeWatch: Sendable {
         _ = poll(&request, 1, milliseconds)
     }
 
+    /// Whether changes are waiting to be taken.
+    public var hasWaiting: Bool {
+        var request = pollfd(fd: group.number, events: Int16(POLLIN), revents: 0)
+        return poll(&request, 1, 0) != 0
+    }
+
     /// Calls `body` with every change that is waiting, until there is none. `buffer`: 4 KiB or more; what a change points to is in it, valid
     /// during the call.
     public func takeAll(into buffer: UnsafeMutableRawBufferPointer, _ body: (Change) -> Void) {
@@ -115,4 +121,6 @@ public struct ChangeKinds: OptionSet, Sendable {
     public static let overflow = ChangeKinds(rawValue: UInt32(clinux_change_overflow))
     /// The directory is gone, and its watch with it.
     public static let ended = ChangeKinds(rawValue: UInt32(clinux_change_ended))
+    /// With `names`, where filesystems are watched: the entry was a directory, and went or was renamed.
+    public static let directory = ChangeKinds(rawValue: UInt32(clinux_change_directory))
 }

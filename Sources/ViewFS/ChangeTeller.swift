@@ -9,7 +9,9 @@ final class ChangeTeller {
     private let watch: ChangeWatch
     private let places: WatchedDirectories
     private let process = getpid()
+    /// Those that are watched by these means, and the version of the root's table that they are from.
     private var scopes: [ScopeNodes] = []
+    private var version: UInt64 = 0
     private var busy = BusyDirectories()
     /// The most nodes there were since the last sweep, and how many directories it left.
     private var (mostLive, placesLeft) = (0, fewPlaces)
@@ -23,16 +25,20 @@ final class ChangeTeller {
 
     /// Before the changes of one waking: which scopes there are.
     func begin() {
+        let now = view.root.version
+        if now == version { return }
+        version = now
         let means = watch.means == .data ? .names : watch.means
-        scopes = view.root.open.map(\.scope.nodes).filter {
-            // Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew
-            // when the claim ends.
-            $0.watchMeans.load(ordering: .relaxed) == means.rawValue && $0.distrust.load(ordering: .relaxed) & ScopeNodes.claims == 0
-        }
+        scopes = view.root.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
     }
+
+    /// Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew when the
+    /// claim ends.
+    private func isTold(_ scope: ScopeNodes) -> Bool { scope.distrust.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
 
     func tell(_ change: Change) {
         let kinds = ChangeKinds(rawValue: change.kinds)
+        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.noteMoved() }
         if kinds.contains(.overflow) { return forgetAll() }
         guard let notifier = view.session?.notifier else { return }
         // The kernel knows what came through this mount.
@@ -66,7 +72,7 @@ final class ChangeTeller {
             return
         }
         for place in found {
-            guard let scope = scopes.first(where: { $0.scope == place.scope }), let key = view.tree.key(of: name, in: place, scope)
+            guard let scope = scope(place.scope), let key = view.tree.key(of: name, in: place, scope)
             else { continue }
             forget(key, in: scope, data: kinds.contains(.data), notifier)
         }
@@ -95,8 +101,18 @@ final class ChangeTeller {
         }
     }
 
+    /// They are in the order of their numbers.
+    private func scope(_ number: UInt32) -> ScopeNodes? {
+        var (low, high) = (0, scopes.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if scopes[middle].scope < number { low = middle + 1 } else { high = middle }
+        }
+        return low < scopes.count && scopes[low].scope == number && isTold(scopes[low]) ? scopes[low] : nil
+    }
+
     private func scope(of change: Change) -> ScopeNodes? {
-        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem }
+        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isTold($0) }
     }
 
     // MARK: forgetting
@@ -104,7 +120,7 @@ final class ChangeTeller {
     /// Forgets a file that is named by its handle, in every scope that leads to it.
     private func forget(_ change: Change, data: Bool, _ notifier: Notifier) {
         var key: NodeKey?
-        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isTold(scope) {
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
             forget(key, in: scope, data: data, notifier)
@@ -124,7 +140,7 @@ final class ChangeTeller {
     /// Changes were lost, so anything may have changed. Names hold for less than a second anyway.
     private func forgetAll() {
         guard let notifier = view.session?.notifier else { return }
-        for scope in scopes {
+        for scope in scopes where isTold(scope) {
             for node in scope.ids { _ = notifier.forgetData(NodeID(node)) }
         }
     }

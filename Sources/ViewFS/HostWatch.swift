@@ -12,6 +12,12 @@ final class HostWatch: Sendable {
     private let byHandle = WatchedDirectories()
     private let byWatch = WatchedDirectories()
 
+    /// Counts the times that directories may have been renamed or removed on a filesystem that is watched.
+    private let moves = Atomic<UInt64>(1)
+    /// Whether somebody takes the changes of `names`, and is about it just now.
+    private let isServed = Atomic<Bool>(false)
+    private let isTaking = Atomic<Bool>(false)
+
     /// How long changes are gathered, so that many writes to one file are told as one.
     private static let gatheringMicroseconds: UInt32 = 1_000
     private static let bufferSize = 64 << 10
@@ -50,26 +56,46 @@ final class HostWatch: Sendable {
     /// Starts the threads that tell `view`'s kernel.
     func start(for view: ViewFS) {
         if let names, let data {
-            run(names, byHandle, view)
+            isServed.store(run(names, byHandle, view), ordering: .releasing)
             run(data, byHandle, view)
         }
         if let directories { run(directories, byWatch, view) }
     }
 
-    private func run(_ watch: ChangeWatch, _ places: WatchedDirectories, _ view: ViewFS) {
-        // Without the thread, changes show when the kernel's time is over.
-        _ = try? WorkerThread.start("grantfs-watch") {
+    /// False without the thread: then changes show when the kernel's time is over.
+    @discardableResult
+    private func run(_ watch: ChangeWatch, _ places: WatchedDirectories, _ view: ViewFS) -> Bool {
+        let thread = try? WorkerThread.start("grantfs-watch") { [self] in
             let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.bufferSize, alignment: 8)
             let teller = ChangeTeller(view: view, watch: watch, places: places)
             while view.session?.hasEnded != true {
                 watch.wait(milliseconds: teller.millisecondsUntilDue)
                 usleep(Self.gatheringMicroseconds)
                 teller.begin()
+                if watch.means == .names { isTaking.store(true, ordering: .sequentiallyConsistent) }
                 watch.takeAll(into: buffer) { teller.tell($0) }
+                if watch.means == .names { isTaking.store(false, ordering: .releasing) }
                 teller.tellDue()
                 if watch.means != .data { teller.sweepIfWorthwhile() }
             }
             buffer.deallocate()
-        }.detach()
+        }
+        thread?.detach()
+        return thread != nil
+    }
+
+    // MARK: directories that move
+
+    /// A directory was renamed or removed, or that may have been missed.
+    func noteMoved() { moves.wrappingAdd(1, ordering: .releasing) }
+
+    /// A number that is another one when a directory may have been renamed or removed meanwhile on a filesystem whose names are watched; nil when
+    /// changes have come that nobody has looked at yet.
+    var movesSeen: UInt64? {
+        // Looked at in this order: what is not waiting was taken before, with `isTaking` set, and is counted when that is over.
+        guard isServed.load(ordering: .acquiring), let names, !names.hasWaiting, !isTaking.load(ordering: .sequentiallyConsistent) else {
+            return nil
+        }
+        return moves.load(ordering: .acquiring)
     }
 }

@@ -24,6 +24,9 @@ public final class RootDirectory: Sendable {
         var refusals: [GrantID: Refusals] = [:]
         var places: [GrantName: Place] = [:]
         var changed: Int64 = Clock.realtime
+        /// Counts the changes, and what `open` said last.
+        var version: UInt64 = 1
+        var listed: (version: UInt64, open: [(name: GrantName, scope: Scope)])?
     }
 
     private let table = Lock(Table())
@@ -35,6 +38,8 @@ public final class RootDirectory: Sendable {
     public func set(_ name: GrantName, _ place: Place?) -> Place? {
         table.withLock { table in
             table.changed = Clock.realtime
+            table.version += 1
+            table.listed = nil
             defer { table.places[name] = place }
             return table.places[name]
         }
@@ -57,15 +62,23 @@ public final class RootDirectory: Sendable {
         }
     }
 
-    /// Name and scope of all that is listed, in the order of their scopes' numbers, which never come twice.
+    /// Name and scope of all that is listed, in the order of their scopes' numbers, which never come twice. Put in order once after each change,
+    /// because every listing and every look at the root's attributes asks for it.
     public var open: [(name: GrantName, scope: Scope)] {
+        let (version, listed) = table.withLock { ($0.version, $0.listed?.open) }
+        if let listed { return listed }
         let all = table.withLock { table in
             table.places.compactMap { name, place -> (name: GrantName, scope: Scope)? in
                 if case .open(let scope) = place { (name, scope) } else { nil }
             }
         }
-        return all.sorted { $0.scope.id.rawValue < $1.scope.id.rawValue }
+        let open = all.sorted { $0.scope.id.rawValue < $1.scope.id.rawValue }
+        table.withLock { table in if table.version == version { table.listed = (version, open) } }
+        return open
     }
+
+    /// Changes whenever a name comes or goes; never 0.
+    var version: UInt64 { table.withLock { $0.version } }
 
     /// When a name last came or went, in nanoseconds since 1970.
     public var changed: Int64 { table.withLock { $0.changed } }

@@ -20,6 +20,12 @@ public final class Scope: @unchecked Sendable {
     let rootStatus: FileStatus
     /// The number of the mount that the directory was opened through, which no other mount ever has; nil where the kernel keeps none.
     public let mount: UInt64?
+    /// See `FilesystemKind`.
+    let isLocal: Bool
+    /// Whether renames and removals of it and of every directory above are told.
+    let isMoveTold: Bool
+    /// `HostWatch.movesSeen` when the granted directory was last found where it was; 0 before.
+    let movesSeen = Atomic<UInt64>(0)
     /// Whether a withdrawal of everything was carried through.
     let isClosed = Atomic<Bool>(false)
     /// Whether every descriptor of it has been let go.
@@ -44,7 +50,7 @@ public final class Scope: @unchecked Sendable {
 
     init(
         id: ScopeID, grant: GrantID, activation: Int64, nodes: ScopeNodes, rootNode: UInt64, rootStatus: FileStatus, mount: UInt64?,
-        readOnly: Bool
+        isLocal: Bool, isMoveTold: Bool, readOnly: Bool
     ) {
         self.id = id
         self.grant = grant
@@ -53,6 +59,8 @@ public final class Scope: @unchecked Sendable {
         self.rootNode = rootNode
         self.rootStatus = rootStatus
         self.mount = mount
+        self.isLocal = isLocal
+        self.isMoveTold = isMoveTold
         wantsReadOnly = Atomic(readOnly)
     }
 }

@@ -7,6 +7,14 @@ import LinuxFS
 import Synchronization
 import ViewTree
 
+extension FileStatus {
+    /// Of the root directory of this process; nil when it cannot be looked at.
+    fileprivate static var ofRoot: FileStatus? {
+        var status = FileStatus()
+        return clinux_statx(AT_FDCWD, "/", &status) == 0 ? status : nil
+    }
+}
+
 // How grants come in: the road of the administrator, never of a request.
 extension ViewFS {
     /// Makes a scope for a grant whose directory is open, without showing it yet.
@@ -21,25 +29,18 @@ extension ViewFS {
         audit?.note(id.rawValue, of: grant)
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
+        let kind = FilesystemKind(of: descriptor)
         let nodes = tree.addScope(
-            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: hasServer(descriptor))
+            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: kind.hasServer)
         hostWatch?.begin(nodes, directory: descriptor)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
+        // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.
+        let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
+        let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
         return Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
-            mount: hasNumber ? number : nil, readOnly: readOnly)
-    }
-
-    /// Whether a server or another daemon decides what each user may do there, which may be less than the kernel in front believes: NFS with its
-    /// root squashed, sshfs. f_type of statfs(2), as in linux/magic.h.
-    private func hasServer(_ directory: borrowing FileDescriptor) -> Bool {
-        let (nfs, fuse, cifs, smb, ceph, afs, plan9): (Int64, Int64, Int64, Int64, Int64, Int64, Int64) = (
-            0x6969, 0x6573_5546, 0xFF53_4D42, 0xFE53_4D42, 0x00C3_6400, 0x5346_414F, 0x0102_1997
-        )
-        var (type, number): (Int64, UInt64) = (0, 0)
-        guard clinux_fstatfs_type(directory.number, &type, &number) == 0 else { return false }
-        return [nfs, fuse, cifs, smb, ceph, afs, plan9].contains(type)
+            mount: hasNumber ? number : nil, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
     }
 
     /// What open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
@@ -83,6 +84,34 @@ extension ViewFS {
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
 
+    /// Whether the granted directory is where it was and was not removed, as far as that can be said without asking its filesystem. False when it
+    /// is not certain: then look. `moves`: `directoryMoves` before.
+    public func isStill(_ scope: Scope, at path: [UInt8], moves: UInt64?) -> Bool {
+        if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
+        // So the kernel writes the path of what was removed, and so a directory can be called.
+        guard scope.isLocal, !path.isEmpty, !path.suffix(10).elementsEqual(" (deleted)".utf8) else { return false }
+        var isStill = false
+        tree.withRoot(of: scope.nodes) { descriptor in
+            guard descriptor >= 0 else { return }
+            withUnsafeTemporaryAllocation(byteCount: path.count + 1, alignment: 1) { buffer in
+                let name = buffer.baseAddress!.assumingMemoryBound(to: CChar.self)
+                let count = clinux_descriptor_path(descriptor, name, buffer.count)
+                isStill = count == path.count && memcmp(name, path, count) == 0
+            }
+        }
+        scope.movesSeen.store(isStill ? moves ?? 0 : 0, ordering: .relaxed)
+        return isStill
+    }
+
+    /// What is known of the directory's place is not to be relied on.
+    public func doubt(_ scope: Scope) { scope.movesSeen.store(0, ordering: .relaxed) }
+
+    /// Another number when a directory may have been renamed or removed since, where that is told; nil when it cannot be said.
+    public var directoryMoves: UInt64? { hostWatch?.movesSeen }
+
+    /// The mounts have changed, and with them where directories are.
+    public func noteMounts() { hostWatch?.noteMoved() }
+
     /// Finds the scopes of which one's directory lies in another's, and has the kernel ask for everything below them, so that what is
     /// changed through one shows through the other at once. A scope once found stays so.
     public func markOverlaps() {
@@ -124,10 +153,13 @@ extension ViewFS {
         clinux_trim_memory()
     }
 
+    /// Whether there are any for `takeDenials` since the last call.
+    public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
+
     /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32)? {
         let gate = coordinator.gate(scope.id)
-        let count = gate.pointee.denials.exchange(0, ordering: .acquiring)
+        let count = gate.pointee.denials.exchange(0, ordering: .sequentiallyConsistent)
         if count == 0 { return nil }
         let last = gate.pointee.lastDenied.load(ordering: .relaxed)
         return (count, UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))

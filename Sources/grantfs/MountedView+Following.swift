@@ -6,10 +6,24 @@ import ViewFS
 
 // Granted directories on their way through the filesystem.
 extension MountedView {
+    /// So many rounds until each directory was looked at, whatever its descriptor says.
+    private static let turns: UInt64 = 64
+
     /// Looks where each open directory is now. One that was removed or lies in a Trash loses its name, and what is held of it goes on
     /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
-    func followDirectories() {
-        let open = state.withLock { state in MountedView.claim(state.grants.values.filter { $0.scope != nil }, &state) }
+    ///
+    /// Most are where they were, which the kernel says without asking their filesystems, or has not said anything to the contrary. `turn`:
+    /// counts the rounds.
+    func followDirectories(turn: UInt64) {
+        let moves = files.directoryMoves
+        let suspects = state.withLock { $0.summed().open }.filter { place in
+            !place.isShown || place.grant.low % MountedView.turns == turn % MountedView.turns
+                || !files.isStill(place.scope, at: place.path, moves: moves)
+        }.map(\.grant)
+        if suspects.isEmpty { return }
+        let open = state.withLock { state in
+            MountedView.claim(suspects.compactMap { state.grants[$0] }.filter { $0.scope != nil }, &state)
+        }
         let harvest = Harvest()
         Round.run(
             open, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },

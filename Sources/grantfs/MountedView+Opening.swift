@@ -32,8 +32,7 @@ extension MountedView {
     /// Locking: `state`; `opening` while a scope is made.
     func openMissing() {
         let (wanted, claimed) = state.withLock { state in
-            let wanted =
-                state.isRefusing ? [] : state.grants.values.filter { $0.recorded == .active && $0.scope == nil && $0.released == nil }
+            let wanted = state.isRefusing || !state.summed().hasMissing ? [] : state.grants.values.filter(\.isMissing)
             return (wanted, MountedView.claim(wanted, &state))
         }
         let harvest = Harvest()

@@ -69,7 +69,7 @@ extension MountedView {
 
     /// Grants whose filesystem was unmounted since they were released may be looked for again.
     func endReleases() {
-        let isAny = state.withLock { $0.grants.values.contains { $0.released != nil } }
+        let isAny = state.withLock { $0.summed().hasReleased }
         guard isAny, let table = try? MountTable.current() else { return }
         state.withLock { state in
             for (id, live) in state.grants where live.released?.isThere(table) == false { state.grants[id]?.released = nil }

@@ -31,10 +31,11 @@ extension MountedView {
     /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
     func watchDirectories() {
         let watch = try? MountWatch()
-        while true {
-            if watch?.changed(within: 1_000) != true, watch == nil { usleep(1_000_000) }
+        for turn in UInt64(0)... {
+            if watch == nil { usleep(1_000_000) }
+            if watch?.changed(within: 1_000) != false { files.noteMounts() }
             endReleases()
-            followDirectories()
+            followDirectories(turn: turn)
             openMissing()
         }
     }
@@ -42,8 +43,9 @@ extension MountedView {
     /// Microseconds until there is something to do: a second, or less when a grant expires before.
     private func untilNextLook() -> UInt32 {
         let now = Instant(nanoseconds: Clock.realtime)
-        let next = state.withLock { state in
-            state.grants.values.filter { $0.recorded == .active }.compactMap { $0.grant.expires?.seconds(since: now) }.min()
+        let next = state.withLock { state -> Double? in
+            guard state.summed().hasExpiring else { return nil }
+            return state.grants.values.filter { $0.recorded == .active }.compactMap { $0.grant.expires?.seconds(since: now) }.min()
         }
         guard let next else { return 1_000_000 }
         return UInt32(min(max(next, 0.001), 1) * 1_000_000)
@@ -51,13 +53,16 @@ extension MountedView {
 
     private func hasExpired() -> Bool {
         let now = Instant(nanoseconds: Clock.realtime)
-        return state.withLock { $0.grants.values.contains { $0.recorded == .active && $0.grant.state(at: now) == .expired } }
+        return state.withLock { state in
+            state.summed().hasExpiring && state.grants.values.contains { $0.recorded == .active && $0.grant.state(at: now) == .expired }
+        }
     }
 
     /// What has expired is recorded as such: a clock that is set back must not bring it back.
     private func expireInStore() {
-        let (expired, store) = state.withLock { state in
-            (state.grants.values.filter { $0.recorded == .expired && $0.grant.state == .active }.map(\.grant.id), state.store)
+        let (expired, store) = state.withLock { state -> ([GrantID], GrantStore) in
+            guard state.summed().hasExpiring else { return ([], state.store) }
+            return (state.grants.values.filter { $0.recorded == .expired && $0.grant.state == .active }.map(\.grant.id), state.store)
         }
         if expired.isEmpty { return }
         try? store.markExpired(expired, now: Instant(nanoseconds: Clock.realtime), by: actor)
@@ -67,7 +72,8 @@ extension MountedView {
     private func logDenials() {
         let refusals = state.withLock { state -> [Refusal] in
             var refusals: [Refusal] = []
-            for scope in state.closed + state.grants.values.compactMap(\.scope) {
+            let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []
+            for scope in scopes {
                 guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
                 refusals.append(Refusal(grant: live.grant, count: refused.count, uid: refused.uid, pid: refused.pid))
             }

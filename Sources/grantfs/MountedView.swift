@@ -30,7 +30,9 @@ final class MountedView: @unchecked Sendable {
 
     struct State {
         var store: GrantStore
-        var grants: [GrantID: LiveGrant] = [:]
+        var grants: [GrantID: LiveGrant] = [:] { didSet { summary = nil } }
+        /// nil after a change: see `summed`.
+        var summary: Summary?
         /// Closed scopes that the kernel has not forgotten yet.
         var closed: [Scope] = []
         /// The last withdrawal from each grant.
@@ -160,6 +162,7 @@ final class MountedView: @unchecked Sendable {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
             if live.grant.activation != grant.activation { live.released = nil }
+            if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path { files.doubt(scope) }
             if live.grant.coordination != grant.coordination { state.changesCoordination = true }
             live.grant = grant
             live.recorded = recorded

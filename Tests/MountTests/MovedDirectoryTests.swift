@@ -55,6 +55,47 @@ extension MountTests {
             #expect(try fixture.list().first?.bookmark == "ok")
         }
 
+        private func waitUntilRecorded(_ name: String, _ path: String, _ fixture: MountFixture) throws {
+            try fixture.wait(until: "“\(name)” is recorded at \(path)") {
+                try fixture.list().contains { $0.name == name && $0.path == path && $0.bookmark == "ok" }
+            }
+        }
+
+        @Test("is followed when a directory above it is renamed, beside the mount or through it")
+        func movedAbove() throws {
+            let fixture = try MountFixture()
+            let above = try fixture.directory("above")
+            for directory in ["above/outer", "above/outer/inner"] { try fixture.grant(fixture.directory(directory)) }
+            let mountpoint = try fixture.mount()
+            // It has been seen where it is, so that it is known to be there until something is said.
+            sleep(2)
+            try FileManager.default.moveItem(atPath: above, toPath: above + "-2")
+            // One look, later: a command writes to the store, and what is written there is told as well and may make the daemon look.
+            sleep(5)
+            #expect(try fixture.list().map(\.bookmark) == ["ok", "ok"])
+            try waitUntilRecorded("inner", above + "-2/outer/inner", fixture)
+            try waitUntilRecorded("outer", above + "-2/outer", fixture)
+            // This one the daemon does itself.
+            try Command.run(["mv", mountpoint + "/outer/inner", mountpoint + "/outer/other"]).orThrow()
+            try waitUntilRecorded("inner", above + "-2/outer/other", fixture)
+        }
+
+        @Test(
+            "is followed when a directory above the mount that it lies in is renamed",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func movedAboveItsMount() throws {
+            let fixture = try MountFixture()
+            let above = try fixture.directory("above")
+            let volume = try fixture.directory("above/volume")
+            try Command.run(["mount", "-t", "tmpfs", "grantfs-test", volume]).orThrow()
+            defer { for place in [volume, above + "-2/volume"] { _ = try? Command.run(["umount", "-l", place]) } }
+            try fixture.grant(fixture.directory("above/volume/a"))
+            try fixture.mount()
+            sleep(2)
+            try FileManager.default.moveItem(atPath: above, toPath: above + "-2")
+            try waitUntilRecorded("a", above + "-2/volume/a", fixture)
+        }
+
         @Test("is found again when it was moved while nothing was mounted")
         func movedUnmounted() throws {
             let (fixture, source, mountpoint) = try prepared()

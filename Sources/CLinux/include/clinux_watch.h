@@ -11,6 +11,7 @@ enum {
     clinux_change_attributes = 4,  // mode, owner, times, link count, xattrs
     clinux_change_overflow = 8,    // the kernel dropped changes: anything may have changed
     clinux_change_ended = 16,      // the directory is no longer watched (inotify: it is gone)
+    clinux_change_directory = 32,  // with names: it is a directory that went or was renamed (fanotify)
 };
 
 // One change. `name` and the handle point into the buffer that was read.
