@@ -25,6 +25,9 @@ extension MountTests {
         @Test("are OpenMetrics, count what was done, and know every live mount")
         func counting() throws {
             for _ in 0..<20 { try Command.run(["cat", mountpoint + "/a/file"]).orThrow() }
+            // The kernel forgets what nobody holds whenever it likes.
+            let held = try FileHandle(forReadingFrom: URL(fileURLWithPath: mountpoint + "/a/file"))
+            defer { try? held.close() }
             try Command.shell("head -c 5000 /dev/zero > \"$1\"", mountpoint + "/a/new").orThrow()
             let second = try fixture.mount(at: "second")
             let text = try metrics()
@@ -43,7 +46,7 @@ extension MountTests {
             #expect(timed >= 1 && timed <= opens, "each eighth of a worker is timed: \(timed) of \(opens)")
             #expect(try #require(text.value("grantfs_request_duration_seconds_sum", mine.merging(["kind": "OPEN"]) { $1 })) > 0)
             #expect(text.value("grantfs_grant_active", mine.merging(["name": "qu\"o\\te"]) { $1 }) == 1)
-            #expect(try #require(text.value("grantfs_inodes", mine)) >= 3 && text.value("grantfs_waiting_locks", mine) == 0)
+            #expect(try #require(text.value("grantfs_inodes", mine)) >= 2 && text.value("grantfs_waiting_locks", mine) == 0)
             #expect(try #require(text.value("grantfs_workers", mine)) >= 1)
             #expect(try abs(#require(text.value("grantfs_mount_start_time_seconds", mine)) - Date().timeIntervalSince1970) < 600)
         }
