@@ -98,12 +98,22 @@ extension ViewFS {
             let nodes = scope.nodes.ids
             scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(nodes.count)) }
             for directory in nodes where isDirectory(directory) { _ = notifier.forgetAttributes(NodeID(directory)) }
-            for file in nodes where !isDirectory(file) { _ = notifier.forgetAttributes(NodeID(file)) }
-            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
+            // Of a file that nobody has open no page is locked and none comes any more, so its data goes along with its attributes, in one
+            // notification: nobody is waited for there. The others' comes when the attributes of all are gone.
+            var left: [UInt64] = []
             for (place, node) in nodes.enumerated() {
-                _ = notifier.forgetData(NodeID(node))
                 if place & 0xFF == 0 { scope.progress.withLock { $0?.done = UInt64(place) } }
+                if isDirectory(node) {
+                    left.append(node)
+                } else if isOpen(node) {
+                    left.append(node)
+                    _ = notifier.forgetAttributes(NodeID(node))
+                } else {
+                    _ = notifier.forgetData(NodeID(node))
+                }
             }
+            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
+            for node in left { _ = notifier.forgetData(NodeID(node)) }
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
@@ -145,6 +155,8 @@ extension ViewFS {
             return node.pointee.type == S_IFREG && node.pointee.writers.load(ordering: .relaxed) > 0
         }
     }
+
+    private func isOpen(_ id: UInt64) -> Bool { (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0 }
 
     private func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
 
