@@ -77,7 +77,9 @@ extension Oplocks {
             guard var entry = state.entries[key] else { return (true, false) }
             var breaks = false
             switch entry.stage {
-            case .looking: if !isOwn { entry.isSpoiled = true }
+            case .looking:
+                if !isOwn { state.entries[key]?.isSpoiled = true }
+                return (true, false)
             case .held:
                 if isOwn { return (true, false) }
                 startBreaking(&entry, key, &state)

@@ -18,7 +18,7 @@ final class Oplocks: @unchecked Sendable {
 
     struct Entry {
         enum Stage {
-            /// A worker is finding out who has the file open. All openings wait, so that none meets the lease.
+            /// A worker is finding out who has the file open.
             case looking
             case held
             /// Somebody else opens it, and the kernel is writing down what programs here have stored.
@@ -73,17 +73,17 @@ final class Oplocks: @unchecked Sendable {
     let state = Lock(State())
     let bell: HeldOpenings.Bell
     let hasChores = Semaphore()
+    /// Whether openings can be made to wait.
+    let hasOpenings = Atomic<Bool>(false)
     /// How many files there can be: each takes a descriptor of the watching thread's. 0 as long as nobody watches.
     let limit = Atomic<Int>(0)
     /// How many there are, so that an opening need not take the lock to find none.
     let entryCount = Atomic<Int>(0)
+    /// How many of them are being written down.
+    let breakingCount = Atomic<Int>(0)
     let writers: KeptThreads
     weak nonisolated(unsafe) var view: ViewFS?
 
-    /// Whether openings can be made to wait.
-    let hasOpenings = Atomic<Bool>(false)
-    /// How many of them are being written down.
-    let breakingCount = Atomic<Int>(0)
     /// For so long somebody else's opening waits while nothing is written down, and for so long in any case.
     static let (patience, longest): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
 
@@ -114,8 +114,6 @@ final class Oplocks: @unchecked Sendable {
         let isSole = answer.isMarked && clinux_is_sole_opening(descriptor)
         state.withLock { state in
             guard var entry = state.entries[key] else { return }
-            if !entry.openings.isEmpty { state.orders.append(.allow(entry.openings)) }
-            entry.openings = []
             if isSole, !entry.isSpoiled, node.pointee.openers.load(ordering: .relaxed) > 0 {
                 entry.stage = .held
                 state.entries[key] = entry

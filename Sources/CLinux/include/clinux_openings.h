@@ -30,7 +30,8 @@ bool clinux_openings_next(int group, pid_t *process, int *fd);
 void clinux_openings_allow(int group, int fd);
 
 // Whether `fd` is the only open file description of its file, mappings included: F_SETLEASE of fcntl(2), for a moment. Needs CAP_LEASE or the
-// file's owner. Whoever opens the file in this moment is kept waiting, or fails with EWOULDBLOCK if he does not wish to.
+// file's owner. Whoever opens the file in this moment is kept waiting, or fails with EWOULDBLOCK if he does not wish to,
+// unless openings of it are marked.
 bool clinux_is_sole_opening(int fd);
 // Whether the kernel has the file itself, rather than a server, another filesystem or a program: nobody can change it without the kernel's
 // counting it as open.
