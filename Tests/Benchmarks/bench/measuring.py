@@ -6,6 +6,10 @@ import subprocess
 import sys
 import time
 
+from places import MODES
+
+OURS = ["native"] + MODES
+
 
 def measure(workloads, places, rounds):
     """The nanoseconds of each round, by workload and place; and remarks on what was left out. Ended early, what was done until then."""
@@ -28,27 +32,47 @@ def _measure(workloads, places, rounds, times, remarks):
             remarks.append(f"“{workload.name}” needs {missing}")
             continue
         print(workload.name, end=" ", flush=True, file=sys.stderr)
-        for directory in places.directories.values():
-            workload.prepare(directory)
-        times[workload.name] = _rounds(workload, places.directories, rounds)
+        directories = {}
+        for name, directory in places.directories.items():
+            if _works(lambda: workload.prepare(directory), workload, name, remarks):
+                directories[name] = directory
+        times[workload.name] = _rounds(workload, directories, rounds, remarks)
         print(f" {time.monotonic() - before:.0f} s", file=sys.stderr)
 
 
-def _rounds(workload, directories, rounds):
+def _works(action, workload, name, remarks):
+    """Whether somebody else's place can do it: if not, that is said and the others go on. Ours and the native one have to."""
+    try:
+        action()
+    except (OSError, subprocess.CalledProcessError) as error:
+        if name in OURS:
+            raise
+        remarks.append(f"“{workload.name}” failed in {name}: {error}")
+        return False
+    return True
+
+
+def _rounds(workload, directories, rounds, remarks):
     times = {name: [] for name in directories}
     order = list(directories)
     for _ in range(rounds):
-        for name in order:
-            if workload.cold:
-                _drop_caches()
-            elif not workload.anew:
-                # What is warm is what was just done; the round of the other places takes longer than names are kept.
-                workload.run(directories[name])
-            times[name].append(workload.run(directories[name]))
+        for name in list(order):
+            if not _works(lambda: times[name].append(_time(workload, directories[name])), workload, name, remarks):
+                order.remove(name)
+                del times[name]
         # Nobody always comes after the same one.
         order = order[1:] + order[:1]
         print(".", end="", flush=True, file=sys.stderr)
     return times
+
+
+def _time(workload, directory):
+    if workload.cold:
+        _drop_caches()
+    elif not workload.anew:
+        # What is warm is what was just done; the round of the other places takes longer than names are kept.
+        workload.run(directory)
+    return workload.run(directory)
 
 
 def _drop_caches():

@@ -12,7 +12,7 @@ def summary(workloads, names, times):
             continue
         native = measured["native"]
         places = {}
-        for name in names[1:]:
+        for name in (name for name in names[1:] if name in measured):
             ratios = [ours / theirs for ours, theirs in zip(measured[name], native)]
             ratio, aim = statistics.median(ratios), workload.aim_for(name)
             places[name] = {
@@ -37,7 +37,10 @@ def markdown(document, names):
     for row in document["rows"]:
         cells = [row["workload"], f"{row['nativeMilliseconds']} ms"]
         for name in names[1:]:
-            place = row["places"][name]
+            place = row["places"].get(name)
+            if place is None:
+                cells.append("–")
+                continue
             mark = {None: "", True: " ✓", False: " ✗"}[place["passes"]]
             cells.append(f"{place['ratio']:.2f}{mark}")
         cells.append(_aims(row["places"]))
