@@ -162,10 +162,12 @@ extension MountTests {
             try unmount(place, fixture)
             #expect(try fixture.list().first { $0.name == "a" }?.bookmark == "unavailable")
 
-            // The next free loop device is taken, so that the volume's is another one.
-            let spare = fixture.base + "/spare"
-            try Command.shell("truncate -s 32M \"$1\"; mkfs.ext4 -q -F \"$1\"", spare).orThrow()
-            try fixture.mountOther(["mount", "-o", "loop", spare], at: try fixture.directory("spare-volume"))
+            // The next free loop devices are taken, so that the volume's is another one; several, because other tests give theirs back.
+            for number in 0..<4 {
+                let spare = fixture.base + "/spare-\(number)"
+                try Command.shell("truncate -s 32M \"$1\"; mkfs.ext4 -q -F \"$1\"", spare).orThrow()
+                try fixture.mountOther(["mount", "-o", "loop", spare], at: try fixture.directory("spare-volume-\(number)"))
+            }
             _ = try volume(fixture, image)
             #expect(try device(place) != before)
             try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
