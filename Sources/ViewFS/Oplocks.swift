@@ -77,8 +77,8 @@ final class Oplocks: @unchecked Sendable {
     let hasOpenings = Atomic<Bool>(false)
     /// How many files there can be: each takes a descriptor of the watching thread's. 0 as long as nobody watches.
     let limit = Atomic<Int>(0)
-    /// How many there are, so that an opening need not take the lock to find none.
-    let entryCount = Atomic<Int>(0)
+    /// Which there may be, a bit for the last digits of an inode's number, so that an opening need not take the lock for other files. Cleared when there are none.
+    let entryBits = Atomic<UInt64>(0)
     /// How many of them are being written down.
     let breakingCount = Atomic<Int>(0)
     let writers: KeptThreads
@@ -104,7 +104,7 @@ final class Oplocks: @unchecked Sendable {
             guard state.entries[key] == nil, state.entries.count < limit else { return false }
             state.count += 1
             state.entries[key] = Entry(node: id, scope: node.pointee.scope, number: state.count)
-            entryCount.store(state.entries.count, ordering: .sequentiallyConsistent)
+            entryBits.store(entryBits.load(ordering: .relaxed) | Self.bit(of: key), ordering: .sequentiallyConsistent)
             state.orders.append(.mark(key, descriptor: descriptor, answer: answer))
             return true
         }
@@ -130,7 +130,7 @@ final class Oplocks: @unchecked Sendable {
     /// the host.
     func opened(_ id: UInt64, _ key: NodeKey) {
         // The opening came before this look, as the entry comes before the look at who has the file open: one of both sees the other.
-        guard entryCount.load(ordering: .sequentiallyConsistent) > 0 else { return }
+        guard entryBits.load(ordering: .sequentiallyConsistent) & Self.bit(of: key) != 0 else { return }
         let written = Semaphore()
         let mustWait = state.withLock { state -> Bool in
             guard var entry = state.entries[key], entry.node != id else { return false }
@@ -150,6 +150,9 @@ final class Oplocks: @unchecked Sendable {
         hasChores.post()
         _ = written.wait(until: Clock.monotonic + Self.longest)
     }
+
+    @inline(__always)
+    private static func bit(of key: NodeKey) -> UInt64 { 1 << (key.inode & 63) }
 
     /// The kernel has written down something of a file: whoever waits for the rest has reason to.
     @inline(__always)
@@ -224,7 +227,7 @@ final class Oplocks: @unchecked Sendable {
         state.entries[key] = nil
         state.breaking.removeAll { $0 == key }
         breakingCount.store(state.breaking.count, ordering: .relaxed)
-        entryCount.store(state.entries.count, ordering: .sequentiallyConsistent)
+        if state.entries.isEmpty { entryBits.store(0, ordering: .sequentiallyConsistent) }
         state.orders.append(.unmark(key))
     }
 }
