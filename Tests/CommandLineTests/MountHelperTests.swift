@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// mount.grantfs with a stand-in for grantfs that prints its words and ends as it is told.
@@ -10,8 +11,10 @@ import Testing
         let directory = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(atPath: directory) }
-        try Data("#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n".utf8).write(to: URL(fileURLWithPath: directory + "/grantfs"))
-        chmod(directory + "/grantfs", 0o755)
+        // Another process writes it: a child that another test starts meanwhile would inherit this one's descriptor, and
+        // what somebody has open for writing is not run (ETXTBSY).
+        let program = "#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n"
+        try Command.shell(#"printf '%s' "$2" >"$1"; chmod 755 "$1""#, directory + "/grantfs", program).orThrow()
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/bin/sh")
         process.arguments = [Self.script] + words

@@ -88,8 +88,8 @@ import Testing
         let fixture = try MountFixture()
         let source = try fixture.source("docs")
         try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/note"))
-        // The one place that both worlds see.
-        try FileManager.default.copyItem(atPath: Programs.directoryList, toPath: source + "/DirectoryList")
+        // The one place that both worlds see. Another process copies it: what a child of another test inherited for writing is not run.
+        try Command.run(["cp", Programs.directoryList, source + "/DirectoryList"]).orThrow()
         try fixture.grant(source)
         // Swift's libraries are wherever this process has them from.
         let maps = Processes.kernelText("/proc/self/maps").split(separator: "\n")

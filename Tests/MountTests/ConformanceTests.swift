@@ -51,16 +51,19 @@ extension MountTests {
         @Test("the time of birth shows as natively, and all that shows with it", arguments: ["shared", "exclusive", "none"])
         func birth(cache: String) throws {
             let place = try Conformance(cache: cache)
-            try Command.shell(
-                "cd \"$1\"; echo text > file; mkdir directory; ln -s file link; mkfifo fifo; chmod 640 file; sleep 0.02; touch -d 2001-02-03 file",
-                place.through
-            ).orThrow()
+            // The link is read once here: reading it for the first time sets its time of access, by relatime as natively.
+            let script = """
+                cd "$1"; echo text > file; mkdir directory; ln -s file link; mkfifo fifo; chmod 640 file; sleep 0.02
+                touch -d 2001-02-03 file; readlink link
+                """
+            try Command.shell(script, place.through).orThrow()
             // %w is the birth; inode and device numbers are the mount's own.
             let look = "cd \"$1\"; stat -c '%n %w %f %u %g %h %s %b %B %t %T %X %Y %Z' file directory link fifo; stat -L -c '%w' link"
             // Twice, so that what the kernel keeps is the same.
             let shown = try (0..<2).map { _ in try Command.shell(look, place.through).orThrow().lines }
             if cache != "exclusive" { #expect(shown[0] == (try Command.shell(look, place.behind).orThrow().lines)) }
-            #expect(shown[0] == shown[1] && shown[0].count == 5)
+            #expect(shown[0] == shown[1])
+            #expect(shown[0].count == 5)
             let births = try [place.through, place.behind].map { try Command.shell("cd \"$1\"; stat -c %w *", $0).orThrow().lines }
             #expect(births[0] == births[1] && !births[0].contains("-"))
             #expect(try Command.run(["stat", "-c", "%w %F", place.fixture.base + "/mount"]).orThrow().text == "- directory\n")
