@@ -11,6 +11,7 @@ import signal
 import sys
 
 import crowd
+import host
 import hotpath
 from machine import describe
 from measuring import measure
@@ -40,7 +41,9 @@ def main():
         results = summary(workloads, places.names, times)
         remarks = places.remarks + remarks + [hotpath.remark(options.programs / "grantfs")]
         if not options.only:
-            remarks += [crowd.clients(options.programs, places), crowd.withdrawals(options.programs, options.base)]
+            remarks += [
+                host.own_writes(options.programs, places), crowd.clients(options.programs, places),
+                crowd.withdrawals(options.programs, options.base)]
         document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results}
     print(markdown(document, places.names))
     if options.json:

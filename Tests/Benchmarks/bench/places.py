@@ -10,12 +10,13 @@ MODES = ["shared", "exclusive", "none"]
 
 
 class Places:
-    """Makes everything on entry and takes it away on exit. `directories` maps a place's name to where its work is done."""
+    """Makes everything on entry and takes it away on exit. `directories` maps a place's name to where its work is done, `sources` a cache mode to
+    the directory that its mount shows."""
 
     def __init__(self, base, programs, others):
         self.base = tempfile.mkdtemp(prefix="grantfs-bench.", dir=base)
         self.remarks = []
-        self.directories = {}
+        self.directories, self.sources = {}, {}
         self._grantfs = str(programs.resolve() / "grantfs")
         self._others = others
         self._mountpoints = []
@@ -66,4 +67,5 @@ class Places:
         for words in (["grant", source, "--view", mode, "--name", "files"], ["mount", mode, mountpoint, "-o", "cache=" + mode]):
             subprocess.run([self._grantfs] + words, env=environment, check=True, stdout=subprocess.DEVNULL)
         self._mountpoints.append(mountpoint)
+        self.sources[mode] = source
         return mountpoint + "/files"
