@@ -99,7 +99,7 @@ let package = Package(
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
-        tests("CoordinatorTests", ["Coordinator"]),
+        tests("CoordinatorTests", ["Coordinator", "TestSupport"]),
         tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),

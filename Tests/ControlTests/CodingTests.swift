@@ -1,4 +1,5 @@
 import GrantModel
+import TestSupport
 import Testing
 
 @testable import Control
@@ -79,7 +80,7 @@ private func replies() throws -> [ControlReply] {
 
     /// Bytes by chance, and real messages with some bytes changed: never a trap, and what is accepted is written the same way.
     @Test func noInputTraps() throws {
-        var random = Repeatable(state: 42)
+        var random = SplitMix(seed: 42)
         let seeds = requests.map(\.encoded) + (try replies()).map(\.encoded)
         for round in 0..<100_000 {
             var bytes: [UInt8]
@@ -95,18 +96,5 @@ private func replies() throws -> [ControlReply] {
             if let request = try? ControlRequest.decode(bytes) { #expect(request.encoded == bytes) }
             if let reply = try? ControlReply.decode(bytes) { #expect(reply.encoded == bytes) }
         }
-    }
-}
-
-/// The same numbers in every run.
-private struct Repeatable: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var value = state
-        value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-        return value ^ (value >> 31)
     }
 }

@@ -1,4 +1,5 @@
 import Coordinator
+import TestSupport
 import Testing
 
 /// What the rules say, from paths and by trying everything: slow, and short enough to be believed.

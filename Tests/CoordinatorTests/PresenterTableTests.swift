@@ -1,4 +1,5 @@
 import Coordinator
+import TestSupport
 import Testing
 
 extension PresenterTable {

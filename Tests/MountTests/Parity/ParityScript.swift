@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A script for ParityProbe: one call a line, made from a seed alone, so that the same seed is the same script everywhere.
 struct ParityScript: CustomStringConvertible, Sendable {
@@ -54,27 +55,19 @@ struct ParityTraits: Sendable {
     var leavesDirty = false
 }
 
-/// SplitMix64, and the choices that make up a call.
+/// The choices that make up a call.
 struct ParityRandom {
-    private var state: UInt64
+    private var random: SplitMix
     let traits: ParityTraits
 
     /// Seeds next to each other would give the same numbers, one place apart.
     init(seed: UInt64, traits: ParityTraits) {
-        state = seed
+        var first = SplitMix(seed: seed)
+        random = SplitMix(seed: first.next())
         self.traits = traits
-        state = next()
     }
 
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
-
-    mutating func below(_ limit: Int) -> Int { Int(next() >> 11) % limit }
+    mutating func below(_ limit: Int) -> Int { Int(random.next() >> 11) % limit }
     mutating func chance(_ percent: Int) -> Bool { below(100) < percent }
     mutating func pick<Element>(_ choices: [Element]) -> Element { choices[below(choices.count)] }
     mutating func pick(_ choices: String...) -> String { pick(choices) }

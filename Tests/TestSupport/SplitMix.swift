@@ -1,8 +1,10 @@
 /// SplitMix64: the same numbers from the same seed.
-struct SplitMix: RandomNumberGenerator {
-    var seed: UInt64
+public struct SplitMix: RandomNumberGenerator {
+    private var seed: UInt64
 
-    mutating func next() -> UInt64 {
+    public init(seed: UInt64) { self.seed = seed }
+
+    public mutating func next() -> UInt64 {
         seed &+= 0x9E37_79B9_7F4A_7C15
         var x = seed
         x = (x ^ (x >> 30)) &* 0xBF58_476D_1CE4_E5B9
