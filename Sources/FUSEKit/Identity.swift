@@ -85,9 +85,11 @@ public enum Identity {
         return -user
     }
 
-    /// Begins a worker as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
-    /// for somebody else just then.
+    /// Begins a thread as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
+    /// for somebody else just then; its umask it even shares with that one (clone(2), CLONE_FS), so it gets one of its own first. Without that nothing
+    /// could be made for anybody with the right mode, so the daemon ends.
     public static func resetOnThisThread() {
+        guard clinux_thread_unshare_fs() == 0 else { fatalError("the kernel gives a thread no umask of its own") }
         _ = clinux_thread_umask(0)
         // What mounting and watching take is not for who serves requests.
         _ = clinux_capability_drop(systemAdministration)

@@ -89,8 +89,6 @@ private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
     start.deinitialize(count: 1)
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
-    // A file system context of its own: the umask of a caller is set on this thread alone.
-    _ = clinux_thread_unshare_fs()
     Identity.resetOnThisThread()
     if resumes { session.serveResumed(worker) } else { session.serve(worker) }
     return nil
