@@ -23,7 +23,7 @@ static void call_hostsnap(char **a) {
     (void)a;
     if (strcmp(self.directory, self.host) != 0) {
         int fd = open(self.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 || syncfs(fd) < 0) say("%s", strerrorname_np(errno));
+        if (fd < 0 || syncfs(fd) < 0) say("%s: %s", fd < 0 ? "open" : "syncfs", strerrorname_np(errno));
         if (fd >= 0) close(fd);
     }
     snapshot(self.host, true, false);

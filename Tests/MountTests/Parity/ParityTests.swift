@@ -24,6 +24,18 @@ extension MountTests {
             }
         }
 
+        /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
+        @Test("a script gives the same while others make other calls in the same mount", arguments: ["shared", "exclusive", "none"])
+        func beside(cache: String) throws {
+            let run = try ParityRun(on: .tmpfs, cache: cache)
+            for seed in ParityPlan.besideOthers {
+                let traits = ParityPlan(source: .tmpfs, cache: cache, seeds: [seed], count: 300).traits
+                let others = (1...3).map { ParityScript.random(seed: seed &* 1000 + UInt64($0), count: 600, traits) }
+                let difference = try run.compare(.random(seed: seed, count: 300, traits), beside: others).difference
+                #expect(difference == nil, "seed \(seed)")
+            }
+        }
+
         @Test("scripts that once differed do no more", arguments: ["shared", "exclusive", "none"])
         func kept(cache: String) throws {
             let run = try ParityRun(on: .host, cache: cache)
@@ -75,6 +87,12 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
         return sources.flatMap { source in
             (words("CACHES") ?? ["shared", "exclusive", "none"]).map { ParityPlan(source: source, cache: $0, seeds: seeds, count: count) }
         }
+    }()
+
+    /// The seeds of the scripts that are run beside others; `GRANTFS_PARITY_BESIDE` is how many.
+    static let besideOthers: [UInt64] = {
+        let count = ProcessInfo.processInfo.environment["GRANTFS_PARITY_BESIDE"].flatMap { UInt64($0) } ?? 6
+        return (1...max(1, count)).map { 5000 + $0 }
     }()
 
     /// Bounded: a few seconds each.
