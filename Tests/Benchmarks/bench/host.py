@@ -14,7 +14,7 @@ def own_writes(programs, places):
     for directory in directories:
         subprocess.run([loops, "rewrite", "prepare"], cwd=directory, check=True)
     # What the mount's kernel knows of is watched.
-    os.stat(places.directories["shared"] + "/written")
+    os.stat(places.directories["shared"] + "/rewritten")
 
     def nanoseconds(directory):
         return int(subprocess.run([loops, "rewrite"], cwd=directory, check=True, capture_output=True, text=True).stdout)
