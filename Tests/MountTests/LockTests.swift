@@ -75,7 +75,6 @@ extension MountTests {
             #expect(try FileManager.default.contentsOfDirectory(atPath: source).count == 2 * 2 * 8 * 30 + 8)
         }
 
-        /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
         @Test("say which process has them, here and on the host", arguments: ["shared", "exclusive", "none"])
         func holder(cache: String) throws {
             let fixture = try MountFixture()
@@ -135,6 +134,7 @@ extension MountTests {
             #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"], within: 60).orThrow().lines == [])
         }
 
+        /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
         private func written(_ fixture: MountFixture, _ first: String, _ second: String) throws -> [String] {
             let source = fixture.base + "/source/a"
             try Command.shell(
