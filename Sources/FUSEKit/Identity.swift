@@ -13,6 +13,9 @@ public enum Identity {
     /// Whether what the daemon does for others has their rights: it takes on their identity, or it has no more rights than any user.
     public static var isSafeForOthers: Bool { canChange || geteuid() != 0 }
 
+    /// Whether threads can be given umasks of their own: a filter of system calls around the daemon may refuse it. Gives the calling thread one.
+    public static var canHaveOwnMask: Bool { clinux_thread_unshare_fs() == 0 }
+
     /// To be called once, before the first thread is made.
     public static func prepareProcess() {
         let (setgid, setuid): (Int32, Int32) = (6, 7)
@@ -87,9 +90,9 @@ public enum Identity {
 
     /// Begins a thread as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
     /// for somebody else just then; its umask it even shares with that one (clone(2), CLONE_FS), so it gets one of its own first. Without that nothing
-    /// could be made for anybody with the right mode, so the daemon ends.
+    /// could be made for anybody with the right mode, so the daemon ends; it looks before it mounts (`canHaveOwnMask`).
     public static func resetOnThisThread() {
-        guard clinux_thread_unshare_fs() == 0 else { fatalError("the kernel gives a thread no umask of its own") }
+        guard canHaveOwnMask else { fatalError("the kernel gives a thread no umask of its own") }
         _ = clinux_thread_umask(0)
         // What mounting and watching take is not for who serves requests.
         _ = clinux_capability_drop(systemAdministration)

@@ -56,6 +56,12 @@ enum Daemon {
                     .permission, "the view “\(view)” cannot be mounted for other users",
                     cause: "what they do would be done as root", advice: "this process needs CAP_SETUID, CAP_SETGID and CAP_SETPCAP")
             }
+            guard Identity.canHaveOwnMask else {
+                throw GrantError(
+                    .system, "the view “\(view)” cannot be mounted",
+                    cause: "unshare(2) with CLONE_FS is refused, so files would be made with wrong modes",
+                    advice: "the filter of system calls around this process (a container's, or a service's) has to allow it")
+            }
             if let audit, let limit = options.audit {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }

@@ -29,6 +29,30 @@ extension MountTests {
             }
         }
 
+        @Test(
+            "does not mount where a filter around it leaves its threads no umasks of their own, and says so",
+            .enabled(if: Identity.isRoot))
+        func noOwnMask() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("docs"))
+            // seccomp(2), a program for the kernel: the number of a call that is unshare's gives EPERM.
+            let script = """
+                import ctypes, os, platform, struct, sys
+                number = 272 if platform.machine() == 'x86_64' else 97
+                lines = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+                code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+                program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', len(lines), ctypes.addressof(code)))
+                libc = ctypes.CDLL(None)
+                assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+                os.execv(sys.argv[1], sys.argv[1:])
+                """
+            let mountpoint = try fixture.directory("mount")
+            let result = try Command.run(
+                ["python3", "-c", script, Programs.grantfs, "mount", "default", mountpoint], environment: fixture.environment)
+            #expect(result.status == 1 && result.errors.contains("unshare(2)"), "\(result)")
+            #expect(!Processes.kernelText("/proc/self/mounts").contains(mountpoint))
+        }
+
         @Test("keeps the capabilities of a file server; those who serve requests cannot mount", .enabled(if: Identity.isRoot))
         func capabilities() throws {
             let fixture = try MountFixture()
