@@ -159,14 +159,22 @@ import Testing
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
             return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
         }
+        // A processor that is shared, or runs slowly just now, makes what it works longer. It is measured by opening as many directories, which took
+        // this long where the limits were found.
+        let slowness = { () -> Double in
+            let start = worked()
+            for _ in marks { _ = try? FileDescriptor.open(self.scratch.path.utf8, OpenFlags.path).status() }
+            return max(1, (worked() - start) / 0.04)
+        }
         let count = { (finding: BookmarkFinding, limit: Double) in
+            let before = slowness()
             let start = worked()
             let resolver = BookmarkResolver()
             var found = 0
             for mark in marks where resolver.resolve(mark).finding == finding { found += 1 }
             let seconds = worked() - start
             #expect(found == marks.count)
-            #expect(seconds < limit)
+            #expect(seconds < limit * max(before, slowness()))
             print("resolved \(found) bookmarks as \(finding) in \(seconds) s")
         }
         count(.ok, 2)
