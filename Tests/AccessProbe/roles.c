@@ -91,7 +91,7 @@ int run_connect(const char *path) {
     }
     struct pollfd item = {fd, POLLIN, 0};
     char byte;
-    if (poll(&item, 1, 3000) == 0) say("open");
+    if (poll(&item, 1, 30000) == 0) say("open");
     else say(read(fd, &byte, 1) <= 0 ? "closed" : "answered");
     return 0;
 }
