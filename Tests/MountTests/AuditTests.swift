@@ -89,7 +89,7 @@ extension MountTests {
             try fixture.grantfs("set", "a", "--coordination", "mandatory").orThrow()
             func untilItWaits() throws {
                 try fixture.wait(until: "the opening waits for the claim") {
-                    try OpenMetricsText(fixture.grantfs("metrics").orThrow().text).value("grantfs_waiting_for_claims") == 1
+                    try fixture.metrics().value("grantfs_waiting_for_claims") == 1
                 }
             }
             func results() throws -> [Int32?] { try opened().filter { $0.program == "tee" }.map(\.result) }

@@ -93,8 +93,7 @@ extension MountTests {
             try fixture.wait(until: "the grant has expired") { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
             // The gate is shut before the kernel has forgotten everything, and nobody waits for the rest but the daemon.
             try fixture.wait(until: "the withdrawal is over") {
-                let metrics = try OpenMetricsText(fixture.grantfs("metrics").orThrow().text)
-                return metrics.value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]) == 1
+                try fixture.metrics().value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]) == 1
             }
             ProbedMount.expectRefused(try probe.attempt(), native, "expired")
             #expect(try fixture.list("--all").map(\.state) == ["expired"])

@@ -13,8 +13,7 @@ extension MountTests {
         }
 
         private func polled() throws -> Double {
-            let text = try OpenMetricsText(try fixture.grantfs("metrics").orThrow().text)
-            return try #require(text.value("grantfs_idle_polling_seconds_total", [:]))
+            try #require(try fixture.metrics().value("grantfs_idle_polling_seconds_total", [:]))
         }
 
         private func holdsDevice() throws -> Bool {

@@ -50,7 +50,7 @@ extension MountTests {
 
         /// How many requests for locks wait in the fixture's mount.
         private func waiting(_ fixture: MountFixture) throws -> Int {
-            Int(try #require(try OpenMetricsText(fixture.grantfs("metrics").orThrow().text).value("grantfs_waiting_locks")))
+            Int(try #require(try fixture.metrics().value("grantfs_waiting_locks")))
         }
 
         @Test("in a circle gives EDEADLK to the one that closed it, as natively", arguments: [2, 4], [true, false])

@@ -83,7 +83,11 @@ public final class MountFixture {
     }
 
     public func restore(_ selectors: String...) throws { try grantfs(["restore"] + selectors).orThrow() }
-    public func status() throws -> StatusDocument { try grantfs("status", "--json").orThrow().decoded() }
+    public func status() throws -> StatusDocument { try grantfs("status", "--timeout", "20", "--json").orThrow().decoded() }
+
+    /// What every mount of the store counts.
+    public func metrics() throws -> OpenMetricsText { try OpenMetricsText(grantfs("metrics", "--timeout", "20").orThrow().text) }
+
     public func list(_ arguments: String...) throws -> [GrantDocument] {
         try grantfs(["list", "--json"] + arguments).orThrow().decoded()
     }
