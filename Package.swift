@@ -101,8 +101,8 @@ let package = Package(
         tests("GrantModelTests", ["GrantModel"]),
         tests("CoordinatorTests", ["Coordinator", "TestSupport"]),
         tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
-        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter"]),
-        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux"]),
+        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter", "TestSupport"]),
+        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux", "TestSupport"]),
         .executableTarget(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         .executableTarget(

@@ -5,12 +5,12 @@ import LinuxFS
 
 extension GrantAdministrator {
     /// The mountpoints of live mounts that show the grant now, those of the oldest mount first: each was said by its daemon, which has
-    /// half a second for it, and is a mount of the grant's view in this process's namespace.
-    public func mountpoints(showing grant: Grant) throws(GrantError) -> [[UInt8]] {
+    /// so many seconds for it, and is a mount of the grant's view in this process's namespace.
+    public func mountpoints(showing grant: Grant, within seconds: Double) throws(GrantError) -> [[UInt8]] {
         let records = try store.mounts(view: grant.view)
         let directory = store.runDirectory
         let replies = inParallel(records) { record in
-            Daemons.ask(record, .locate(grants: [grant.id]), in: directory, deadline: Clock.deadline(seconds: 0.5))
+            Daemons.ask(record, .locate(grants: [grant.id]), in: directory, deadline: Clock.deadline(seconds: seconds))
         }
         let table = try Placement.currentTable()
         return zip(records, replies).compactMap { record, reply in

@@ -30,7 +30,7 @@ enum BookmarkFinder {
             let isInMount = ViewPlace(path, in: try GrantedPlace.table()) != nil
             return Found(path: path, isDirectory: data.isDirectory, isStale: path != data.path, grant: nil, isInMount: isInMount)
         case .view(let name, let grant, let directory, let below):
-            return try find(view: name, grant, directory, below, data)
+            return try find(view: name, grant, directory, below, data, environment.patience)
         case .grant(let id, let fingerprint, let below, let item):
             let administrator = try environment.administrator()
             guard administrator.store.fingerprint == fingerprint else { throw BookmarkData.invalid("it is of another store") }
@@ -83,7 +83,7 @@ enum BookmarkFinder {
     private static func way(
         to inside: [UInt8], in directory: [UInt8], of grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> (path: [UInt8], isInMount: Bool) {
-        for mountpoint in try administrator.mountpoints(showing: grant) {
+        for mountpoint in try administrator.mountpoints(showing: grant, within: environment.patience.daemon) {
             let path = FilePath.join(CanonicalPath.join(mountpoint, grant.name.bytes), inside)
             // A mount that this process may not enter (another user's) leads nowhere.
             if (try? BookmarkMaker.look(path)) != nil { return (path, true) }
@@ -98,7 +98,7 @@ enum BookmarkFinder {
 
     /// In the mount where it was, or in another one of a view of that name that has the same directory under the grant's name.
     private static func find(
-        view: [UInt8], _ grant: [UInt8], _ number: UInt64, _ below: [UInt8], _ data: BookmarkData
+        view: [UInt8], _ grant: [UInt8], _ number: UInt64, _ below: [UInt8], _ data: BookmarkData, _ patience: Patience
     ) throws(GrantError) -> Found {
         let mounts = try GrantedPlace.table().entries.filter { $0.type == GrantAdministrator.filesystemType && $0.source == view }
         let directories = mounts.compactMap { ViewPlace.directory(of: grant, in: $0) }
@@ -107,7 +107,7 @@ enum BookmarkFinder {
         for directory in directories.filter(isOld) + directories.filter({ !isOld($0) }) {
             let path = FilePath.join(directory, below)
             // Mounts of views of that name may be other users', and their daemons dead, stopped or hanging.
-            let seen = Patience.ask { () -> Result<Bool, GrantError> in
+            let seen = patience.ask { () -> Result<Bool, GrantError> in
                 do throws(GrantError) {
                     guard try BookmarkMaker.number(directory) == number else { return .success(false) }
                     try require(data.isDirectory, path)

@@ -25,6 +25,8 @@ public struct GrantEnvironment: Sendable {
     /// Whether what was granted is reached through mounts alone, where a revocation binds. Else a granted directory that no mount of its
     /// view shows is used itself.
     public var usesMountsOnly: Bool
+    /// How long others are waited for.
+    var patience = Patience()
 
     /// The commands' store, looked at by the caller itself, mounts or not, unless something else is said.
     public init(store: String? = nil, lookout: Lookout = .here, usesMountsOnly: Bool = false) {

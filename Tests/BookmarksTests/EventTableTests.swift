@@ -71,12 +71,12 @@ private final class Ground {
         mounted.append(place)
     }
 
-    func uncover() throws { try run("umount", mounted.removeLast()) }
+    func uncover() throws { try BookmarksTests.unmount(mounted.removeLast()) }
 
     func unmount() throws {
         if let disk { return try disk.unmount() }
         mounted.removeAll()
-        try run("umount", top)
+        try BookmarksTests.unmount(top)
     }
 
     /// The first free device number is taken, so that something else has to have the old one.
@@ -163,12 +163,8 @@ private final class Ground {
         case .movedAway: try run("mv", path, ground.scratch.path + "/away-\(UUID())")
         case .deleted: removeDirectory(path)
         case .remade:
-            for _ in 0..<40 {
-                removeDirectory(path)
-                make(path)
-                if try bookmark(path).identity.inode == mark.identity.inode { break }
-            }
-            let isUsedAgain = try bookmark(path).identity.inode == mark.identity.inode
+            removeDirectory(path)
+            let isUsedAgain = try remake(path, until: mark.identity.inode, on: ground.kind)
             if ["ext4", "xfs"].contains(ground.kind) { #expect(isUsedAgain, "the number was not used again, so the case was not tried") }
         case .link:
             make(place + "/secret")

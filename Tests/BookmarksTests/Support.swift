@@ -2,6 +2,7 @@ import CLinux
 import Foundation
 import GrantModel
 import LinuxFS
+import TestSupport
 import Testing
 
 @testable import Bookmarks
@@ -74,15 +75,23 @@ final class Disk {
         return place
     }
 
-    func unmount() throws {
+    /// `isElsewhere`: a part of it is mounted at another place as well, and stays so.
+    func unmount(isElsewhere: Bool = false) throws {
         guard let place = mountpoint, kind != .here else { return }
-        // Somebody else who looks at all mounts just now makes it busy for a moment.
-        for _ in 0..<50 {
-            if umount2(place, 0) == 0 || errno != EBUSY { break }
-            usleep(20_000)
-        }
+        try BookmarksTests.unmount(place)
         #expect(MountTable(parsing: try File.contents(of: "/proc/self/mountinfo".utf8)).entry(mountpoint: Array(place.utf8)) == nil)
         mountpoint = nil
+        // A sandbox that another test has just begun has all mounts of that moment, and keeps this filesystem as it was mounted until it
+        // is gone; the kernel lets go of a loop device a moment after its filesystem.
+        if !isElsewhere { try eventually("nobody has \(image) mounted") { !isAttached } }
+    }
+
+    /// Whether a loop device still has the image.
+    private var isAttached: Bool {
+        if image.isEmpty || kind == .tmpfs { return false }
+        return ((try? FileManager.default.contentsOfDirectory(atPath: "/sys/block")) ?? []).contains { device in
+            device.hasPrefix("loop") && Processes.kernelText("/sys/block/\(device)/loop/backing_file") == image + "\n"
+        }
     }
 
     deinit {
@@ -90,22 +99,54 @@ final class Disk {
     }
 }
 
-struct CommandFailure: Error {
-    let text: String
+func run(_ command: String...) throws {
+    try Command.run(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"] + command, within: 120).orThrow()
 }
 
-func run(_ command: String...) throws {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    process.arguments = command
-    process.environment = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin"]
-    let pipe = Foundation.Pipe()
-    process.standardError = pipe
-    process.standardOutput = pipe
-    try process.run()
-    let output = pipe.fileHandleForReading.readDataToEndOfFile()
-    process.waitUntilExit()
-    if process.terminationStatus != 0 { throw CommandFailure(text: "\(command): \(String(decoding: output, as: UTF8.self))") }
+/// Waits until it is so; a failure of the test after a minute.
+func eventually(_ what: String, _ condition: () throws -> Bool) throws {
+    let deadline = Clock.monotonic + 60_000_000_000
+    while try !condition() {
+        if Clock.monotonic > deadline { throw TestFailure("not within a minute: \(what)") }
+        usleep(5_000)
+    }
+}
+
+/// Somebody else who looks at all mounts just now, or a child that was just forked and has not run its program yet, makes it busy for a moment.
+func unmount(_ place: String) throws {
+    try eventually("\(place) is unmounted") {
+        if umount2(place, 0) == 0 { return true }
+        if errno != EBUSY { throw TestFailure("\(place): \(Errno(errno))") }
+        return false
+    }
+}
+
+/// Waits until the clock by which the kernel dates new files has gone on, which it does in steps of some milliseconds: what is made now has
+/// another birth time than what was made before.
+func waitForAnotherBirthTime() {
+    func now() -> Int {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME_COARSE, &time)
+        return time.tv_sec * 1_000_000_000 + time.tv_nsec
+    }
+    let start = now()
+    while now() == start { usleep(1_000) }
+}
+
+/// Makes a directory at `path`, until it has the inode number, and removes it again if it has not. ext4 and xfs use a number again soon, though xfs not before
+/// a thread of the kernel's has cleared it away; elsewhere some tries are made. `look` sees each one.
+func remake(_ path: String, until inode: UInt64, on kind: String, _ look: () throws -> Void = {}) throws -> Bool {
+    let isSure = ["ext4", "xfs"].contains(kind)
+    let deadline = Clock.monotonic + 60_000_000_000
+    for number in 0... {
+        waitForAnotherBirthTime()
+        make(path)
+        try look()
+        if try bookmark(path).identity.inode == inode { return true }
+        if number >= 40, !isSure || Clock.monotonic > deadline { return false }
+        removeDirectory(path)
+    }
+    return false
 }
 
 func make(_ path: String) { #expect(mkdir(path, 0o755) == 0, "\(path): \(Errno(errno))") }

@@ -79,7 +79,7 @@ import Testing
         let part = scratch.directory("part")
         try run("mount", "--bind", top + "/part", part)
         defer { try? run("umount", "-l", part) }
-        try disk.unmount()
+        try disk.unmount(isElsewhere: true)
         #expect(resolve(inside) == Outcome(inside, movedTo: part + "/in"))
         #expect(resolve(outside) == Outcome(outside, is: .unavailable))
     }
@@ -134,7 +134,7 @@ import Testing
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
         try run("mount", "--bind", scratch.path + "/other", top)
         #expect(resolve(mark) == Outcome(mark, is: .unavailable))
-        try run("umount", top)
+        try unmount(top)
     }
 
     @Test func onATmpfsIsOfItsBoot() throws {

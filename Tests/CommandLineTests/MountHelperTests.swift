@@ -15,17 +15,8 @@ import Testing
         // what somebody has open for writing is not run (ETXTBSY).
         let program = "#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n"
         try Command.shell(#"printf '%s' "$2" >"$1"; chmod 755 "$1""#, directory + "/grantfs", program).orThrow()
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/bin/sh")
-        process.arguments = [Self.script] + words
-        process.environment = ["PATH": directory + ":/usr/bin:/bin"]
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        return (text.split(separator: "|").map(String.init), process.terminationStatus)
+        let output = try Command.run(["/bin/sh", Self.script] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
+        return (output.text.split(separator: "|").map(String.init), output.status)
     }
 
     @Test(arguments: [

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The units for systemd, looked at by systemd's own tools where they are installed.
@@ -17,18 +18,9 @@ import Testing
     }
 
     private func run(_ tool: String, _ words: [String], in directory: String) throws -> (status: Int32, text: String) {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/" + tool)
-        process.arguments = words
-        process.environment = ["XDG_RUNTIME_DIR": directory, "PATH": "/usr/bin:/bin", "HOME": directory]
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        process.standardInput = FileHandle.nullDevice
-        try process.run()
-        let text = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        return (process.terminationStatus, text)
+        let environment = ["XDG_RUNTIME_DIR=\(directory)", "PATH=/usr/bin:/bin", "HOME=\(directory)"]
+        let output = try Command.run(["env", "-i"] + environment + ["/usr/bin/" + tool] + words)
+        return (output.status, output.text + output.errors)
     }
 
     private func analyze(_ kind: String, _ words: [String]) throws -> (status: Int32, text: String) {

@@ -60,7 +60,7 @@ struct PickerSessionTests {
         try terminal.send("Escape")
         #expect(try terminal.status() == 1)
         // The page is gone, and the line that was there before is not.
-        #expect(try terminal.screen() == "grantfs: nothing was granted\n")
+        try fixture.wait(until: "the line is all that is to be seen") { try terminal.screen() == "grantfs: nothing was granted\n" }
         #expect(!FileManager.default.fileExists(atPath: fixture.store))
     }
 
@@ -70,7 +70,7 @@ struct PickerSessionTests {
         try terminal.waitFor("alpha/")
         try terminal.send("Insert", "Insert", "Tab")
         try terminal.waitFor("2 directories are to be granted")
-        try fixture.wait(until: "they were looked at", within: 30) { try !terminal.screen().contains("being looked at") }
+        try fixture.wait(until: "they were looked at", within: 60) { try !terminal.screen().contains("being looked at") }
         try fixture.grant(fixture.source("other"), name: "beta")
         try terminal.send("Enter")
         try terminal.waitFor("nothing is granted: ")
@@ -119,7 +119,7 @@ struct PickerSessionTests {
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
         try terminal.waitFor("alpha/")
         try terminal.send("Tab")
-        try fixture.wait(until: "it was looked at", within: 30) {
+        try fixture.wait(until: "it was looked at", within: 60) {
             try terminal.screen().contains("to be granted") && !terminal.screen().contains("looked at")
         }
         try terminal.send("Enter")
@@ -138,8 +138,10 @@ struct PickerSessionTests {
         try terminal.waitFor("hangs/")
         try terminal.send("hangs")
         try terminal.waitFor("1 of ")
+        try terminal.record()
         try terminal.send("Enter")
-        try terminal.waitFor("reading…")
+        // For as long as a directory is given to answer.
+        try terminal.waitForShown("reading…")
         try terminal.waitFor("does not answer")
         try terminal.send("Escape")
         #expect(try terminal.status() == 1)
@@ -153,7 +155,7 @@ struct PickerSessionTests {
         let pid = try #require(Int32(String(contentsOfFile: fixture.base + "/pid", encoding: .utf8).trimmingCharacters(in: .newlines)))
         kill(pid, SIGTERM)
         #expect(try terminal.status() == 128 + Int(SIGTERM))
-        #expect(try !terminal.screen().contains("alpha"))
+        try fixture.wait(until: "the page is gone") { try !terminal.screen().contains("alpha") }
     }
 
     @Test func withoutATerminalItSaysSo() throws {

@@ -7,6 +7,7 @@ final class TerminalSession {
     private let fixture: MountFixture
     /// The shell's exit status of the program, once it has ended.
     private let statusFile: String
+    private let shownFile: String
     /// What it wrote to stdout, where that is no terminal.
     let outputFile: String
 
@@ -19,6 +20,7 @@ final class TerminalSession {
         socket = fixture.base + "/tmux-" + UUID().uuidString.prefix(8)
         statusFile = fixture.base + "/status"
         outputFile = fixture.base + "/output"
+        shownFile = socket + ".shown"
         unlink(statusFile)
         let line =
             "\(command)\(redirected ? " >'\(outputFile)'" : ""); echo $? >'\(statusFile).new'; mv '\(statusFile).new' '\(statusFile)'; exec sleep 1000"
@@ -32,13 +34,23 @@ final class TerminalSession {
 
     @discardableResult
     private func tmux(_ arguments: [String]) throws -> Output {
-        try Command.run(["tmux", "-u", "-S", socket] + arguments, environment: ["LC_ALL": "C.UTF-8"], within: 20).orThrow()
+        try Command.run(["tmux", "-u", "-S", socket] + arguments, environment: ["LC_ALL": "C.UTF-8"], within: 60).orThrow()
     }
 
     /// Keys as tmux(1) names them; anything else is typed.
     func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
 
     func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
+
+    /// From now on all that the program shows is kept, for `waitForShown`.
+    func record() throws { try tmux(["pipe-pane", "cat >>'\(shownFile)'"]) }
+
+    /// Waits until the text was shown since `record`, be it for a moment.
+    func waitForShown(_ text: String) throws {
+        try fixture.wait(until: "“\(text)” was shown", within: 60) {
+            FileManager.default.contents(atPath: shownFile).map { String(decoding: $0, as: UTF8.self).contains(text) } ?? false
+        }
+    }
 
     /// What is to be seen now, with the fixture's directory as BASE.
     func screen() throws -> String {
@@ -64,7 +76,7 @@ final class TerminalSession {
         }
         let expected = try String(contentsOf: file, encoding: .utf8)
         do {
-            try fixture.wait(until: name, within: 30) { try seen() == expected }
+            try fixture.wait(until: name, within: 60) { try seen() == expected }
         } catch {
             throw TestFailure("the screen is not \(name).txt, which is\n\(expected)\nbut\n\(try seen())")
         }
@@ -72,7 +84,7 @@ final class TerminalSession {
 
     func waitFor(_ text: String) throws {
         do {
-            try fixture.wait(until: text, within: 30) { try screen().contains(text) }
+            try fixture.wait(until: text, within: 60) { try screen().contains(text) }
         } catch {
             throw TestFailure("“\(text)” is not to be seen:\n\(try screen())")
         }
@@ -80,7 +92,7 @@ final class TerminalSession {
 
     /// Waits for its end; the exit status.
     func status() throws -> Int {
-        try fixture.wait(until: "the program has ended", within: 30) { FileManager.default.fileExists(atPath: statusFile) }
+        try fixture.wait(until: "the program has ended", within: 60) { FileManager.default.fileExists(atPath: statusFile) }
         let text = try String(contentsOfFile: statusFile, encoding: .utf8).trimmingCharacters(in: .whitespacesAndNewlines)
         return Int(text) ?? -1
     }

@@ -83,7 +83,7 @@ private struct Answering: ControlHandler {
 
 @Suite struct SessionServing {
     private func wait(_ client: SessionClient) throws -> SessionNews? {
-        for _ in 0..<2000 {
+        for _ in 0..<12_000 {
             if let news = try client.next() { return news }
             usleep(5_000)
         }
@@ -97,13 +97,13 @@ private struct Answering: ControlHandler {
         let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: sessions)
         defer { server.stop() }
         var clients = try (0..<300).map { _ in
-            try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 10))
+            try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 60))
         }
-        #expect(try ControlClient.send(.ping, to: "s.sock", in: directory, timeout: 10) == .done)
+        #expect(try ControlClient.send(.ping, to: "s.sock", in: directory, timeout: 60) == .done)
         for (number, client) in clients.enumerated() { try client.send(.endClaim(UInt64(number))) }
         for (number, client) in clients.enumerated() { #expect(try wait(client) == .refused(claim: UInt64(number), .ended, text: "")) }
         clients.removeLast(299)
-        for _ in 0..<1000 where sessions.ended.withLock({ $0 }) < 299 { usleep(5_000) }
+        for _ in 0..<12_000 where sessions.ended.withLock({ $0 }) < 299 { usleep(5_000) }
         #expect(sessions.ended.withLock { $0 } == 299)
         server.stop()
         #expect(throws: ControlClient.Failure.hungUp) { try wait(clients[0]) }
@@ -114,12 +114,12 @@ private struct Answering: ControlHandler {
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: Sessions())
         defer { server.stop() }
-        let good = try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 10))
+        let good = try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 60))
         for bytes: [UInt8] in [[0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 9], [0, 0, 0, 2, 1, 99]] {
-            let socket = try ControlClient.open("s.sock", in: directory, deadline: Clock.deadline(seconds: 10))
-            _ = try ControlClient.ask(.session, over: socket, deadline: Clock.deadline(seconds: 10))
-            try socket.send(bytes, deadline: Clock.deadline(seconds: 10))
-            #expect(throws: Errno(ECONNRESET)) { try socket.receive(1, deadline: Clock.deadline(seconds: 10)) }
+            let socket = try ControlClient.open("s.sock", in: directory, deadline: Clock.deadline(seconds: 60))
+            _ = try ControlClient.ask(.session, over: socket, deadline: Clock.deadline(seconds: 60))
+            try socket.send(bytes, deadline: Clock.deadline(seconds: 60))
+            #expect(throws: Errno(ECONNRESET)) { try socket.receive(1, deadline: Clock.deadline(seconds: 60)) }
         }
         try good.send(.endClaim(1))
         #expect(try wait(good) == .refused(claim: 1, .ended, text: ""))

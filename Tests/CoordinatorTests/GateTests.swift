@@ -123,35 +123,50 @@ import Testing
     @Test("a worker and a revoker never miss each other")
     func litmus() throws {
         let rounds = 200_000
+        // Each round needs both threads: where others have the processors, as many rounds as there are in this time.
+        let end = Date().addingTimeInterval(20)
         let coordinator = Coordinator(slotCount: 1)
         let scopes = try (0..<rounds).map { _ in try #require(coordinator.makeScope(refusing: .none)) }
         let state = State()
         let worker = Thread {
             for round in 0..<rounds {
-                while state.round.load(ordering: .acquiring) <= round {}
+                Self.spin(until: { state.round.load(ordering: .acquiring) > round })
+                if state.isOver.load(ordering: .acquiring) { return }
                 let verdict = coordinator.enter(scopes[round], for: .read, slot: 0)
                 state.entered.store(verdict == .enter, ordering: .relaxed)
                 state.worker.store(round + 1, ordering: .releasing)
-                while state.revoker.load(ordering: .acquiring) <= round {}
+                Self.spin(until: { state.revoker.load(ordering: .acquiring) > round })
                 coordinator.leave(slot: 0)
             }
         }
         worker.start()
         var leaks = 0
         for round in 0..<rounds {
+            if round % 1_000 == 999, Date() > end { state.isOver.store(true, ordering: .releasing) }
             state.round.store(round + 1, ordering: .releasing)
+            if state.isOver.load(ordering: .relaxed) { break }
             // From a little before to a little after the worker: the moment itself is somewhere between.
             for _ in 0..<(round % 64) { _ = state.worker.load(ordering: .relaxed) }
             coordinator.close(scopes[round], .shut)
             let isSeen = !coordinator.visits(in: scopes[round]).isEmpty
-            while state.worker.load(ordering: .acquiring) <= round {}
+            Self.spin(until: { state.worker.load(ordering: .acquiring) > round })
             if state.entered.load(ordering: .relaxed), !isSeen { leaks += 1 }
             state.revoker.store(round + 1, ordering: .releasing)
         }
         #expect(leaks == 0)
     }
 
+    /// Until it is so, without giving the processor away unless the other thread seems to have none.
+    private static func spin(until isSo: () -> Bool) {
+        var turns = 0
+        while !isSo() {
+            turns += 1
+            if turns > 20_000 { sched_yield() }
+        }
+    }
+
     final class State: Sendable {
+        let isOver = Atomic<Bool>(false)
         let round = Atomic<Int>(0)
         let worker = Atomic<Int>(0)
         let revoker = Atomic<Int>(0)

@@ -37,8 +37,9 @@ import Testing
         defer { for server in servers { server.stop() } }
         for name in ["good", "slow", "absent"] { _ = try bench.register(socket: name) }
         let start = Clock.monotonic
-        let change = try #require(try bench.administrator.revoke([grant], timeout: 0.3).first)
-        #expect(Clock.monotonic - start < 5_000_000_000)
+        // Time enough for who answers; who does not is waited for all that time, and not for as long as it usually is.
+        let change = try #require(try bench.administrator.revoke([grant], timeout: 4).first)
+        #expect(Clock.monotonic - start < Int64(GrantAdministrator.standardTimeout * 1e9))
         #expect(!change.isConfirmed)
         #expect(change.mounts.map(\.confirmed) == [true, false, false])
         #expect(change.mounts.filter { $0.reason != nil }.count == 2)
@@ -69,7 +70,7 @@ import Testing
         let server = try ControlServer(directory: bench.store.runDirectory, name: "s", handler: Confirming(confirms: false))
         defer { server.stop() }
         _ = try bench.register(socket: "s", process: ProcessIdentity(pid: .max, start: 1, bootID: "x"))
-        let change = try #require(try bench.administrator.revoke([grant], timeout: 0.2).first)
+        let change = try #require(try bench.administrator.revoke([grant], timeout: 60).first)
         #expect(change.mounts.map(\.confirmed) == [false])
     }
 
@@ -84,7 +85,7 @@ import Testing
             let made = try? ControlServer(directory: directory, name: "late", handler: Confirming())
             server.withLock { $0 = made }
         }
-        let change = try #require(try bench.administrator.revoke([grant], timeout: 10).first)
+        let change = try #require(try bench.administrator.revoke([grant], timeout: 60).first)
         #expect(change.isConfirmed)
         #expect(change.mounts.count == 1)
         thread.join()

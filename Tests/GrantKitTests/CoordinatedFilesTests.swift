@@ -5,6 +5,14 @@ import Testing
 
 @testable import GrantKit
 
+/// Runs a task's work on threads of its own: those that Swift has for all tasks may for long be busy with tests that wait.
+private final class OwnThreads: TaskExecutor {
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        Thread.detachNewThread { [self] in job.runSynchronously(on: asUnownedTaskExecutor()) }
+    }
+}
+
 @Suite struct CoordinatedAccessOfTasks {
     /// A note that no daemon knows, and an environment without a store.
     private func note() throws -> (Bench, URL, GrantEnvironment) {
@@ -85,7 +93,7 @@ import Testing
                     try await CoordinatedFiles.read(url, timeout: .milliseconds(20)) { _ in Issue.record("beside a writer") }
                 }
                 #expect(late == .timedOut)
-                let waiting = Task { () -> CoordinationError? in
+                let waiting = Task(executorPreference: OwnThreads()) { () -> CoordinationError? in
                     do throws(CoordinationError) {
                         _ = try await CoordinatedFiles.read(url) { _ in Issue.record("beside a writer") }
                         return nil

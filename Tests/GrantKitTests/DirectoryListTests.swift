@@ -63,7 +63,10 @@ import Testing
         // With a mount of the view, that is the way.
         for name in names {
             let id = try #require(ids[name])
-            #expect(try rows(fixture).contains(Row(id: id, state: "-", place: "\(mountpoint)/\(name)")))
+            // Without a word of the daemon in half a second it goes by the host: on a slow machine that may happen once.
+            try fixture.wait(until: "\(name) is in the mount", within: 60) {
+                try self.rows(fixture).contains(Row(id: id, state: "-", place: "\(mountpoint)/\(name)"))
+            }
             #expect(try run(fixture, "contents", id).orThrow().lines == ["note"])
         }
         try fixture.revoke("revoked")

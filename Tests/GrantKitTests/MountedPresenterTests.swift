@@ -97,7 +97,7 @@ struct AFilePresenterAndAMount {
         let presenter = Noting(source)
         try bench.program {
             try presenting(presenter) {
-                try bench.fixture.grantfs("revoke", "docs", "--grace", "60s").orThrow()
+                try bench.fixture.grantfs("revoke", "docs", "--grace", "60s", within: 90).orThrow()
                 #expect(presenter.all().contains("save"))
             }
         }

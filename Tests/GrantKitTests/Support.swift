@@ -1,7 +1,13 @@
 import Foundation
-import GrantKit
 import TestSupport
 import Testing
+
+@testable import GrantKit
+
+extension Patience {
+    /// With everybody who answers in the end, on however slow a machine.
+    static let long = Patience(daemon: 60, look: 60, presenter: 60)
+}
 
 /// A store with granted directories that this process works on, as a program does that uses the library. Nothing is mounted until asked for.
 struct Bench {
@@ -11,13 +17,15 @@ struct Bench {
 
     /// Runs a part of a program whose store is this one.
     func program<Result>(usesMountsOnly: Bool = false, _ body: () throws -> Result) rethrows -> Result {
-        let environment = GrantEnvironment(store: fixture.store, usesMountsOnly: usesMountsOnly)
+        var environment = GrantEnvironment(store: fixture.store, usesMountsOnly: usesMountsOnly)
+        environment.patience = .long
         return try GrantEnvironment.$current.withValue(environment) { try body() }
     }
 
     /// Runs a part of a program that cannot read the store, as in a world of its own where only the mount shows.
-    func programWithoutStore<Result>(_ body: () throws -> Result) rethrows -> Result {
-        let environment = GrantEnvironment(store: fixture.base + "/no-store")
+    func programWithoutStore<Result>(_ patience: Patience = .long, _ body: () throws -> Result) rethrows -> Result {
+        var environment = GrantEnvironment(store: fixture.base + "/no-store")
+        environment.patience = patience
         return try GrantEnvironment.$current.withValue(environment) { try body() }
     }
 

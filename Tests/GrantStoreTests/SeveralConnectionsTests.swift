@@ -1,6 +1,7 @@
 import Foundation
 import GrantModel
 import LinuxFS
+import TestSupport
 import Testing
 
 @testable import GrantStore
@@ -36,8 +37,11 @@ import Testing
     }
 
     @Test func ofManyProcessesThatAllWantToMakeTheStoreLoseNothing() throws {
-        let writers = try (0..<6).map { try Writer(["insert", scratch.store, "p\($0)-", "20"]) }
-        for writer in writers { #expect(writer.wait() == 0, "\(writer.output)") }
+        let writers = try (0..<6).map { try writer("insert", scratch.store, "p\($0)-", "20") }
+        for writer in writers {
+            let output = writer.collected(within: 300)?.output
+            #expect(writer.wait() == 0, "\(output.map { String(decoding: $0, as: UTF8.self) } ?? "it hangs")")
+        }
         let store = try GrantStore(directory: scratch.store, create: false)
         #expect(try store.grants().count == 120)
         #expect(Set(try FileManager.default.contentsOfDirectory(atPath: scratch.store)).isSuperset(of: ["grants.sqlite", "key", "run"]))
@@ -49,14 +53,15 @@ import Testing
         let grant = try sample("docs", state: .revoked)
         try store.insert(grant, by: tester)
         for round in 0..<8 {
-            let writer = try Writer(["toggle", scratch.store, grant.id.description])
-            usleep(useconds_t(60_000 + 7_000 * round))
-            kill(writer.process.processIdentifier, SIGKILL)
-            _ = writer.wait()
-            let last = writer.output.split(separator: "\n").last ?? ""
+            let writer = try writer("toggle", scratch.store, grant.id.description)
+            let first = try #require(writer.line(within: 60))
+            usleep(useconds_t(7_000 * round))
+            writer.kill()
+            let rest = try #require(writer.collected(within: 60)).output
+            let last = rest.split(separator: UInt8(ascii: "\n")).last.map { String(decoding: $0, as: UTF8.self) } ?? first
             let now = try #require(try store.grant(grant.id))
             let words = last.split(separator: " ")
-            guard words.count == 2, let activation = Int64(words[1]) else { continue }
+            let activation = try #require(words.count == 2 ? Int64(words[1]) : nil, "\(last)")
             // What was confirmed holds, or the next step, which was done and not yet said.
             if words[0] == "revoked" {
                 #expect((now.state == .revoked && now.activation == activation) || now.activation == activation + 1)
@@ -68,24 +73,9 @@ import Testing
 }
 
 /// A `StoreWriter` that runs.
-final class Writer {
-    let process = Process()
-    private let pipe = Foundation.Pipe()
-    private(set) var output = ""
-
-    init(_ arguments: [String]) throws {
-        let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-        process.executableURL = products.appendingPathComponent("StoreWriter")
-        process.arguments = arguments
-        process.standardOutput = pipe
-        try process.run()
-    }
-
-    func wait() -> Int32 {
-        output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        return process.terminationStatus
-    }
+private func writer(_ arguments: String...) throws -> Child {
+    let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+    return try Child([products.appendingPathComponent("StoreWriter").path] + arguments)
 }
 
 @Suite(.serialized) struct TenThousandGrants {

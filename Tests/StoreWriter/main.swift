@@ -18,7 +18,15 @@ do {
             let grant = Grant(
                 id: .random(), view: .standard, name: try GrantName(chosen: Array("\(arguments[3])\(number)".utf8)), bookmark: bookmark,
                 access: .readWrite, created: Instant(seconds: 0))
-            try store.insert(grant, by: .current())
+            // Told that the store is busy: another's turn, on a slow disk, was longer than its patience. Nothing was done then.
+            while true {
+                do throws(GrantError) {
+                    try store.insert(grant, by: .current())
+                    break
+                } catch {
+                    if error.code != .storeUnavailable { throw error }
+                }
+            }
         }
     case "toggle":
         let id = GrantID(arguments[3])!

@@ -35,7 +35,7 @@ struct TheHandleBases {
         Thread.detachNewThread {
             if bases.base(of: 2, Self.make) != nil { isMade.signal() }
         }
-        #expect(isMade.wait(timeout: .now() + 10) == .success)
+        #expect(isMade.wait(timeout: .now() + 60) == .success)
         goOn.signal()
     }
 }

@@ -44,8 +44,9 @@ final class CoordinatedClaim: Sendable {
             self.paths = paths
             self.environment = environment
             let store = claim == nil ? nil : try? environment.administrator().store.directory
-            parts = Lock(
-                (local, claim, PresenterRegistry.process.makeWay(for: accesses, at: places, purpose: wait.purpose, askedBy: store)))
+            let aside = PresenterRegistry.process.makeWay(
+                for: accesses, at: places, purpose: wait.purpose, askedBy: store, patience: environment.patience.presenter)
+            parts = Lock((local, claim, aside))
         } catch {
             LocalClaims.process.end(local)
             throw error

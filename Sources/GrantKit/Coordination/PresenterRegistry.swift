@@ -9,9 +9,6 @@ import LinuxFS
 /// Locking: one lock around the list, held for a look or a change of it and nothing else.
 final class PresenterRegistry: Sendable {
     static let process = PresenterRegistry()
-    /// How long an answer is waited for, in milliseconds, all in all.
-    static let patience = 5000
-
     private let list = Lock<[RegisteredPresenter]>([])
     private static let unique = UUID().uuidString
 
@@ -47,9 +44,11 @@ final class PresenterRegistry: Sendable {
         for registered in removed { registered.end() }
     }
 
-    /// Asks the presenters of the items to make way, but those of `purpose`, and waits for their answers. `places` are those of the items on the
+    /// Asks the presenters of the items to make way, but those of `purpose`, and waits `patience` seconds for their answers. `places` are those of the items on the
     /// host. `store`: whose daemons have asked already; presenters that listen to them are left out. Gives those who were asked, in time or not.
-    func makeWay(for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?) -> [SteppedAside] {
+    func makeWay(
+        for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?, patience: Double
+    ) -> [SteppedAside] {
         let others = all.filter { presenter in presenter.purpose != purpose && !(store.map { presenter.listens(in: $0) } ?? false) }
         if others.isEmpty { return [] }
         var result: [SteppedAside] = []
@@ -75,7 +74,7 @@ final class PresenterRegistry: Sendable {
                 }
             }
         }
-        let deadline = Clock.deadline(seconds: Double(PresenterRegistry.patience) / 1000)
+        let deadline = Clock.deadline(seconds: patience)
         for _ in answers where !answered.wait(until: deadline) { break }
         return result
     }

@@ -8,7 +8,7 @@ extension RegisteredPresenter {
     func listen(in environment: GrantEnvironment) {
         guard let administrator = try? environment.administrator() else { return }
         let presentation = try? Presentation(
-            path, in: FileCoordination(administrator), purpose: purpose,
+            path, in: FileCoordination(administrator), purpose: purpose, patience: environment.patience.presenter,
             asked: { [weak self] request in
                 if let self { answer(request) } else { request.answer() }
             },
