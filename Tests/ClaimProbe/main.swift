@@ -26,12 +26,14 @@ struct Tally: Sendable {
     var failed = 0
 }
 
-/// One thread for each of `count` claims for writing, all of which wait for this one.
+/// One thread for each of `count` claims for writing, all of which wait for this one. Few ask at once: a daemon is given ten seconds to say
+/// that there is something to wait for.
 func many(_ path: [UInt8], _ count: Int) throws {
     let coordination = coordinator()
     let own = try coordination.claim([.writing(path)])
     let tally = Lock(Tally())
     for number in 0..<count {
+        while tally.withLock({ number - $0.waiting.count - $0.failed }) >= 32 { usleep(1_000) }
         try WorkerThread.start("claim") {
             let granted = try? coordination.claim([.writing(path)]) { _ in tally.withLock { _ = $0.waiting.insert(number) } }
             tally.withLock { tally in

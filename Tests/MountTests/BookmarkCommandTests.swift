@@ -38,7 +38,7 @@ extension MountTests {
             try fixture.restore("a")
             #expect(try !isThere(mountpoint + "/a/x"))
             try fixture.grantfs("confirm", "a").orThrow()
-            try fixture.wait(until: "it shows", within: 2) { try isThere(mountpoint + "/a/x") }
+            try fixture.wait(until: "it shows") { try isThere(mountpoint + "/a/x") }
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "another")
             #expect(try fixture.list().first?.bookmark == "ok")
             #expect(try fixture.grantfs("log").orThrow().text.contains("accepted another directory"))
@@ -96,10 +96,10 @@ extension MountTests {
             let grant = try #require(try fixture.list().first)
             #expect(grant.bookmark == "missing" && grant.state == "unavailable")
             #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("in a Trash"))
-            try fixture.wait(until: "it is hidden", within: 3) { try !isThere(mountpoint + "/a/x") }
+            try fixture.wait(until: "it is hidden") { try !isThere(mountpoint + "/a/x") }
             #expect(try Command.run(["ls", mountpoint]).text.isEmpty)
             try FileManager.default.moveItem(atPath: trash + "/a", toPath: source)
-            try fixture.wait(until: "it is back", within: 3) { try isThere(mountpoint + "/a/x") }
+            try fixture.wait(until: "it is back") { try isThere(mountpoint + "/a/x") }
             // As well when the mount was made while it lay there.
             try fixture.grantfs("unmount", mountpoint).orThrow()
             try FileManager.default.moveItem(atPath: source, toPath: trash + "/a")
@@ -125,18 +125,25 @@ extension MountTests {
     }
 
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct AReleasedGrant {
-        /// An ext4 image on a loop device, mounted for the fixture.
-        private func volume(_ fixture: MountFixture, _ image: String) throws -> String {
+        /// An ext4 image on a loop device, mounted for the fixture; on another one than `before`.
+        private func volume(_ fixture: MountFixture, _ image: String, isNot before: String = "") throws -> String {
             let place = try fixture.directory("volume")
-            try fixture.mountOther(["mount", "-o", "loop", image], at: place)
+            // A device that others give back just now may be the one from before: it is kept from being free until there is another.
+            try Command.shell(
+                """
+                taken=""; trap 'losetup -d $device $taken' EXIT
+                while device=$(losetup --find --show "$1"); [ "$(mountpoint -x "$device")" = "$2" ]; do taken="$taken $device"; done
+                mount "$device" "$3"
+                """, image, before, place
+            ).orThrow()
             return place
         }
 
-        private func device(_ path: String) throws -> String { try Command.run(["stat", "-c", "%d", path]).orThrow().trimmed }
+        private func device(_ place: String) throws -> String { try Command.run(["mountpoint", "-d", place]).orThrow().trimmed }
 
         private func unmount(_ place: String, _ fixture: MountFixture) throws {
             // Whoever looks at all mounts just now makes it busy for a moment.
-            try fixture.wait(until: "the volume is unmounted", within: 2) { try Command.run(["umount", place]).status == 0 }
+            try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", place]).status == 0 }
         }
 
         @Test("lets its filesystem be unmounted, and is back within a second of its mount under another device number")
@@ -162,15 +169,13 @@ extension MountTests {
             try unmount(place, fixture)
             #expect(try fixture.list().first { $0.name == "a" }?.bookmark == "unavailable")
 
-            // The next free loop devices are taken, so that the volume's is another one; several, because other tests give theirs back.
-            for number in 0..<4 {
-                let spare = fixture.base + "/spare-\(number)"
-                try Command.shell("truncate -s 32M \"$1\"; mkfs.ext4 -q -F \"$1\"", spare).orThrow()
-                try fixture.mountOther(["mount", "-o", "loop", spare], at: try fixture.directory("spare-volume-\(number)"))
+            // Other tests' mount namespaces have the volume for as long as they last, and until then its image is not whole.
+            try fixture.wait(until: "nobody has the volume any more", within: 120) {
+                try Command.run(["losetup", "-j", image]).text.isEmpty
             }
-            _ = try volume(fixture, image)
+            _ = try volume(fixture, image, isNot: before)
             #expect(try device(place) != before)
-            try fixture.wait(until: "it is back", within: 1) { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
+            try fixture.wait(until: "it is back") { try Command.run(["cat", mountpoint + "/a/x"]).text == "here\n" }
         }
     }
 }

@@ -84,12 +84,17 @@ extension MountTests {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
             try Probe.prepare(source)
-            try fixture.grant(source, name: nil, view: nil, "--expires", "3s")
+            try fixture.grant(source)
             let mountpoint = try fixture.mount()
             let native = try Probe.native(in: try fixture.directory("native"))
             let probe = try Probe(below: mountpoint + "/a")
-            try fixture.wait(until: "the grant has expired", within: 8) { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
-            pause(milliseconds: 200)
+            // Not before everything is held, however long that takes.
+            try fixture.grantfs("set", "a", "--expires", "1s").orThrow()
+            try fixture.wait(until: "the grant has expired") { try Command.run(["cat", mountpoint + "/a/read"]).status != 0 }
+            // The gate is shut before the kernel has forgotten everything, and nobody waits for the rest but the daemon.
+            try fixture.wait(until: "the withdrawal is over") {
+                try fixture.metrics().value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]) == 1
+            }
             ProbedMount.expectRefused(try probe.attempt(), native, "expired")
             #expect(try fixture.list("--all").map(\.state) == ["expired"])
             #expect(try fixture.list().isEmpty)

@@ -105,7 +105,7 @@ extension MountTests {
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
         func calls() throws {
             let table = { (directory: String) in
-                try Command.run([Programs.callTable, "--sample", "31", directory], within: 120).orThrow().lines
+                try Command.run([Programs.callTable, "--sample", "31", directory], within: 300).orThrow().lines
             }
             let native = try table(try fixture.directory("native"))
             let there = try table(through)

@@ -62,7 +62,7 @@ extension MountTests {
             let moved = try Command.shell("cd \"$1\"; cat moved/f1 d9/one; test ! -e d8/f1", mountpoint + "/a", as: owner)
             #expect(moved.text == "7\n8\n", "\(moved)")
             try Command.run(["mv", source + "/d12", source + "/elsewhere"]).orThrow()
-            try fixture.wait(until: "what the host renamed is at its new place", within: 3) {
+            try fixture.wait(until: "what the host renamed is at its new place") {
                 let output = try Command.shell("cd \"$1\"; cat elsewhere/f1; test ! -e d12", mountpoint + "/a", as: owner)
                 return output.status == 0 && output.text == "12\n"
             }

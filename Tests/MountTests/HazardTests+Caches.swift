@@ -64,7 +64,7 @@ extension MountTests.Hazards {
         func kilobytes() -> Int { Processes.anonymousKilobytes(daemon) }
         func forget(downTo inodes: Int, kilobytes limit: Int) throws -> Int {
             var dropped = Date.distantPast
-            try fixture.wait(until: "the daemon has forgotten what the kernel has, and given its memory back", within: 60) {
+            try fixture.wait(until: "the daemon has forgotten what the kernel has, and given its memory back", within: 180) {
                 // Seldom: it takes the names and inodes of all other tests as well.
                 if Date().timeIntervalSince(dropped) > 5 {
                     try Command.shell("echo 2 > /proc/sys/vm/drop_caches").orThrow()

@@ -76,7 +76,7 @@ extension MountTests.Hazards {
             for i in 1 2 3; do ls -U "$1/d" | grep -v '^new-' | sort | uniq -c | awk '$1 != 1 { wrong++ } END { print NR, wrong + 0 }'; done; wait
             """, mount)
         #expect(changing.lines == Array(repeating: "50000 0", count: 3))
-        try Command.run(["rm", "-rf", mount + "/d"], within: 120).orThrow()
+        try Command.run(["rm", "-rf", mount + "/d"], within: 600).orThrow()
         #expect(try Command.run(["ls", "-A", source]).text.isEmpty)
     }
 
@@ -91,13 +91,14 @@ extension MountTests.Hazards {
         guard try Command.run(["mount", "-o", "loop", image, volume]).status == 0 else { return }
         try Command.shell("mkdir \"$1/d\"; echo text > \"$1/d/x\"", volume).orThrow()
         try fixture.grant(volume + "/d")
-        try Command.run(["umount", volume]).orThrow()
+        // Whoever looks at all mounts just now makes it busy for a moment.
+        try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", volume]).status == 0 }
         let mount = try fixture.mount()
         try expectCall("stat", mount + "/d", gives: "ENOENT")
         #expect(try Command.run(["ls", mount]).text.isEmpty)
         #expect(try fixture.list().map(\.state) == ["unavailable"])
         try fixture.mountOther(["mount", "-o", "loop", image], at: volume)
-        try fixture.wait(until: "the grant is back by itself", within: 8) {
+        try fixture.wait(until: "the grant is back by itself") {
             try Command.run(["cat", mount + "/d/x"]).text == "text\n"
         }
     }
@@ -131,7 +132,7 @@ extension MountTests.Hazards {
             try Child([Programs.grantfs, "revoke", $0], environment: fixture.environment, separateErrors: true)
         }
         let second = try fixture.mount(at: "two")
-        for command in revoking { #expect(command.wait(within: 20) == 0) }
+        for command in revoking { #expect(command.wait() == 0) }
         for mountpoint in [first, second] {
             for name in names.prefix(3) { try expectCall("stat", "\(mountpoint)/\(name)/x", gives: "EACCES") }
             for name in names.dropFirst(3) { try expectCall("stat", "\(mountpoint)/\(name)/x", gives: "OK") }
@@ -140,7 +141,7 @@ extension MountTests.Hazards {
             let directory = try fixture.source("new\(number)")
             return try Child([Programs.grantfs, "grant", directory], environment: fixture.environment, separateErrors: true)
         }
-        for command in granting { #expect(command.wait(within: 20) == 0) }
+        for command in granting { #expect(command.wait() == 0) }
         #expect(try Command.run(["ls", first]).lines.count == 7)
         #expect(try fixture.list().count == 7)
     }
@@ -164,8 +165,8 @@ extension MountTests.Hazards {
             done
             """
         let other = try Child(["sh", "-c", burst, "sh", mount, "user"], identity: user)
-        try Command.shell(burst, mount, "root", within: 60).orThrow()
-        #expect(other.wait(within: 60) == 0)
+        try Command.shell(burst, mount, "root", within: 300).orThrow()
+        #expect(other.wait(within: 300) == 0)
         let wrong = try Command.shell(
             "cd \"$1\"; find . -mindepth 1 \\( -path './user.*' ! -uid \"$2\" -o -path './root.*' ! -uid 0 \\) | head; find . -type f | wc -l",
             source,

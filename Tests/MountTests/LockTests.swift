@@ -34,10 +34,10 @@ extension MountTests {
             try waiter.expect("waiting")
             pause(milliseconds: 50)
             kill(interrupted.pid, SIGTERM)
-            #expect(interrupted.wait(within: 3) == -SIGTERM, "a waiting process can be interrupted")
+            #expect(interrupted.wait() == -SIGTERM, "a waiting process can be interrupted")
             holder.send("let go")
             #expect(holder.wait() == 0)
-            try waiter.expect("OK", within: 5)
+            try waiter.expect("OK")
         }
 
         /// Locks are answered by threads that workers make, and a new thread shares the umask of the one that made it (clone(2), CLONE_FS).
@@ -103,7 +103,7 @@ extension MountTests {
                     os.kill(holder, 9)
                     os.wait()
                 """
-            let output = try Command.run(["python3", "-c", script, mount + "/file", source + "/file"], within: 20).orThrow()
+            let output = try Command.run(["python3", "-c", script, mount + "/file", source + "/file"]).orThrow()
             #expect(output.lines == ["1 5 10 True", "2 20 20 False", "0 50 10 True", "1 5 10 True", "2 20 20 False", "0 50 10 True"])
         }
 
@@ -131,7 +131,7 @@ extension MountTests {
                             if reader[place:place + len(text)] != text: print('not seen:', text)
                             lock(other, fcntl.LOCK_UN)
                 """
-            #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"], within: 60).orThrow().lines == [])
+            #expect(try Command.run(["python3", "-c", script, mount + "/file", source + "/file"]).orThrow().lines == [])
         }
 
         /// Six writers, 150 rows each; some may work in another place than the others. Gives what the database then holds.
@@ -141,11 +141,11 @@ extension MountTests {
                 """
                 for w in 1 2 3 4 5 6; do
                   db="$1/db"; if [ $w -gt 4 ]; then db="$2/db"; fi
-                  { echo '.timeout 60000'; echo 'pragma synchronous=off;'; for i in $(seq 150); do echo "insert into t values($w,$i);"; done; } \
+                  { echo '.timeout 500000'; echo 'pragma synchronous=off;'; for i in $(seq 150); do echo "insert into t values($w,$i);"; done; } \
                     | sqlite3 -bail "$db" &
                 done
                 wait
-                """, first, second, within: 120
+                """, first, second, within: 600
             ).orThrow()
             return try Command.run(
                 ["sqlite3", source + "/db", "select count(*), count(distinct w*1000+i) from t; pragma integrity_check;"]

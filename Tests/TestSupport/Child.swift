@@ -94,8 +94,8 @@ public final class Child: @unchecked Sendable {
     }
 
     /// The next line of its output, without the newline; nil when it ended or `seconds` have passed.
-    public func line(within seconds: Double = 20) -> String? {
-        let deadline = Date().addingTimeInterval(seconds)
+    public func line(within seconds: Double = 60) -> String? {
+        let deadline = Machine.milliseconds + seconds * 1000
         while true {
             if let end = pending.firstIndex(of: 10) {
                 let line = String(decoding: pending[..<end], as: UTF8.self)
@@ -108,21 +108,22 @@ public final class Child: @unchecked Sendable {
     }
 
     /// Throws when the next line is another.
-    public func expect(_ wanted: String, within seconds: Double = 20) throws {
+    public func expect(_ wanted: String, within seconds: Double = 60) throws {
         let line = line(within: seconds)
         guard line == wanted else { throw TestFailure("expected “\(wanted)” from process \(pid), got \(line ?? "nothing")") }
     }
 
     /// Everything it writes until it ends. nil when that takes longer than `seconds`.
     func collect(within seconds: Double) -> (output: [UInt8], errors: [UInt8])? {
-        let deadline = Date().addingTimeInterval(seconds)
+        let deadline = Machine.milliseconds + seconds * 1000
         var collected = (output: pending, errors: [UInt8]())
         var open = [output] + (errors >= 0 ? [errors] : [])
         while !open.isEmpty {
             var items = open.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
-            let left = deadline.timeIntervalSinceNow
-            if left <= 0 { return nil }
-            if poll(&items, nfds_t(items.count), Int32(left * 1000) + 1) < 0 && errno != EINTR { return nil }
+            // Whoever comes late himself still takes what is there.
+            let ready = poll(&items, nfds_t(items.count), Int32(max(0, deadline - Machine.milliseconds)))
+            if ready == 0 || (ready < 0 && errno != EINTR) { return nil }
+            if ready < 0 { continue }
             for item in items where item.revents != 0 {
                 guard let bytes = Child.read(item.fd, until: deadline) else { return nil }
                 if bytes.isEmpty { open.removeAll { $0 == item.fd } }
@@ -137,11 +138,10 @@ public final class Child: @unchecked Sendable {
         collect(within: seconds).map { ($0.output, String(decoding: $0.errors, as: UTF8.self)) }
     }
 
-    private static func read(_ fd: Int32, until deadline: Date) -> [UInt8]? {
+    private static func read(_ fd: Int32, until deadline: Double) -> [UInt8]? {
         while true {
             var item = pollfd(fd: fd, events: Int16(POLLIN), revents: 0)
-            let left = deadline.timeIntervalSinceNow
-            let ready = poll(&item, 1, Int32(max(0, left) * 1000))
+            let ready = poll(&item, 1, Int32(max(0, deadline - Machine.milliseconds)))
             if ready < 0 && errno == EINTR { continue }
             if ready <= 0 { return nil }
             var buffer = [UInt8](repeating: 0, count: 65536)
@@ -152,15 +152,16 @@ public final class Child: @unchecked Sendable {
     }
 
     /// The exit status, or minus the signal that ended it; nil when it still runs after `seconds`.
-    public func wait(within seconds: Double = 20) -> Int32? {
-        let deadline = Date().addingTimeInterval(seconds)
+    public func wait(within seconds: Double = 60) -> Int32? {
+        let deadline = Machine.milliseconds + seconds * 1000
         while status == nil {
+            let isLast = Machine.milliseconds >= deadline
             var raw: Int32 = 0
             let result = waitpid(pid, &raw, WNOHANG)
             if result == pid { status = raw }
             if result < 0 && errno != EINTR { status = 127 << 8 }
             if status == nil {
-                if Date() >= deadline { return nil }
+                if isLast { return nil }
                 usleep(1000)
             }
         }

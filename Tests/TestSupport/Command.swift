@@ -49,25 +49,25 @@ public enum Command {
     @discardableResult
     public static func run(
         _ command: [String], as identity: Identity = .current, environment: [String: String] = [:], input: String? = nil,
-        within seconds: Double = 60
+        within seconds: Double = 180
     ) throws -> Output {
-        let start = Date()
+        let start = Machine.milliseconds
         let child = try Child(command, identity: identity, environment: environment, separateErrors: true)
         if let input { child.send(input) }
         child.closeInput()
-        guard let collected = child.collect(within: seconds), let status = child.wait(within: 5) else {
+        guard let collected = child.collect(within: seconds), let status = child.wait(within: 30) else {
             child.kill()
             throw TestFailure("still running after \(seconds) s: \(command.joined(separator: " "))")
         }
         return Output(
             command: command, status: status, bytes: collected.output, errors: String(decoding: collected.errors, as: UTF8.self),
-            seconds: Date().timeIntervalSince(start))
+            seconds: (Machine.milliseconds - start) / 1000)
     }
 
     /// Runs a shell script with `set -eu`; `$1`, `$2` … are the arguments.
     @discardableResult
     public static func shell(
-        _ script: String, _ arguments: String..., as identity: Identity = .current, within seconds: Double = 60
+        _ script: String, _ arguments: String..., as identity: Identity = .current, within seconds: Double = 180
     ) throws -> Output {
         try run(["bash", "-euc", script, "bash"] + arguments, as: identity, within: seconds)
     }

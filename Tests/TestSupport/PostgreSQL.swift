@@ -36,7 +36,7 @@ public final class PostgreSQL {
     /// Runs one of its programs, which must succeed, and gives what it printed.
     @discardableResult
     public func run(_ command: String...) throws -> String {
-        try Command.run(command, as: Self.user, environment: environment, within: 60).orThrow().trimmed
+        try Command.run(command, as: Self.user, environment: environment, within: 180).orThrow().trimmed
     }
 
     public func configure() throws {
@@ -47,20 +47,33 @@ public final class PostgreSQL {
         try file.close()
     }
 
-    public func start() throws { try run("pg_ctl", "-w", "-t", "60", "-D", data, "-l", sockets + "/log", "start") }
+    public func start() throws { try run("pg_ctl", "-w", "-t", "170", "-D", data, "-l", sockets + "/log", "start") }
 
     /// Kills the server and all its processes with SIGKILL while clients work.
     public func crashUnderLoad() throws {
-        let client = try Child(["pgbench", "-n", "-c", "3", "-T", "30"], identity: Self.user, environment: environment)
-        pause(milliseconds: 2500)
+        let client = try Child(["pgbench", "-n", "-c", "3", "-T", "120"], identity: Self.user, environment: environment)
+        // Something was committed, however slow the machine.
+        try wait { try run("psql", "-Atc", "select count(*) >= 100 from pgbench_history") == "t" }
         let server = try pid()
+        // Stopped, so that it starts no other process meanwhile; the next server starts only when all of them are gone.
+        kill(server, SIGSTOP)
         let children = (try? String(contentsOfFile: "/proc/\(server)/task/\(server)/children", encoding: .utf8)) ?? ""
-        for process in [server] + children.split(separator: " ").compactMap({ pid_t($0) }) { kill(process, SIGKILL) }
-        _ = client.wait(within: 20)
+        let processes = [server] + children.split(separator: " ").compactMap({ pid_t($0) })
+        for process in processes { kill(process, SIGKILL) }
+        try wait { !processes.contains { Processes.isRunning($0) } }
+        _ = client.wait()
         // What says that it runs, which it does not.
         unlink(data + "/postmaster.pid")
         for name in try FileManager.default.contentsOfDirectory(atPath: sockets) where name.hasPrefix(".s.") {
             unlink(sockets + "/" + name)
+        }
+    }
+
+    private func wait(until condition: () throws -> Bool) throws {
+        let deadline = Machine.milliseconds + 60_000
+        while try !condition() {
+            guard Machine.milliseconds < deadline else { throw TestFailure("the server is not as it was to be within a minute") }
+            pause(milliseconds: 50)
         }
     }
 

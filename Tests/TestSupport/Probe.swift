@@ -18,7 +18,7 @@ public final class Probe {
     private func ask(_ what: String) throws -> [AccessResult] {
         child.send(what)
         var results: [AccessResult] = []
-        while let line = child.line(within: 60) {
+        while let line = child.line(within: 120) {
             if line == "done" { return results }
             results.append(try JSONDecoder().decode(AccessResult.self, from: Data(line.utf8)))
         }
@@ -43,7 +43,7 @@ public final class Probe {
     }
 
     public static func call(_ arguments: [String], as identity: Identity = .current) throws -> String {
-        try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 15).orThrow().trimmed
+        try Command.run([Programs.probe(for: identity), "call"] + arguments, as: identity, within: 60).orThrow().trimmed
     }
 
     /// Another role of the same program.
@@ -76,7 +76,7 @@ public final class Load {
     public func stop() throws -> [WorkerResult] {
         child.send("stop")
         var results: [WorkerResult] = []
-        while let line = child.line(within: 30) {
+        while let line = child.line(within: 120) {
             if line == "done" { return results }
             results.append(try JSONDecoder().decode(WorkerResult.self, from: Data(line.utf8)))
         }

@@ -38,9 +38,9 @@ public struct Volume {
         try fixture.mountOther(kind.lasts ? ["mount", "-o", options, image] : ["mount", "-t", "tmpfs", "none"], at: place)
     }
 
-    /// What umount(8) says without being lazy. Whoever looks at all mounts just now makes it busy for a moment, so it is tried for half a second.
+    /// What umount(8) says without being lazy. Whoever looks at all mounts just now makes it busy for a moment, so it is tried for some seconds.
     public func unmount() throws -> Output {
-        for _ in 0..<25 {
+        for _ in 0..<250 {
             let output = try Command.run(["umount", place])
             if output.status == 0 { return output }
             pause(milliseconds: 20)
