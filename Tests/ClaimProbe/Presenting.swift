@@ -86,8 +86,9 @@ func presentMany(_ path: [UInt8], _ count: Int) {
     let (coordination, answered) = (coordinator(), Lock(0))
     var presentations: [Presentation] = []
     for _ in 0..<count {
+        // As long as anybody may take: on a busy machine a thousand answers do not come within the usual five seconds.
         let one = try? Presentation(
-            path, in: coordination,
+            path, in: coordination, patience: 60,
             asked: { request in
                 request.answer()
                 answered.withLock { $0 += 1 }

@@ -27,12 +27,16 @@ extension MountTests.AMandatoryClaim {
         let (fixture, source, mount, _) = try mounted()
         let load = try Child([Programs.claimProbe, "-", "load", mount, "6"])
         try load.expect("begun")
+        // Before a writer's first write its file is empty, or not there.
+        try fixture.wait(until: "all writers have written", within: 60) {
+            (0..<6).allSatisfy { FileManager.default.contents(atPath: "\(source)/whole\($0)")?.count == 65_536 }
+        }
         let script = """
             cd "$GRANTFS_PATH" && tar -cf "$1/one.tar" . && sleep 0.3 && tar -cf "$1/two.tar" . && cmp "$1/one.tar" "$1/two.tar"
             """
         for _ in 0..<3 {
             pause(milliseconds: 200)
-            let output = try fixture.grantfs("coordinate", "read", "docs", "--", "bash", "-c", script, "bash", fixture.base)
+            let output = try fixture.grantfs("coordinate", "read", "docs", "--", "bash", "-c", script, "bash", fixture.base, within: 120)
             #expect(output.status == 0, "\(output)")
         }
         let before = try #require(
@@ -40,7 +44,7 @@ extension MountTests.AMandatoryClaim {
                 {
                     load.send("count"); return load.line() ?? ""
                 }()))
-        try fixture.wait(until: "the writers go on") {
+        try fixture.wait(until: "the writers go on", within: 60) {
             load.send("count")
             return try #require(Int(load.line() ?? "")) > before + 100
         }

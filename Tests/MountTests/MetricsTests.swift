@@ -18,8 +18,9 @@ extension MountTests {
             mountpoint = try fixture.mount(options: "cache=none")
         }
 
-        private func metrics(_ arguments: String...) throws -> OpenMetricsText {
-            try OpenMetricsText(try fixture.grantfs(["metrics"] + arguments).orThrow().text)
+        /// `timeout`: a daemon that stands for a moment is waited for.
+        private func metrics(timeout: String = "20") throws -> OpenMetricsText {
+            try OpenMetricsText(try fixture.grantfs("metrics", "--timeout", timeout).orThrow().text)
         }
 
         @Test("are OpenMetrics, count what was done, and know every live mount")
@@ -30,9 +31,10 @@ extension MountTests {
             defer { try? held.close() }
             try Command.shell("head -c 5000 /dev/zero > \"$1\"", mountpoint + "/a/new").orThrow()
             let second = try fixture.mount(at: "second")
+            let mine = ["mountpoint": mountpoint]
+            let opening = mine.merging(["kind": "OPEN"]) { $1 }
             let text = try metrics()
             for place in [mountpoint, second] { #expect(text.value("grantfs_up", ["mountpoint": place, "view": "default"]) == 1) }
-            let mine = ["mountpoint": mountpoint]
             #expect(try #require(text.value("grantfs_read_bytes_total", mine)) >= 2_000_000)
             #expect(try #require(text.value("grantfs_written_bytes_total", mine)) >= 5000)
             let grant = mine.merging(["name": "a"]) { $1 }
@@ -40,11 +42,11 @@ extension MountTests {
             #expect(try #require(text.value("grantfs_grant_written_bytes_total", grant)) == 5000)
             #expect(try #require(text.value("grantfs_grant_operations_total", grant)) >= 60, "openings, attributes and reads")
             #expect(text.value("grantfs_grant_read_bytes_total", mine.merging(["name": "qu\"o\\te"]) { $1 }) == 0)
-            let opens = try #require(text.value("grantfs_requests_total", mine.merging(["kind": "OPEN"]) { $1 }))
+            let opens = try #require(text.value("grantfs_requests_total", opening))
             #expect(opens >= 20)
-            let timed = try #require(text.value("grantfs_request_duration_seconds_count", mine.merging(["kind": "OPEN"]) { $1 }))
+            let timed = try #require(text.value("grantfs_request_duration_seconds_count", opening))
             #expect(timed >= 1 && timed <= opens, "each eighth of a worker is timed: \(timed) of \(opens)")
-            #expect(try #require(text.value("grantfs_request_duration_seconds_sum", mine.merging(["kind": "OPEN"]) { $1 })) > 0)
+            #expect(try #require(text.value("grantfs_request_duration_seconds_sum", opening)) > 0)
             #expect(text.value("grantfs_grant_active", mine.merging(["name": "qu\"o\\te"]) { $1 }) == 1)
             #expect(try #require(text.value("grantfs_inodes", mine)) >= 2 && text.value("grantfs_waiting_locks", mine) == 0)
             #expect(try #require(text.value("grantfs_workers", mine)) >= 1)
@@ -66,7 +68,7 @@ extension MountTests {
                 #expect(text.value("grantfs_withdrawal_duration_seconds_count", labels) == 1, "\(kind)")
                 #expect(try #require(text.value("grantfs_withdrawal_duration_seconds_sum", labels)) > 0)
             }
-            try fixture.wait(until: "refusals are counted", within: 5) {
+            try fixture.wait(until: "refusals are counted", within: 20) {
                 try metrics().value("grantfs_denials_total", mine.merging(["name": "a"]) { $1 }) ?? 0 >= 1
             }
         }
@@ -81,7 +83,7 @@ extension MountTests {
             let mine = ["mountpoint": mountpoint]
             try fixture.wait(until: "they wait") { try metrics().value("grantfs_waiting_for_claims", mine) == 3 }
             claimant.send("end")
-            for reader in readers { #expect(reader.wait(within: 10) == 0) }
+            for reader in readers { #expect(reader.wait(within: 30) == 0) }
             #expect(try metrics().value("grantfs_waiting_for_claims", mine) == 0)
         }
 
@@ -90,7 +92,7 @@ extension MountTests {
             let daemon = try fixture.daemon(at: mountpoint)
             kill(daemon, SIGSTOP)
             defer { kill(daemon, SIGCONT) }
-            #expect(try metrics("--timeout", "0.2").value("grantfs_up", ["mountpoint": mountpoint]) == 0)
+            #expect(try metrics(timeout: "0.2").value("grantfs_up", ["mountpoint": mountpoint]) == 0)
         }
 
         @Test("are scraped at a socket of the user's own, again and again, until it is told to end")
@@ -101,18 +103,22 @@ extension MountTests {
             var status = stat()
             #expect(stat(socket, &status) == 0 && status.st_mode & 0o777 == 0o600)
             for request in ["GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
-                let answer = try #require(try exchange(request, at: socket))
+                var answer = try #require(try exchange(request, at: socket))
+                // It waits two seconds for a daemon, which may stand for longer.
+                try fixture.wait(until: "the daemon has answered it", within: 60) {
+                    answer = try #require(try exchange(request, at: socket))
+                    return try OpenMetricsText(answer.body).value("grantfs_up", ["mountpoint": mountpoint]) == 1
+                }
                 #expect(answer.head.hasPrefix("HTTP/1.1 200 OK\r\n"))
                 #expect(answer.head.contains("Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8"))
                 #expect(answer.head.contains("Content-Length: \(answer.body.utf8.count)\r\n"))
-                #expect(try OpenMetricsText(answer.body).value("grantfs_up", ["mountpoint": mountpoint]) == 1)
             }
             #expect(try exchange("GET /etc/passwd HTTP/1.1\r\n\r\n", at: socket)?.head.hasPrefix("HTTP/1.1 404") == true)
             #expect(try exchange("DELETE / HTTP/1.1\r\n\r\n", at: socket)?.head.hasPrefix("HTTP/1.1 405") == true)
             let second = try Command.run([Programs.grantfs, "metrics", "--listen", "unix:" + socket], environment: fixture.environment)
             #expect(second.status == 1, "the place is taken: \(second)")
             kill(server.pid, SIGTERM)
-            #expect(server.wait(within: 10) == 0)
+            #expect(server.wait(within: 20) == 0)
             #expect(access(socket, F_OK) != 0, "the socket is gone with it")
         }
 

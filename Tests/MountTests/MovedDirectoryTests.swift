@@ -70,8 +70,14 @@ extension MountTests {
             // It has been seen where it is, so that it is known to be there until something is said.
             sleep(2)
             try FileManager.default.moveItem(atPath: above, toPath: above + "-2")
-            // One look, later: a command writes to the store, and what is written there is told as well and may make the daemon look.
-            sleep(5)
+            // By the store's files as they are: a command writes to the store, and what is written there is told as well and may make the daemon look.
+            try fixture.wait(until: "both new places are recorded") {
+                let text = ["grants.sqlite", "grants.sqlite-wal"].map {
+                    String(decoding: FileManager.default.contents(atPath: fixture.store + "/" + $0) ?? Data(), as: UTF8.self)
+                }.joined()
+                let inner = above + "-2/outer/inner"
+                return text.contains(inner) && text.replacingOccurrences(of: inner, with: "").contains(above + "-2/outer")
+            }
             #expect(try fixture.list().map(\.bookmark) == ["ok", "ok"])
             try waitUntilRecorded("inner", above + "-2/outer/inner", fixture)
             try waitUntilRecorded("outer", above + "-2/outer", fixture)
@@ -114,7 +120,7 @@ extension MountTests {
             try fixture.wait(until: "the grant is unavailable") {
                 try Command.run(["cat", mountpoint + "/a/x"]).errors.contains("No such file")
             }
-            try fixture.wait(until: "it is not listed", within: 5) { try Command.run(["ls", mountpoint]).text.isEmpty }
+            try fixture.wait(until: "it is not listed") { try Command.run(["ls", mountpoint]).text.isEmpty }
             let grant = try #require(try fixture.list().first)
             #expect(grant.state == "unavailable")
             #expect(["replaced", "missing"].contains(grant.bookmark))

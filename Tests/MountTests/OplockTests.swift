@@ -107,6 +107,8 @@ extension MountTests {
                     if seen.count == 1 { break }
                 }
                 try place.close(holder)
+                // The thread that watches hears of it a moment later.
+                try place.fixture.wait(until: "it is watched no more") { try place.marks() == 0 }
             }
             // Not known at first; then it had one lock, so a few more do not matter; and then it had many, so the opening is enough.
             #expect(seen == [[0, 1], [0, 0, 0], [1, 1, 1]])
@@ -198,7 +200,12 @@ struct LockedFile {
     }
 
     private func transfers() throws -> Int {
-        let requests = try fixture.status().mounts.first { $0.mountpoint == fixture.base + "/mount" }?.requests ?? [:]
+        var requests: [String: Int] = [:]
+        // None where the daemon stood for as long as status waits for it.
+        try fixture.wait(until: "the daemon has answered", within: 30) {
+            requests = try fixture.status().mounts.first { $0.mountpoint == fixture.base + "/mount" }?.requests ?? [:]
+            return !requests.isEmpty
+        }
         return requests["READ", default: 0] + requests["WRITE", default: 0]
     }
 

@@ -32,9 +32,9 @@ extension MountTests {
         func saving() throws {
             let (fixture, source) = try mounted()
             // To save it claims, as whoever saves does.
-            let save = "sleep 0.3; \(Programs.grantfs) coordinate write note --timeout 3 -- sh -c 'echo saved > note'"
+            let save = "sleep 0.3; \(Programs.grantfs) coordinate write note --timeout 30 -- sh -c 'echo saved > note'"
             let presenter = try presenting(
-                fixture, source + "/note", "--on-relinquish", "true", "--on-save", "cd \(source); \(save)")
+                fixture, source + "/note", "--timeout", "60", "--on-relinquish", "true", "--on-save", "cd \(source); \(save)")
             let output = try fixture.grantfs("coordinate", "read", "docs", "--", "cat", source + "/note").orThrow()
             #expect(output.trimmed == "saved")
             #expect(presenter.line()?.hasPrefix("relinquishToReader \(source) for process ") == true)
@@ -70,7 +70,8 @@ extension MountTests {
                 (try? String(contentsOfFile: log, encoding: .utf8).split(separator: "\n").count) == 7
             }
             let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
-            #expect(lines[0] == "subitemMoved \(source) \(source)/note \(source)/other")
+            // What is asked and what is told are two queues: each is in order.
+            #expect(lines.first { !$0.hasPrefix("accommodate") } == "subitemMoved \(source) \(source)/note \(source)/other")
             #expect(lines.contains("accommodateDeletion \(source) \(source)/other "))
             #expect(lines.contains("released \(source) \(source) "))
         }
@@ -78,14 +79,20 @@ extension MountTests {
         @Test("is passed over when a command takes longer than its time, says so, and leaves the command to its end")
         func slow() throws {
             let (fixture, source) = try mounted()
-            let presenter = try presenting(
-                fixture, source + "/note", "--timeout", "0.5", "--on-relinquish", "sleep 4; touch \(fixture.base)/done")
-            let begin = Machine.milliseconds
+            // It ends when it is told to, or after a minute.
+            let command = """
+                for turn in $(seq 600); do if [ -e \(fixture.base)/go ]; then touch \(fixture.base)/done; break; fi; sleep 0.1; done
+                """
+            let words = [Programs.grantfs, "present", source + "/note", "--timeout", "0.5", "--on-relinquish", command]
+            let presenter = try Child(["sh", "-c", "exec \"$@\" 2>&1", "sh"] + words, environment: fixture.environment)
+            try presenter.expect("presenting \(source)/note")
             try fixture.grantfs("coordinate", "write", source + "/note", "--", "test", "!", "-e", fixture.base + "/done").orThrow()
-            #expect(Machine.milliseconds - begin < 3500)
+            var isSaid = false
+            while !isSaid, let line = presenter.line() { isSaid = line.contains("passed over") }
+            #expect(isSaid)
+            #expect(access(fixture.base + "/done", F_OK) != 0)
+            #expect(FileManager.default.createFile(atPath: fixture.base + "/go", contents: nil))
             try fixture.wait(until: "the command has ended") { access(fixture.base + "/done", F_OK) == 0 }
-            kill(presenter.pid, SIGTERM)
-            #expect(presenter.collected(within: 5)?.errors.contains("passed over") == true)
         }
 
         @Test(
@@ -163,11 +170,15 @@ extension MountTests {
             for presenter in presenters.prefix(1) { try fixture.tell(presenter, "hold") }
             kill(presenters[1].pid, SIGSTOP)
             kill(presenters[2].pid, SIGKILL)
-            let (grace, milliseconds, _) = try revoke(fixture, "--grace", "1")
-            #expect((1000..<10_000).contains(milliseconds))
-            #expect((1000..<3000).contains(grace?.milliseconds ?? 0))
+            var (grace, milliseconds) = (Graced.Grace?.none, 0.0)
+            // The one that does answer may stand for longer, on a busy machine.
+            for seconds in [1, 5, 15] where grace?.answered != 1 {
+                if grace != nil { try fixture.restore("docs") }
+                (grace, milliseconds, _) = try revoke(fixture, "--grace", "\(seconds)")
+                #expect(milliseconds >= Double(seconds) * 1000 && grace?.milliseconds ?? 0 >= Double(seconds) * 1000)
+            }
             // The dead one may have been forgotten by then.
-            #expect(grace.map { (3...4).contains($0.asked) && $0.answered == 1 } == true)
+            #expect(grace.map { (3...4).contains($0.asked) && $0.answered == 1 } == true, "\(String(describing: grace))")
             try presenters[0].expect("asked revocation \(source)/a")
             try presenters[0].expect("asked save \(source)/a")
             try presenters[0].expect("told released")
@@ -180,8 +191,8 @@ extension MountTests {
             try fixture.restore("docs")
             let presenter = try fixture.presenting(source + "/a")
             try fixture.tell(presenter, "hold")
-            let (grace, milliseconds, _) = try revoke(fixture)
-            #expect(grace == nil && milliseconds < 5000)
+            // Whoever were asked would not answer for a minute.
+            #expect(try revoke(fixture).grace == nil)
             try presenter.expect("told released")
             try fixture.restore("docs")
             try presenter.expect("told restored")
@@ -200,14 +211,21 @@ extension MountTests {
             let presenter = try fixture.presenting(source + "/a", patience: 60)
             try fixture.tell(presenter, "hold")
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
-            let begin = Machine.milliseconds
-            let revoking = try Child(
-                [Programs.grantfs, "revoke", "docs", "--grace", "2", "--timeout", "0.5"], environment: fixture.environment)
-            try presenter.expect("asked revocation \(source)/a")
-            kill(daemon, SIGSTOP)
             defer { kill(daemon, SIGCONT) }
-            #expect(revoking.wait(within: 15) == 3)
-            #expect((1900..<10_000).contains(Machine.milliseconds - begin))
+            var status: Int32?
+            // On a busy machine the grace may be over before the daemon is stopped.
+            for seconds in [2, 15] where status != 3 {
+                if status != nil { try fixture.restore("docs") }
+                let begin = Machine.milliseconds
+                let revoking = try Child(
+                    [Programs.grantfs, "revoke", "docs", "--grace", "\(seconds)", "--timeout", "0.5"], environment: fixture.environment)
+                while let line = presenter.line(), line != "asked revocation \(source)/a" {}
+                kill(daemon, SIGSTOP)
+                status = revoking.wait(within: 40)
+                kill(daemon, SIGCONT)
+                #expect(Machine.milliseconds - begin > Double(seconds) * 1000 - 100)
+            }
+            #expect(status == 3)
         }
     }
 }

@@ -10,28 +10,29 @@ extension MountTests.APresenter {
         let (fixture, source) = try mounted()
         let (presenter, claimant) = (try fixture.presenting(source + "/a", patience: 2), try fixture.claimant())
         kill(presenter.pid, SIGSTOP)
-        let begin = Machine.milliseconds
-        try ask(claimant, "write \(source)/a", "granted")
-        #expect((1900..<8000).contains(Machine.milliseconds - begin))
-        try ask(claimant, "end", "granted")
-        try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("it is stopped") } }
-        let again = Machine.milliseconds
-        try ask(claimant, "write \(source)/a", "granted")
-        #expect(Machine.milliseconds - again < 1900)
-        try ask(claimant, "end", "granted")
-        kill(presenter.pid, SIGCONT)
-        var asked = 0
-        while asked < 2, let line = presenter.line() { asked += line == "asked relinquishToWriter \(source)/a" ? 1 : 0 }
-        #expect(asked == 2, "what it was asked meanwhile")
-        // It has been heard, late as it was: so it is waited for again.
-        try fixture.wait(until: "it is waited for again") {
-            try fixture.tell(presenter, "hold")
+        var claims = 0
+        /// How long a claim takes, in milliseconds.
+        func claim() throws -> Double {
             let begin = Machine.milliseconds
             try ask(claimant, "write \(source)/a", "granted")
-            let hasWaited = Machine.milliseconds - begin > 1900
+            defer { claims += 1 }
+            let end = Machine.milliseconds
             try ask(claimant, "end", "granted")
-            presenter.send("answer")
-            return hasWaited
+            return end - begin
+        }
+        #expect(try claim() > 1900)
+        try fixture.wait(until: "it is written down") { try passedOver(fixture).contains { $0.contains("it is stopped") } }
+        // On a busy machine one may take as long for other reasons.
+        try fixture.wait(until: "it is not waited for", within: 60) { try claim() < 1900 }
+        kill(presenter.pid, SIGCONT)
+        var asked = 0
+        while asked < claims, let line = presenter.line() { asked += line == "asked relinquishToWriter \(source)/a" ? 1 : 0 }
+        #expect(asked == claims, "what it was asked meanwhile")
+        // It has been heard, late as it was: so it is waited for again.
+        try fixture.wait(until: "it is waited for again", within: 60) {
+            try fixture.tell(presenter, "hold")
+            defer { presenter.send("answer") }
+            return try claim() > 1900
         }
     }
 
@@ -49,7 +50,7 @@ extension MountTests.APresenter {
         claimant.send("write \(source)/b")
         try patient.expect("asked relinquishToWriter \(source)/b")
         kill(patient.pid, SIGKILL)
-        try claimant.expect("granted", within: 5)
+        try claimant.expect("granted")
         try ask(claimant, "end", "granted")
         try fixture.wait(until: "it is written down") {
             try passedOver(fixture).contains { $0.contains("it has ended without an answer") }
@@ -91,7 +92,7 @@ extension MountTests.APresenter {
         try fixture.tell(presenter, "hold")
         claimant.send("soon \(source)/a")
         try presenter.expect("asked relinquishToWriter \(source)/a")
-        try claimant.expect("error \(ETIMEDOUT)", within: 5)
+        try claimant.expect("error \(ETIMEDOUT)")
         try presenter.expect("told reacquired")
         dying.send("write \(source)/a")
         try presenter.expect("asked relinquishToWriter \(source)/a")
@@ -99,10 +100,8 @@ extension MountTests.APresenter {
         try presenter.expect("told reacquired")
         claimant.send("write \(source)/a")
         try presenter.expect("asked relinquishToWriter \(source)/a")
-        let begin = Machine.milliseconds
         try fixture.revoke("docs")
-        #expect(Machine.milliseconds - begin < 5000)
-        try claimant.expect("error \(EACCES)", within: 2)
+        try claimant.expect("error \(EACCES)")
         try presenter.expect("told released")
         try presenter.expect("told reacquired")
         try fixture.restore("docs")
@@ -190,6 +189,6 @@ extension MountTests.APresenter {
             "answer to nothing: ended", "end of nothing: ended", "twice the number: cut off", "no path: outside", "relative: outside",
             "unknown grant: 0 true", "too many: ended", "for ever: 60000",
         ] { try probe.expect(line) }
-        try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "5", "--", "true").orThrow()
+        try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "20", "--", "true").orThrow()
     }
 }

@@ -116,7 +116,7 @@ extension MountTests {
             try presenter.expect("told reacquired")
             // Another that takes its old place is another item.
             try fixture.wait(until: "it is known at its new place") {
-                try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "5", "--", "touch", source + "/a").orThrow()
+                try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "20", "--", "touch", source + "/a").orThrow()
                 return presenter.line(within: 0.2)?.hasPrefix("asked") != true
             }
             try fixture.grantfs("coordinate", "write", source + "/c", "--", "true").orThrow()
@@ -196,12 +196,16 @@ extension MountTests {
         func aThousand() throws {
             let (fixture, source) = try mounted()
             let probe = try Child([Programs.claimProbe, fixture.store, "presenters", source + "/a", "1000"])
-            try probe.expect("1000 presenting", within: 60)
+            try probe.expect("1000 presenting", within: 120)
             let daemon = try fixture.daemon(at: fixture.base + "/mount")
             let claimant = try fixture.claimant()
             claimant.send("write \(source)/a")
-            try claimant.expect("granted", within: 20)
-            try ask(probe, "count", "1000 answered")
+            try claimant.expect("granted", within: 60)
+            // Who has answered counts it a moment later.
+            try fixture.wait(until: "all have answered") {
+                probe.send("count")
+                return probe.line() == "1000 answered"
+            }
             #expect(try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count < 40)
             #expect(try passedOver(fixture) == [])
         }

@@ -45,11 +45,11 @@ extension MountTests {
                 default: "head -c 65536 /dev/urandom | dd of=\"$1\"/grants.sqlite conv=notrunc 2>/dev/null; rm -f \"$1\"/grants.sqlite-*"
                 }
             try Command.shell(change, fixture.store).orThrow()
-            try fixture.wait(until: "everything is refused", within: 5) {
-                try Command.run(["cat", mountpoint + "/a/x"], within: 10).status != 0
+            try fixture.wait(until: "everything is refused", within: 20) {
+                try Command.run(["cat", mountpoint + "/a/x"], within: 30).status != 0
             }
-            try fixture.wait(until: "what is held is refused", within: 5) { (try? held.read(upToCount: 1)) == nil }
-            #expect(try Command.run(["ls", mountpoint], within: 10).text == "")
+            try fixture.wait(until: "what is held is refused", within: 20) { (try? held.read(upToCount: 1)) == nil }
+            #expect(try Command.run(["ls", mountpoint], within: 30).text == "")
         }
     }
 }

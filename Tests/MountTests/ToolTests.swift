@@ -143,7 +143,7 @@ extension MountTests {
                 """
                 cd "$1"; echo 0 > f; (for i in $(seq 400); do echo $i > t; mv t f; done) & writer=$!
                 while kill -0 $writer 2> /dev/null; do cat f > /dev/null || echo absent; done; wait; cat f
-                """, through)
+                """, through, within: 240)
             #expect(output.text == "400\n" && output.errors.isEmpty, "\(output)")
         }
 
@@ -179,7 +179,7 @@ extension MountTests {
             let whole = try Command.run(["grep", "-c", "^writer [12] .* line [0-9]* end$", source + "/log"]).trimmed
             #expect(whole == "1200")
             #expect(try Command.run(["wc", "-l", source + "/log"]).trimmed.hasPrefix("1200 "))
-            try fixture.wait(until: "the mount shows all lines", within: 3) {
+            try fixture.wait(until: "the mount shows all lines", within: 15) {
                 try Command.run(["wc", "-l", through + "/log"]).trimmed.hasPrefix("1200 ")
             }
         }

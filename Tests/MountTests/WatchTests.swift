@@ -27,7 +27,9 @@ extension MountTests {
                     try fixture.grantfs("coordinate", "read", "docs", "--", "true").orThrow()
                     return (try? take(within: 0.3)) == true
                 }
-                while try take(within: 0.5) {}
+                // What is behind them is theirs no more: events come in order.
+                try fixture.grantfs("coordinate", "read", fixture.base + "/source/docs/a", "--", "true").orThrow()
+                try see("claimEnded") { $0.path == fixture.base + "/source/docs/a" }
                 events = []
             }
 

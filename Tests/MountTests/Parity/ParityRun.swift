@@ -56,13 +56,13 @@ final class ParityRun {
         defer { for place in [native, mounted] { _ = try? Command.run(["rm", "-rf", "\(place)/\(run)"]) } }
         let first = try Child(
             [Programs.parityProbe, "run", "\(native)/\(run)", "\(native)/\(run)", file, fixture.base + "/native.out", "--contract"])
-        try first.expect("end", within: 90)
+        try first.expect("end", within: 400)
         // They are left to come to their ends: of who is killed in a call the kernel says to others, by syncfs(2), that it could not write a time
         // (fs/fuse/inode.c, fuse_flush_time_update).
         let crowd = try others.map(begin)
         let second = try Child([Programs.parityProbe, "run", "\(mounted)/\(run)", "\(granted)/\(run)", file, fixture.base + "/mounted.out"])
-        try second.expect("end", within: 180)
-        for one in crowd { try one.expect("end", within: 180) }
+        try second.expect("end", within: 400)
+        for one in crowd { try one.expect("end", within: 400) }
         let difference = try firstDifference(of: script)
         guard revoking else { return (difference, []) }
         try fixture.revoke("granted")
