@@ -22,8 +22,9 @@ extension MountTests {
 
         static let cases = [
             Case(
-                testDescription: "of a file's size and contents", prepare: "echo one > $S/a", change: "echo three >> $S/a",
-                shows: "[ $(stat -c %s $M/a) = 10 ] && grep -q three $M/a"),
+                // A size that no round before had: opening the file makes its data fresh, and not what stat(1) was told before.
+                testDescription: "of a file's size and contents", prepare: "echo one > $S/a", change: "printf x%0$((9 + i))d 0 >> $S/a",
+                shows: "[ $(stat -c %s $M/a) = $((14 + i)) ] && grep -q x $M/a"),
             Case(
                 testDescription: "of contents alone, with the writer still there", prepare: "exec 7>&-; echo one > $S/b; exec 7<>$S/b",
                 change: "echo two >&7", shows: "grep -q two $M/b"),
