@@ -10,6 +10,8 @@ struct LookoutHelper: ~Copyable {
     fileprivate static let tick: [UInt8] = [0]
     /// How long the process may take to start: nanoseconds.
     private static let startingTime: Int64 = 10_000_000_000
+    /// Into how many turns a wait is parted.
+    private static let turns = 10
     /// Questions that are sent at once.
     private static let batch = 5_000
 
@@ -40,12 +42,32 @@ struct LookoutHelper: ~Copyable {
     }
 
     private func next() -> Answer? {
-        while let bytes = try? Frame.receive(over: socket, deadline: Clock.monotonic + Lookout.patience) {
+        while waitForWord(), let bytes = try? Frame.receive(over: socket, deadline: Clock.monotonic + LookoutHelper.startingTime) {
             if bytes == LookoutHelper.tick { continue }
             var reader = BinaryReader(bytes[...])
             return Answer(from: &reader)
         }
         return nil
+    }
+
+    /// False when a filesystem has kept the process waiting for as long as one may.
+    ///
+    /// That is told by turns and not by the clock: on a machine with too much to do this process stands for a while, or the other one waits for a
+    /// processor, and no filesystem is to blame.
+    private func waitForWord() -> Bool {
+        let end = Clock.monotonic + LookoutHelper.startingTime
+        var left = LookoutHelper.turns
+        while left > 0, Clock.monotonic < end {
+            var set = PollSet()
+            set.add(socket.number)
+            do throws(Errno) {
+                if try set.wait(until: Clock.monotonic + Lookout.patience / Int64(LookoutHelper.turns)) { return true }
+            } catch {
+                return false
+            }
+            if !ProcessState.isRunnable(pid) { left -= 1 }
+        }
+        return false
     }
 
     /// Has it end as soon as it can, which may be never: it is not waited for here.

@@ -149,9 +149,15 @@ import Testing
         make(scratch.path + "/top")
         var marks: [Bookmark] = []
         let maker = BookmarkResolver()
-        for number in 0..<10_000 {
-            make(scratch.path + "/top/\(number)")
-            marks.append(try maker.bookmark(directory: (scratch.path + "/top/\(number)").utf8).bookmark)
+        // A hundred in each: whose names the kernel has forgotten, because somebody made it drop its caches, it looks up again by reading the
+        // directory above from the beginning (fs/exportfs/expfs.c).
+        for group in 0..<100 {
+            make(scratch.path + "/top/\(group)")
+            for number in 0..<100 {
+                let path = scratch.path + "/top/\(group)/\(number)"
+                make(path)
+                marks.append(try maker.bookmark(directory: path.utf8).bookmark)
+            }
         }
         // What this thread has worked: the machine may have other things to do.
         let worked = { () -> Double in
@@ -159,14 +165,22 @@ import Testing
             clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
             return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
         }
+        // A processor that is shared, or runs slowly just now, makes what it works longer. It is measured by opening as many directories, which took
+        // this long where the limits were found.
+        let slowness = { () -> Double in
+            let start = worked()
+            for _ in marks { _ = try? FileDescriptor.open(self.scratch.path.utf8, OpenFlags.path).status() }
+            return max(1, (worked() - start) / 0.04)
+        }
         let count = { (finding: BookmarkFinding, limit: Double) in
+            let before = slowness()
             let start = worked()
             let resolver = BookmarkResolver()
             var found = 0
             for mark in marks where resolver.resolve(mark).finding == finding { found += 1 }
             let seconds = worked() - start
             #expect(found == marks.count)
-            #expect(seconds < limit)
+            #expect(seconds < limit * max(before, slowness()))
             print("resolved \(found) bookmarks as \(finding) in \(seconds) s")
         }
         count(.ok, 2)

@@ -7,7 +7,6 @@ final class TerminalSession {
     private let fixture: MountFixture
     /// The shell's exit status of the program, once it has ended.
     private let statusFile: String
-    private let shownFile: String
     /// What it wrote to stdout, where that is no terminal.
     let outputFile: String
 
@@ -20,7 +19,6 @@ final class TerminalSession {
         socket = fixture.base + "/tmux-" + UUID().uuidString.prefix(8)
         statusFile = fixture.base + "/status"
         outputFile = fixture.base + "/output"
-        shownFile = socket + ".shown"
         unlink(statusFile)
         let line =
             "\(command)\(redirected ? " >'\(outputFile)'" : ""); echo $? >'\(statusFile).new'; mv '\(statusFile).new' '\(statusFile)'; exec sleep 1000"
@@ -41,16 +39,6 @@ final class TerminalSession {
     func send(_ keys: String...) throws { try tmux(["send-keys"] + keys) }
 
     func resize(columns: Int, rows: Int) throws { try tmux(["resize-window", "-x", "\(columns)", "-y", "\(rows)"]) }
-
-    /// From now on all that the program shows is kept, for `waitForShown`.
-    func record() throws { try tmux(["pipe-pane", "cat >>'\(shownFile)'"]) }
-
-    /// Waits until the text was shown since `record`, be it for a moment.
-    func waitForShown(_ text: String) throws {
-        try fixture.wait(until: "“\(text)” was shown", within: 60) {
-            FileManager.default.contents(atPath: shownFile).map { String(decoding: $0, as: UTF8.self).contains(text) } ?? false
-        }
-    }
 
     /// What is to be seen now, with the fixture's directory as BASE.
     func screen() throws -> String {

@@ -78,6 +78,22 @@ import Testing
         #expect(answers.map { "\($0)" } == ["\(Answer.canonical(directory))"])
     }
 
+    /// A helper that is at work for longer than a filesystem may take, and then answers: it had no processor, perhaps.
+    @Test func areAnsweredByAHelperThatIsLateForNoFilesystem() throws {
+        let bench = try Bench()
+        let directory = Array(try bench.directory("a").utf8)
+        var writer = BinaryWriter()
+        Answer.canonical(directory).write(to: &writer)
+        let frame = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(writer.bytes.count) >> $0) } + writer.bytes
+        let answer = frame.map { "\\0" + String($0, radix: 8) }.joined()
+        let works = "end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
+        for (wait, expected) in [(works, Answer.canonical(directory)), ("exec sleep 30", .silent)] {
+            let script = "printf '\\0\\0\\0\\1\\0' >&3; \(wait); printf '%b' '\(answer)' >&3; read"
+            let answers = Lookout.helper(program: "bash", arguments: ["bash", "-c", script]).ask([.canonical(directory)])
+            #expect(answers.map { "\($0)" } == ["\(expected)"])
+        }
+    }
+
     @Test func aPathIsMadePlainByItsWordsAlone() {
         for (given, plain) in [("/", "/"), ("/a//b/./c/", "/a/b/c"), ("/a/../../b", "/b"), ("/a/b/..", "/a")] {
             #expect(CanonicalPath.plain(Array(given.utf8)) == Array(plain.utf8))
