@@ -23,7 +23,9 @@ final class ParityRun {
     let fixture: MountFixture
     private let native: String
     private let granted: String
-    private let mounted: String
+    /// A second grant of the mount.
+    private let other: String
+    private let mountpoint: String
     private let cache: String
     private var number = 0
 
@@ -34,15 +36,17 @@ final class ParityRun {
         let volume = try fixture.directory("volume")
         try source.mount(at: volume, for: fixture)
         (native, granted) = (try fixture.directory("volume/native"), try fixture.directory("volume/granted"))
-        try fixture.grant(granted)
+        other = try fixture.directory("volume/other")
+        for directory in [granted, other] { try fixture.grant(directory) }
         // A native directory has programs with set-id bits and devices, so the mount must not be stricter.
-        mounted = try fixture.mount(options: "allow_other,suid,dev,cache=\(cache)") + "/granted"
+        mountpoint = try fixture.mount(options: "allow_other,suid,dev,cache=\(cache)")
     }
 
+    private var mounted: String { mountpoint + "/granted" }
+
     /// Makes the script's calls natively and through the mount; throws the first difference. With `revoking` the grant is then
-    /// withdrawn and everything that is still held must be refused; `leaks` says what was not. `others` are run through the mount meanwhile, in
-    /// directories of their own; what they give is not looked at.
-    func compare(_ script: ParityScript, revoking: Bool = false, beside others: [ParityScript] = []) throws
+    /// withdrawn and everything that is still held must be refused; `leaks` says what was not. `beside` is done in the mount meanwhile.
+    func compare(_ script: ParityScript, revoking: Bool = false, beside company: ParityCompany = .none) throws
         -> (difference: Difference?, leaks: [String])
     {
         number += 1
@@ -57,12 +61,8 @@ final class ParityRun {
         let first = try Child(
             [Programs.parityProbe, "run", "\(native)/\(run)", "\(native)/\(run)", file, fixture.base + "/native.out", "--contract"])
         try first.expect("end", within: 400)
-        // They are left to come to their ends: of who is killed in a call the kernel says to others, by syncfs(2), that it could not write a time
-        // (fs/fuse/inode.c, fuse_flush_time_update).
-        let crowd = try others.map(begin)
         let second = try Child([Programs.parityProbe, "run", "\(mounted)/\(run)", "\(granted)/\(run)", file, fixture.base + "/mounted.out"])
-        try second.expect("end", within: 400)
-        for one in crowd { try one.expect("end", within: 400) }
+        try end(of: second, beside: company)
         let difference = try firstDifference(of: script)
         guard revoking else { return (difference, []) }
         try fixture.revoke("granted")
@@ -82,14 +82,41 @@ final class ParityRun {
         return (difference, leaks)
     }
 
-    /// Runs a script through the mount alone.
-    private func begin(_ script: ParityScript) throws -> Child {
+    /// Waits for it. The company is left to come to its end: of who is killed in a call the kernel says to others, by syncfs(2), that it could not
+    /// write a time (fs/fuse/inode.c, fuse_flush_time_update).
+    private func end(of run: Child, beside company: ParityCompany) throws {
+        switch company {
+        case .none: try run.expect("end", within: 400)
+        case .scripts(let scripts):
+            let crowd = try scripts.map { try begin($0, in: granted) }
+            try run.expect("end", within: 400)
+            for one in crowd { try one.expect("end", within: 400) }
+        case .withdrawals(let scripts):
+            let deadline = Date().addingTimeInterval(400)
+            var line: String?
+            repeat {
+                let crowd = try scripts.map { try begin($0, in: other) }
+                line = run.line(within: 0.02)
+                try fixture.revoke("other")
+                try fixture.restore("other")
+                // Whose directory is withdrawn before they are in it end without a word.
+                for one in crowd where one.line(within: 400) != "end" && one.wait(within: 5) == nil {
+                    throw TestFailure("process \(one.pid) hangs beside a withdrawal")
+                }
+            } while line == nil && Date() < deadline
+            guard line == "end" else { throw TestFailure("expected the script's end, got \(line ?? "nothing")") }
+        }
+    }
+
+    /// Runs a script through the mount alone, in a directory of its own below `grant`.
+    private func begin(_ script: ParityScript, in grant: String) throws -> Child {
         number += 1
         let (run, file) = ("run-\(number)", "\(fixture.base)/script-\(number)")
         try script.description.appending("\n").write(toFile: file, atomically: false, encoding: .utf8)
-        try FileManager.default.createDirectory(atPath: "\(granted)/\(run)", withIntermediateDirectories: false)
-        chmod("\(granted)/\(run)", 0o777)
-        return try Child([Programs.parityProbe, "run", "\(mounted)/\(run)", "\(granted)/\(run)", file, "\(fixture.base)/out-\(number)"])
+        try FileManager.default.createDirectory(atPath: "\(grant)/\(run)", withIntermediateDirectories: false)
+        chmod("\(grant)/\(run)", 0o777)
+        let through = "\(mountpoint)/\(URL(fileURLWithPath: grant).lastPathComponent)/\(run)"
+        return try Child([Programs.parityProbe, "run", through, "\(grant)/\(run)", file, "\(fixture.base)/out-\(number)"])
     }
 
     private func firstDifference(of script: ParityScript) throws -> Difference? {
@@ -129,6 +156,15 @@ final class ParityRun {
         }
         return (ParityScript(lines: lines), difference)
     }
+}
+
+/// What is done in the mount while a script is compared; what that gives is not looked at.
+enum ParityCompany {
+    case none
+    /// Each is run in a directory of its own below the same grant.
+    case scripts([ParityScript])
+    /// They are run in another grant, which is withdrawn in the midst of them and restored, again and again.
+    case withdrawals([ParityScript])
 }
 
 /// The filesystem that both directories lie on.

@@ -15,7 +15,7 @@ extension MountTests {
         func seeds(plan: ParityPlan) throws {
             let run = try ParityRun(on: plan.source, cache: plan.cache)
             for seed in plan.seeds {
-                let script = ParityScript.random(seed: seed, count: plan.count, plan.traits)
+                let script = plan.script(seed)
                 let (difference, leaks) = try run.compare(script, revoking: true)
                 #expect(leaks.isEmpty, "seed \(seed) on \(plan.source), cache=\(plan.cache), after the revocation")
                 guard let difference else { continue }
@@ -25,13 +25,20 @@ extension MountTests {
         }
 
         /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
-        @Test("a script gives the same while others make other calls in the same mount", arguments: ["shared", "exclusive", "none"])
-        func beside(cache: String) throws {
-            let run = try ParityRun(on: .tmpfs, cache: cache)
-            for seed in ParityPlan.besideOthers {
-                let traits = ParityPlan(source: .tmpfs, cache: cache, seeds: [seed], count: 300).traits
-                let others = (1...3).map { ParityScript.random(seed: seed &* 1000 + UInt64($0), count: 600, traits) }
-                let difference = try run.compare(.random(seed: seed, count: 300, traits), beside: others).difference
+        @Test("a script gives the same while others make other calls in the same mount", arguments: ParityPlan.besideOthers)
+        func beside(plan: ParityPlan) throws {
+            let run = try ParityRun(on: plan.source, cache: plan.cache)
+            for seed in plan.seeds {
+                let difference = try run.compare(plan.script(seed), beside: .scripts(plan.crowd(seed))).difference
+                #expect(difference == nil, "seed \(seed)")
+            }
+        }
+
+        @Test("a script gives the same while another grant of the mount is withdrawn and restored", arguments: ParityPlan.besideOthers)
+        func besideWithdrawals(plan: ParityPlan) throws {
+            let run = try ParityRun(on: plan.source, cache: plan.cache)
+            for seed in plan.seeds {
+                let difference = try run.compare(plan.script(seed), beside: .withdrawals(plan.crowd(seed))).difference
                 #expect(difference == nil, "seed \(seed)")
             }
         }
@@ -78,22 +85,33 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
 
     static let chosen: [ParityPlan] = {
         let environment = ProcessInfo.processInfo.environment
-        let words = { (name: String) in environment["GRANTFS_PARITY_\(name)"]?.split { " ,".contains($0) }.map(String.init) }
         guard let range = environment["GRANTFS_PARITY_SEEDS"] else { return everyRun }
         let ends = range.split(separator: "-").compactMap { UInt64($0) }
         let seeds = Array((ends.first ?? 1)...(ends.last ?? 1))
         let count = environment["GRANTFS_PARITY_CALLS"].flatMap { Int($0) } ?? 2000
-        let sources = words("SOURCES")?.compactMap { ParitySource(rawValue: $0) } ?? [.host]
-        return sources.flatMap { source in
-            (words("CACHES") ?? ["shared", "exclusive", "none"]).map { ParityPlan(source: source, cache: $0, seeds: seeds, count: count) }
-        }
+        return sources(or: .host).flatMap { source in caches.map { ParityPlan(source: source, cache: $0, seeds: seeds, count: count) } }
     }()
 
-    /// The seeds of the scripts that are run beside others; `GRANTFS_PARITY_BESIDE` is how many.
-    static let besideOthers: [UInt64] = {
-        let count = ProcessInfo.processInfo.environment["GRANTFS_PARITY_BESIDE"].flatMap { UInt64($0) } ?? 6
-        return (1...max(1, count)).map { 5000 + $0 }
+    /// The scripts that are run beside others; `GRANTFS_PARITY_BESIDE` is how many.
+    static let besideOthers: [ParityPlan] = {
+        let environment = ProcessInfo.processInfo.environment
+        let count = environment["GRANTFS_PARITY_BESIDE"].flatMap { UInt64($0) } ?? 6
+        let seeds = (1...max(1, count)).map { 5000 + $0 }
+        return sources(or: .tmpfs).flatMap { source in caches.map { ParityPlan(source: source, cache: $0, seeds: seeds, count: 300) } }
     }()
+
+    func script(_ seed: UInt64) -> ParityScript { .random(seed: seed, count: count, traits) }
+
+    /// Whatever else is done while that script runs.
+    func crowd(_ seed: UInt64) -> [ParityScript] {
+        (1...3).map { .random(seed: seed &* 1000 + UInt64($0), count: 2 * count, traits) }
+    }
+
+    private static func words(_ name: String) -> [String]? {
+        ProcessInfo.processInfo.environment["GRANTFS_PARITY_\(name)"]?.split { " ,".contains($0) }.map(String.init)
+    }
+    private static func sources(or usual: ParitySource) -> [ParitySource] { words("SOURCES")?.compactMap(ParitySource.init) ?? [usual] }
+    private static var caches: [String] { words("CACHES") ?? ["shared", "exclusive", "none"] }
 
     /// Bounded: a few seconds each.
     private static let everyRun = [
