@@ -138,8 +138,8 @@ static void *work(void *argument) {
         if (result == DONE) {
             w->succeeded++;
             if (before == after && before % 2) w->leaked++;
-        } else if (before % 2 == 0 && before == after && w->operation == op_rename && result == ENOENT) {
-            w->number++;  // the rename before this one was refused half-way through our own count
+        } else if ((before % 2 == 0 || before != after) && w->operation == op_rename && result == ENOENT) {
+            w->number++;  // the rename before this one was refused, and took place all the same
         } else {
             w->last_error = result;
             if (result != EACCES && result != BUS) w->odd++, w->odd_error = result;
