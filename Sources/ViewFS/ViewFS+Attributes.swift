@@ -41,17 +41,14 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        if view.policy.writeBack, changes == .cachedTimes, view.swallowCachedTimes(id) {
-            var nothing = stat()
-            nothing.st_mode = view.tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
-            request.reply(attributes: &nothing, timeout: 0)
-            return
-        }
         // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
         let kills = request.killsSetID && changes.contains(.size)
         // What the kernel brings of its own accord is the echo of a change that was let in, and waits for nobody.
         let isEcho = view.policy.writeBack && changes == .cachedTimes
-        view.onNode(request, id, for: isEcho ? .cacheWrite : .write, killing: kills) { request, node, descriptor in
+        if isEcho, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
+        view.onNode(
+            request, id, for: isEcho ? .cacheWrite : .write, killing: kills, file: isEcho ? handle : nil
+        ) { request, node, descriptor in
             if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
@@ -110,12 +107,21 @@ extension ViewFS {
         return result == -EPERM && mayPrecedeWrite ? 0 : result
     }
 
-    /// With write-back the kernel keeps times, and brings them when a file is closed or synced, by a request that looks like
-    /// utimensat(2) of the modification time alone. Refused in a revoked scope it would make close(2) fail, and syncfs(2) for holders of
-    /// other grants; so there it changes nothing and is not refused.
-    private func swallowCachedTimes(_ id: NodeID) -> Bool {
+    /// With write-back the kernel keeps times. It brings them by a request that looks like utimensat(2) of the modification time alone, but that
+    /// it names a file that is open for writing, if there is one (fs/fuse/inode.c, fuse_write_inode): when that is closed or synced. Refused,
+    /// they would make close(2) fail, and syncfs(2) for holders of other grants; so they change nothing and are not refused. Those of a file
+    /// that nobody has open come at once when it is renamed or linked: while a withdrawal is under way they can be these or utimensat's, later
+    /// utimensat's alone.
+    private func isBeingWithdrawn(_ id: NodeID) -> Bool {
         guard let node = tree.nodes.find(id.rawValue) else { return false }
-        return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.contains(.read)
+        return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.subtracting(.claimed) == .flushing
+    }
+
+    /// The answer to cached times that are not written down.
+    func swallowCachedTimes(_ request: consuming Request, _ id: NodeID) {
+        var nothing = stat()
+        nothing.st_mode = tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
+        request.reply(attributes: &nothing, timeout: 0)
     }
 
     private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {

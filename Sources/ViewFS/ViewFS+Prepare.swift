@@ -23,7 +23,10 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
         if verdict != .enter {
-            guard verdict == .claimed else { return refuse(request, verdict, scope: node.pointee.scope) }
+            guard verdict == .claimed else {
+                if entry == .cacheWrite, handle != nil { return swallowCachedTimes(request, id) }
+                return refuse(request, verdict, scope: node.pointee.scope)
+            }
             if let hold = blocker(request.caller, id, node, entry, Names(first: name, second: other, isLookup: isLookup), file: handle) {
                 return stepAside(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
@@ -45,9 +48,11 @@ extension ViewFS {
     }
 
     /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
+    ///
+    /// `echo`: how many bytes the kernel's cache brings of its own accord: `drop`.
     @inline(__always)
     func onFile(
-        _ request: consuming Request, _ handle: UInt64, for entry: Entry,
+        _ request: consuming Request, _ handle: UInt64, for entry: Entry, echo: Int? = nil,
         _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void
     ) {
         guard let file = files.hold(handle) else {
@@ -64,6 +69,8 @@ extension ViewFS {
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
+        } else if let echo {
+            drop(request, echo, of: file.pointee.node, in: file.pointee.scope, verdict)
         } else {
             refuse(request, verdict, scope: file.pointee.scope)
         }

@@ -27,7 +27,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t, _ info: OpenFileInfo
     ) {
         let isEcho = info.writepage != 0
-        view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write) { request, file in
+        view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write, echo: isEcho ? size : nil) { request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
             let appends = !isEcho && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
@@ -97,13 +97,15 @@ extension ViewFS {
         view.locks.releaseOwner(info.lock_owner, of: id)
         let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
-        request.reply(error: -result)
+        let isLost = file.pointee.canWrite && view.lostWrites(file.pointee.node, in: file.pointee.scope)
+        request.reply(error: isLost ? EROFS : -result)
         view.coordinator.leave(slot: slot)
     }
 
     static func fsync(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
         view.onFile(request, info.fh, for: .closing) { request, file in
-            reply(request, clinux_fsync(file.pointee.descriptor, dataOnly))
+            let result = clinux_fsync(file.pointee.descriptor, dataOnly)
+            reply(request, view.lostWrites(file.pointee.node, in: file.pointee.scope) ? -EROFS : result)
         }
     }
 

@@ -18,6 +18,8 @@ extension ViewFS {
 
     /// Operations that end by themselves within this time are left to; whoever still waits then is released with EACCES.
     static let graceMicroseconds = 25_000
+    /// Between two looks at what a write-back cache holds.
+    static let stragglingMicroseconds: UInt32 = 5_000
     /// How long the backing file system may take to end the locks before they end without being waited for.
     static let unlockingMicroseconds = 250_000
 
@@ -80,11 +82,13 @@ extension ViewFS {
         let writable = openForWriting(scope.nodes.ids)
         for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
         scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
-        for _ in 0..<4 {
+        for round in 0..<8 where !writable.isEmpty {
+            // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
+            if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
             scope.progress.withLock { $0?.done = before - flushedBefore }
             launder(writable, scope, withdrawal, patience: patience, stuck: &stuck)
-            if gate.pointee.flushedBytes.load(ordering: .relaxed) == before { break }
+            if gate.pointee.flushedBytes.load(ordering: .relaxed) == before, round > 0 || !policy.writeBack { break }
         }
 
         // 3. Nothing passes any more.
@@ -217,18 +221,6 @@ extension ViewFS {
         }
     }
 
-    /// Lets writes in again after a read-only grant was widened, unless it is to be read-only once more.
-    ///
-    /// Locking: the scope's `closing` lock: a narrowing under way is carried through first.
-    public func widen(_ scope: Scope) {
-        scope.closing.withLock { _ in
-            if !scope.wantsReadOnly.load(ordering: .acquiring) { coordinator.widen(scope.id) }
-        }
-    }
-
-    /// Says that the grant is to be read-write again; `widen` carries it out.
-    public func wantWriting(_ scope: Scope) { scope.wantsReadOnly.store(false, ordering: .releasing) }
-
     /// Frees what a closed scope still has, once nobody is inside and the kernel has forgotten its nodes. True when done.
     public func reap(_ scope: Scope) -> Bool {
         guard coordinator.visits(in: scope.id).isEmpty else { return false }
@@ -247,6 +239,7 @@ extension ViewFS {
         }
         guard isSecondLook else { return false }
         tree.removeScope(scope.id.rawValue)
+        droppedWrites.forget(scope.id.rawValue)
         return true
     }
 }

@@ -32,6 +32,7 @@ public final class ViewFS: @unchecked Sendable {
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
+    let droppedWrites = DroppedWrites()
     private let mounted = Lock<Session?>(nil)
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)

@@ -71,6 +71,10 @@ static int do_futimens_exact(struct probe *p) {
     struct timespec times[2] = {{1000, 0}, {2000, 0}};
     return RESULT(futimens(p->write_fd, times));
 }
+static int do_futimens_modified(struct probe *p) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
+    return RESULT(futimens(p->write_fd, times));
+}
 static int do_fsetxattr(struct probe *p) { return RESULT(fsetxattr(p->write_fd, "user.more", "v", 1, 0)); }
 static int do_fremovexattr(struct probe *p) {
     int result = RESULT(fremovexattr(p->write_fd, "user.probe"));
@@ -138,6 +142,7 @@ const struct access writing_accesses[] = {
     {"fd-write", "fchown", AFTER_REFUSED, true, do_fchown},
     {"fd-write", "futimens-now", AFTER_REFUSED, true, do_futimens},
     {"fd-write", "futimens", AFTER_REFUSED, true, do_futimens_exact},
+    {"fd-write", "futimens-modified", AFTER_REFUSED, true, do_futimens_modified},
     {"fd-write", "fsetxattr", AFTER_REFUSED, true, do_fsetxattr},
     {"fd-write", "fremovexattr", AFTER_REFUSED, true, do_fremovexattr},
     {"fd-read", "getflags", AFTER_REFUSED, false, do_get_flags},
