@@ -26,11 +26,11 @@ extension ViewFS {
     /// (fs/inode.c, file_remove_privs; security/commoncap.c, cap_inode_need_killpriv). So that is what it is told of a file that somebody has
     /// open for writing from before the grant became read-only. Reading goes on as it did.
     func mustAskToWrite(_ node: NodePointer) -> Bool {
-        policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && isReadOnly(node.pointee.scope)
+        policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
     }
 
     @inline(__always)
-    private func isReadOnly(_ scope: UInt32) -> Bool { coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.write) }
+    private func refusesWriting(_ scope: UInt32) -> Bool { coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.write) }
 
     /// Answers what the kernel's cache brings of its own accord and a gate has refused: it is dropped, and said to be written. An error would
     /// make close(2) fail, and syncfs(2) for holders of other grants, as the kernel notes it for the whole filesystem
@@ -45,7 +45,7 @@ extension ViewFS {
 
     /// Whether something that was written to the file before its grant became read-only, or stored in mappings of it later, never reached it.
     @inline(__always)
-    func lostWrites(_ node: UInt64, in scope: UInt32) -> Bool { isReadOnly(scope) && droppedWrites.has(node, in: scope) }
+    func lostWrites(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
 }
 
 /// Files of which something was dropped that the kernel's cache brought when their grants were read-only, by scope.

@@ -24,6 +24,7 @@ extension ViewFS {
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
         if verdict != .enter {
             guard verdict == .claimed else {
+                // Times of the kernel's own: see `setattr`.
                 if entry == .cacheWrite, handle != nil { return swallowCachedTimes(request, id) }
                 return refuse(request, verdict, scope: node.pointee.scope)
             }

@@ -23,7 +23,7 @@ extension MountTests {
             """
 
         private func appended(_ how: String, at places: [String], to file: String) throws -> (lines: Int, whole: Int, bytes: Int) {
-            let output = try Command.run(["python3", "-c", Self.writers, how, "150"] + places, within: 60).orThrow()
+            let output = try Command.run(["python3", "-c", Self.writers, how, "150"] + places).orThrow()
             #expect(output.trimmed == "0")
             let contents = try Data(contentsOf: URL(fileURLWithPath: file))
             let lines = String(decoding: contents, as: UTF8.self).split(separator: "\n")

@@ -146,7 +146,7 @@ extension MountTests {
             try fixture.wait(until: "the volume is unmounted") { try Command.run(["umount", place]).status == 0 }
         }
 
-        @Test("lets its filesystem be unmounted, and is back within a second of its mount under another device number")
+        @Test("lets its filesystem be unmounted, and is back by itself when that is mounted again under another device number")
         func release() throws {
             let fixture = try MountFixture()
             let image = fixture.base + "/image"

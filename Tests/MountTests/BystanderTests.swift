@@ -2,7 +2,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// What a withdrawal in the midst of writes does to others, and to closing.
+    /// What a withdrawal in the midst of writes does to others.
     @Suite struct Bystanders {
         /// Writes, stores and renames below the second argument, again and again; whoever cannot begins anew. Prints the errors of close(2) when its
         /// input ends.
@@ -93,42 +93,6 @@ extension MountTests {
             writers.closeInput()
             let closing = try #require(writers.line(within: 60))
             #expect(closing == "none" || (how == "narrow" && closing == "close: Read-only file system"))
-        }
-
-        @Test(
-            "a file that was open for writing when its grant became read-only takes no write(2), and can be read and closed",
-            arguments: ["shared", "exclusive", "none"])
-        func narrowed(cache: String) throws {
-            let fixture = try MountFixture()
-            try fixture.grant(try fixture.source("a"))
-            let mount = try fixture.mount(options: "cache=\(cache)")
-            let script = """
-                import os, sys
-                path = sys.argv[1] + '/file'
-                files = [os.open(path, mode | os.O_CREAT) for mode in (os.O_RDWR, os.O_WRONLY, os.O_RDWR | os.O_APPEND)]
-                os.write(files[0], b'x' * 5000)
-                def attempt(call, *arguments):
-                    try: return call(*arguments)
-                    except OSError as error: return os.strerror(error.errno)
-                print('open', flush=True)
-                for line in sys.stdin:
-                    writing = [attempt(os.pwrite, file, data, 0) for file in files for data in (b'y' * 4096, b'y')]
-                    reading = [len(os.pread(files[0], count, offset)) for count, offset in ((10, 0), (4096, 4096), (10, 5000))]
-                    sizes = [os.lseek(file, 0, os.SEEK_END) for file in files] + [os.fstat(files[1]).st_size, os.stat(path).st_size]
-                    print(*set(writing), *reading, *set(sizes), flush=True)
-                print(*[attempt(call, file) for call in (os.fsync, os.close) for file in files], flush=True)
-                """
-            let holder = try Child(["python3", "-I", "-c", script, mount + "/a"])
-            try holder.expect("open")
-            try fixture.grantfs("set", "a", "--access", "read-only").orThrow()
-            for _ in 0..<3 {
-                holder.send("go on")
-                try holder.expect("Read-only file system 10 904 0 5000")
-            }
-            let file = fixture.base + "/source/a/file"
-            holder.closeInput()
-            try holder.expect("None None None None None None")
-            #expect(try Command.shell("tr -d x < \"$1\" | wc -c; wc -c < \"$1\"", file).orThrow().lines == ["0", "5000"])
         }
     }
 }

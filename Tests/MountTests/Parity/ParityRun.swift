@@ -23,8 +23,6 @@ final class ParityRun {
     let fixture: MountFixture
     private let native: String
     private let granted: String
-    /// A second grant of the mount.
-    private let other: String
     private let mountpoint: String
     private let cache: String
     private var number = 0
@@ -36,8 +34,7 @@ final class ParityRun {
         let volume = try fixture.directory("volume")
         try source.mount(at: volume, for: fixture)
         (native, granted) = (try fixture.directory("volume/native"), try fixture.directory("volume/granted"))
-        other = try fixture.directory("volume/other")
-        for directory in [granted, other] { try fixture.grant(directory) }
+        for directory in [granted, try fixture.directory("volume/other")] { try fixture.grant(directory) }
         // A native directory has programs with set-id bits and devices, so the mount must not be stricter.
         mountpoint = try fixture.mount(options: "allow_other,suid,dev,cache=\(cache)")
     }
@@ -88,14 +85,14 @@ final class ParityRun {
         switch company {
         case .none: try run.expect("end", within: 400)
         case .scripts(let scripts):
-            let crowd = try scripts.map { try begin($0, in: granted) }
+            let crowd = try scripts.map { try begin($0, in: "granted") }
             try run.expect("end", within: 400)
             for one in crowd { try one.expect("end", within: 400) }
         case .withdrawals(let scripts):
             let deadline = Date().addingTimeInterval(400)
             var line: String?
             repeat {
-                let crowd = try scripts.map { try begin($0, in: other) }
+                let crowd = try scripts.map { try begin($0, in: "other") }
                 line = run.line(within: 0.02)
                 try fixture.revoke("other")
                 try fixture.restore("other")
@@ -108,15 +105,14 @@ final class ParityRun {
         }
     }
 
-    /// Runs a script through the mount alone, in a directory of its own below `grant`.
+    /// Runs a script through the mount alone, in a directory of its own below the grant of that name.
     private func begin(_ script: ParityScript, in grant: String) throws -> Child {
         number += 1
-        let (run, file) = ("run-\(number)", "\(fixture.base)/script-\(number)")
+        let (run, file) = ("\(grant)/run-\(number)", "\(fixture.base)/script-\(number)")
         try script.description.appending("\n").write(toFile: file, atomically: false, encoding: .utf8)
-        try FileManager.default.createDirectory(atPath: "\(grant)/\(run)", withIntermediateDirectories: false)
-        chmod("\(grant)/\(run)", 0o777)
-        let through = "\(mountpoint)/\(URL(fileURLWithPath: grant).lastPathComponent)/\(run)"
-        return try Child([Programs.parityProbe, "run", through, "\(grant)/\(run)", file, "\(fixture.base)/out-\(number)"])
+        let behind = try fixture.directory("volume/\(run)")
+        chmod(behind, 0o777)
+        return try Child([Programs.parityProbe, "run", "\(mountpoint)/\(run)", behind, file, "\(fixture.base)/out-\(number)"])
     }
 
     private func firstDifference(of script: ParityScript) throws -> Difference? {

@@ -4,7 +4,8 @@ import Testing
 
 /// Random scripts of system calls, the same natively and through the mount.
 ///
-/// `GRANTFS_PARITY_SEEDS=1-500` (or `17`) chooses other scripts than those of every run, `GRANTFS_PARITY_CALLS` their length,
+/// `GRANTFS_PARITY_SEEDS=1-500` (or `17`) chooses other scripts than those of every run, `GRANTFS_PARITY_CALLS` their length, `GRANTFS_PARITY_BESIDE` how many
+/// are run beside others,
 /// `GRANTFS_PARITY_SOURCES` (`host tmpfs ext4 xfs btrfs`) and `GRANTFS_PARITY_CACHES` (`shared exclusive none`) where they are run.
 extension MountTests {
     @Suite(.serialized, .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
@@ -26,19 +27,15 @@ extension MountTests {
 
         /// Workers act for one caller after another: whose rights, groups, umask and set-id bits hold must not depend on what others do.
         @Test("a script gives the same while others make other calls in the same mount", arguments: ParityPlan.besideOthers)
-        func beside(plan: ParityPlan) throws {
-            let run = try ParityRun(on: plan.source, cache: plan.cache)
-            for seed in plan.seeds {
-                let difference = try run.compare(plan.script(seed), beside: .scripts(plan.crowd(seed))).difference
-                #expect(difference == nil, "seed \(seed)")
-            }
-        }
+        func beside(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.scripts) }
 
         @Test("a script gives the same while another grant of the mount is withdrawn and restored", arguments: ParityPlan.besideOthers)
-        func besideWithdrawals(plan: ParityPlan) throws {
+        func besideWithdrawals(plan: ParityPlan) throws { try expectSame(plan, beside: ParityCompany.withdrawals) }
+
+        private func expectSame(_ plan: ParityPlan, beside company: ([ParityScript]) -> ParityCompany) throws {
             let run = try ParityRun(on: plan.source, cache: plan.cache)
             for seed in plan.seeds {
-                let difference = try run.compare(plan.script(seed), beside: .withdrawals(plan.crowd(seed))).difference
+                let difference = try run.compare(plan.script(seed), beside: company(plan.crowd(seed))).difference
                 #expect(difference == nil, "seed \(seed)")
             }
         }
