@@ -90,6 +90,7 @@ let package = Package(
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
+        exerciser("Attacker"),
         .executableTarget(
             name: "Workloads",
             path: "Tests/Benchmarks/Workloads",

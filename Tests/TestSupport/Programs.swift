@@ -11,6 +11,8 @@ public enum Programs {
     /// What `make conformance` runs for longer: see the head of each one's main.c.
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")
     public static let namespaceStress = located("NamespaceStress", variable: "GRANTFS_NAMESPACE_STRESS")
+    /// Attacks on the daemon instead of the files: see its attacker.h.
+    public static let attacker = located("Attacker", variable: "GRANTFS_ATTACKER")
     public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
     public static let decoderFuzzer = located("DecoderFuzzer", variable: "GRANTFS_DECODER_FUZZER")
     public static let confinedProbe = located("ConfinedProbe", variable: "GRANTFS_CONFINED_PROBE")
