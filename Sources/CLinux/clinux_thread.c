@@ -124,3 +124,8 @@ long long clinux_clock_monotonic(void) { return nanoseconds(CLOCK_MONOTONIC); }
 
 __thread void *clinux_own_worker __attribute__((tls_model("initial-exec")));
 __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
+
+int clinux_semaphore_wait(sem_t *semaphore, long long until) {
+    struct timespec time = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    return sem_clockwait(semaphore, CLOCK_MONOTONIC, &time) == 0 ? 0 : -errno;
+}

@@ -55,10 +55,12 @@ public struct GrantOutcome: Sendable, Equatable {
     public var invalidatedInodes: UInt64
     /// Operations whose backing filesystem hangs; their callers were released and their results will be thrown away.
     public var pending: UInt64
+    /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
+    public var unforgotten: [[UInt8]]
 
     public init(
         grant: GrantID, confirmed: Bool, milliseconds: Double = 0, drained: UInt64 = 0, flushedBytes: UInt64 = 0,
-        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0
+        invalidatedInodes: UInt64 = 0, pending: UInt64 = 0, unforgotten: [[UInt8]] = []
     ) {
         self.grant = grant
         self.confirmed = confirmed
@@ -67,6 +69,7 @@ public struct GrantOutcome: Sendable, Equatable {
         self.flushedBytes = flushedBytes
         self.invalidatedInodes = invalidatedInodes
         self.pending = pending
+        self.unforgotten = unforgotten
     }
 }
 

@@ -4,8 +4,13 @@ extension ControlReply: WireMessage {
     package func write(to writer: inout BinaryWriter) {
         switch self {
         case .applied(let outcomes):
-            writer.write(UInt8(1))
-            writer.write(list: outcomes) { $1.write(to: &$0) }
+            // Commands of before know no other kind, and nearly always need none.
+            let isWhole = outcomes.allSatisfy(\.unforgotten.isEmpty)
+            writer.write(UInt8(isWhole ? 1 : 8))
+            writer.write(list: outcomes) { writer, outcome in
+                outcome.write(to: &writer)
+                if !isWhole { writer.write(list: outcome.unforgotten) { $0.write($1) } }
+            }
         case .status(let status):
             writer.write(UInt8(2))
             status.write(to: &writer)
@@ -40,6 +45,13 @@ extension ControlReply: WireMessage {
     package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
         switch try reader.number(UInt8.self) {
         case 1: return .applied(try reader.list { (reader) throws(CodingFlaw) in try GrantOutcome.read(from: &reader) })
+        case 8:
+            return .applied(
+                try reader.list { (reader) throws(CodingFlaw) in
+                    var outcome = try GrantOutcome.read(from: &reader)
+                    outcome.unforgotten = try reader.list { (reader) throws(CodingFlaw) in try reader.bytes() }
+                    return outcome
+                })
         case 2: return .status(try MountStatus.read(from: &reader))
         case 16: return .metrics(try MountMetrics.read(from: &reader))
         case 3: return .failed(try reader.string())

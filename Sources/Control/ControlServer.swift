@@ -8,11 +8,14 @@ import LinuxFS
 public final class ControlServer: Sendable {
     /// How long a client may take to send its request, or to take its answer: nanoseconds.
     private static let patience: Int64 = 10_000_000_000
-    /// More at once than any use has; a further one waits in the socket's queue.
+    /// More at once than any use has. For a further one room is made by ending who has been connected longest without a whole request; when there is
+    /// nobody like that it waits in the socket's queue.
     private static let mostConnections = 64
 
     private struct State {
         var connections: [Int32: ControlConnection] = [:]
+        /// Those of which no whole request has come yet, in the order in which they came.
+        var silent: [Int32] = []
         var isStopped = false
     }
 
@@ -74,7 +77,11 @@ public final class ControlServer: Sendable {
     private func acceptConnections() {
         while true {
             guard let isOver = try? Poll.waitForEither(listening.number, wakeUp.reading.number), !isOver else { return }
-            let isFull = state.withLock { $0.connections.count >= ControlServer.mostConnections }
+            let isFull = state.withLock { state in
+                guard state.connections.count >= ControlServer.mostConnections else { return false }
+                if let longest = state.silent.first { state.connections[longest]?.socket.shutdownReceiving() }
+                return true
+            }
             if isFull {
                 usleep(10_000)
                 continue
@@ -90,24 +97,35 @@ public final class ControlServer: Sendable {
 
     private func serve(_ connection: ControlConnection) throws(Errno) {
         let isOpen = state.withLock { state in
-            if !state.isStopped { state.connections[connection.socket.number] = connection }
+            if !state.isStopped {
+                state.connections[connection.socket.number] = connection
+                state.silent.append(connection.socket.number)
+            }
             return !state.isStopped
         }
         guard isOpen else { return }
         do throws(Errno) {
             try WorkerThread.start("control-client") { [self] in
                 answer(connection)
-                _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
+                forget(connection)
             }.detach()
         } catch {
-            _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
+            forget(connection)
             throw error
+        }
+    }
+
+    private func forget(_ connection: ControlConnection) {
+        state.withLock { state in
+            state.connections[connection.socket.number] = nil
+            state.silent.removeAll { $0 == connection.socket.number }
         }
     }
 
     private func answer(_ connection: ControlConnection) {
         guard let (uid, pid) = try? connection.socket.peer(), uid == geteuid() || uid == 0 else { return }
         guard let message = try? Frame.receive(over: connection.socket, deadline: Clock.monotonic + ControlServer.patience) else { return }
+        state.withLock { state in state.silent.removeAll { $0 == connection.socket.number } }
         let reply: ControlReply
         do {
             let request = try ControlRequest.decode(message)

@@ -113,8 +113,16 @@ struct Announcer: Sendable {
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: outcome.confirmed, milliseconds: outcome.milliseconds,
                 drained: outcome.drained, flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes,
-                pending: outcome.pending, reason: outcome.confirmed ? nil : "it did not finish in time")
+                pending: outcome.pending, unforgotten: outcome.unforgotten,
+                reason: outcome.confirmed ? nil : Self.reason(outcome))
         }
+    }
+
+    private static func reason(_ outcome: GrantOutcome) -> String {
+        guard let first = outcome.unforgotten.first else { return "it did not finish in time" }
+        let more = outcome.unforgotten.count > 1 ? " and \(outcome.unforgotten.count - 1) more" : ""
+        let name = String(decoding: first, as: UTF8.self)
+        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
     }
 
     /// Forgets a mount whose daemon is gone, unless the dead mount still stands there: then `mount` needs the record to know

@@ -11,6 +11,8 @@ public struct MountConfirmation: Sendable {
     public var flushedBytes: UInt64 = 0
     public var invalidatedInodes: UInt64 = 0
     public var pending: UInt64 = 0
+    /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
+    public var unforgotten: [[UInt8]] = []
     /// Why it is not confirmed.
     public var reason: String?
     /// Its daemon has died, and processes still hold what the kernel has cached of it: no daemon will ever make it forget.

@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// A counting semaphore, see sem_overview(7). `post` may be called from any thread and never waits.
@@ -20,24 +21,20 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
-    /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one.
+    /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one. Whoever sets the clock changes nothing about it.
     public func wait(until deadline: Int64) -> Bool {
-        let time = Clock.realtime + max(0, deadline - Clock.monotonic)
-        var until = timespec(tv_sec: Int(time / 1_000_000_000), tv_nsec: Int(time % 1_000_000_000))
-        while sem_timedwait(semaphore, &until) != 0 {
-            if errno != EINTR { return false }
+        while true {
+            switch clinux_semaphore_wait(semaphore, max(0, deadline)) {
+            case 0: return true
+            case -EINTR: continue
+            default: return false
+            }
         }
-        return true
     }
 
     /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
     public func waitForAny(within milliseconds: Int) {
-        var until = timespec()
-        clock_gettime(CLOCK_REALTIME, &until)
-        until.tv_nsec += milliseconds * 1_000_000
-        until.tv_sec += until.tv_nsec / 1_000_000_000
-        until.tv_nsec %= 1_000_000_000
-        while sem_timedwait(semaphore, &until) != 0, errno == EINTR {}
+        _ = wait(until: Clock.monotonic + Int64(milliseconds) * 1_000_000)
         drain()
     }
 

@@ -1,7 +1,8 @@
 import LinuxFS
 import Synchronization
 
-/// Runs a closure on a thread of its own and says when it is done. Without a thread it is done here and now.
+/// Runs a closure on a thread of its own and says when it is done. Where no thread can be made one of `ReserveThreads` does it as soon as it is
+/// free; only where there are none, outside of a daemon, it is done here and now.
 public final class BackgroundTask: Sendable {
     private let done = Atomic<Bool>(false)
 
@@ -13,7 +14,7 @@ public final class BackgroundTask: Sendable {
         do throws(Errno) {
             try WorkerThread.start("grantfs-task", run).detach()
         } catch {
-            run()
+            if !ReserveThreads.run(run) { run() }
         }
     }
 

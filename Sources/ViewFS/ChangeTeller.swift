@@ -3,7 +3,8 @@ import Glibc
 import LinuxFS
 import ViewTree
 
-/// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests and holds no lock while it notifies.
+/// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests, holds no lock while it notifies, and leaves to
+/// others what may wait for a program (`HeldNotifications`).
 final class ChangeTeller {
     private let view: ViewFS
     private let watch: ChangeWatch
@@ -13,6 +14,7 @@ final class ChangeTeller {
     private var scopes: [ScopeNodes] = []
     private var version: UInt64 = 0
     private var busy = BusyDirectories()
+    private let held: HeldNotifications
     /// The most nodes there were since the last sweep, and how many directories it left.
     private var (mostLive, placesLeft) = (0, fewPlaces)
     private static let fewPlaces = 1024
@@ -21,6 +23,7 @@ final class ChangeTeller {
         self.view = view
         self.watch = watch
         self.places = places
+        held = HeldNotifications(view)
     }
 
     /// Before the changes of one waking: which scopes there are.
@@ -61,7 +64,7 @@ final class ChangeTeller {
         if found.isEmpty { return }
         if kinds.contains(.names) {
             for place in found {
-                _ = notifier.expireName(name, length: strlen(name), in: NodeID(place.node))
+                held.expire(name, in: place.node, of: place.scope)
                 // And with the directory's times its cached listing.
                 _ = notifier.forgetAttributes(NodeID(place.node))
             }
@@ -88,10 +91,12 @@ final class ChangeTeller {
     }
 
     /// How long may be waited for changes before `tellDue`.
-    var millisecondsUntilDue: Int32 { busy.millisecondsUntilDue(now: Clock.monotonic) }
+    var millisecondsUntilDue: Int32 { min(busy.millisecondsUntilDue(now: Clock.monotonic), held.due ?? .max) }
 
     /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
     func tellDue() {
+        held.send()
+        held.look()
         guard let notifier = view.session?.notifier else { return }
         while let due = busy.takeDue(now: Clock.monotonic) {
             guard let directory = due.directory, let scope = scope(of: directory) else { continue }
@@ -131,7 +136,7 @@ final class ChangeTeller {
     private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier) {
         guard let node = view.tree.find(key, in: scope) else { return }
         if data, view.tree.isOpen(node, key, in: scope) {
-            _ = notifier.forgetData(NodeID(node))
+            if view.isDirectory(node) { held.forgetListing(of: node, in: scope.scope) } else { _ = notifier.forgetData(NodeID(node)) }
         } else {
             _ = notifier.forgetAttributes(NodeID(node))
         }
@@ -141,8 +146,16 @@ final class ChangeTeller {
     private func forgetAll() {
         guard let notifier = view.session?.notifier else { return }
         for scope in scopes where isTold(scope) {
-            for node in scope.ids { _ = notifier.forgetData(NodeID(node)) }
+            for node in scope.ids {
+                if view.isDirectory(node) {
+                    _ = notifier.forgetAttributes(NodeID(node))
+                    held.forgetListing(of: node, in: scope.scope)
+                } else {
+                    _ = notifier.forgetData(NodeID(node))
+                }
+            }
         }
+        held.send()
     }
 
     /// Lets go of the directories that the kernel has forgotten, once it has forgotten half of what it knew, or twice as many are

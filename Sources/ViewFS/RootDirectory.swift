@@ -23,6 +23,8 @@ public final class RootDirectory: Sendable {
     private struct Table {
         var refusals: [GrantID: Refusals] = [:]
         var places: [GrantName: Place] = [:]
+        /// Until when (`Clock.monotonic`) the kernel may believe what a grant's name led to before it was taken away.
+        var lapses: [GrantID: Int64] = [:]
         var changed: Int64 = Clock.realtime
         /// Counts the changes, and what `open` said last.
         var version: UInt64 = 1
@@ -31,7 +33,25 @@ public final class RootDirectory: Sendable {
 
     private let table = Lock(Table())
 
+    /// So many nanoseconds after a name was looked up it is certain that the kernel asks for it again: `ViewFS.nameTimeout`, which the kernel rounds up to
+    /// its ticks (fs/fuse/dir.c, fuse_time_to_jiffies), the slowest of which take 10 ms, and the way of the answer.
+    private static let lapse: Int64 = 80_000_000
+
     public func place(_ name: GrantName) -> Place? { table.withLock { $0.places[name] } }
+
+    /// What a lookup finds: the kernel may believe it for a moment.
+    func lookup(_ name: GrantName) -> Place? {
+        table.withLock { table in
+            let place = table.places[name]
+            if case .open(let scope) = place { scope.named.store(Clock.monotonic, ordering: .relaxed) }
+            return place
+        }
+    }
+
+    /// Until when (`Clock.monotonic`) names of these grants may lead where they led before the last change.
+    public func lapse(of grants: some Sequence<GrantID>) -> Int64 {
+        table.withLock { table in grants.reduce(0) { max($0, table.lapses[$1] ?? 0) } }
+    }
 
     /// Puts `place` behind `name`; nil takes the name away. Returns what was there.
     @discardableResult
@@ -41,6 +61,12 @@ public final class RootDirectory: Sendable {
             table.version += 1
             table.listed = nil
             defer { table.places[name] = place }
+            if case .open(let scope) = table.places[name] {
+                let now = Clock.monotonic
+                table.lapses = table.lapses.filter { $0.value > now }
+                let lapse = scope.named.load(ordering: .relaxed) + Self.lapse
+                if lapse > now { table.lapses[scope.grant] = lapse }
+            }
             return table.places[name]
         }
     }

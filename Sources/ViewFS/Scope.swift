@@ -39,11 +39,15 @@ public final class Scope: @unchecked Sendable {
     let progress = Lock<ClosingProgress?>(nil)
     /// Rank 1: held by a revoker while it closes the scope. No request takes it.
     let closing = Lock(Closing())
+    /// When its name was last looked up, CLOCK_MONOTONIC in nanoseconds; 0 before. Changed under the lock of the root's table.
+    let named = Atomic<Int64>(0)
 
     enum Letting: UInt8, AtomicRepresentable { case notYet, underWay, done }
 
     struct Closing {
         var outcome: ClosingOutcome?
+        /// What was withdrawn so far, and what the kernel has still to forget.
+        var rest: (outcome: ClosingOutcome, forgetting: Forgetting)?
         var isReleased = false
         var isEmpty = false
     }
@@ -93,6 +97,9 @@ public struct ClosingOutcome: Sendable {
     public var invalidatedInodes: UInt64 = 0
     /// Operations that still hang in the backing file system; their callers were released, their results are thrown away.
     public var pending: UInt64 = 0
+    /// Where the kernel could not be made to forget yet, because a program holds a lock of the kernel's: names below the granted directory, as far as
+    /// they are known, a few of them at the most. Everything else is in force.
+    public var unforgotten: [[UInt8]] = []
 
     public init() {}
 

@@ -22,6 +22,8 @@ extension ViewFS {
             request.reply(error: -result)
             return
         }
+        // The granted directory alone lies in no other.
+        if node.pointee.parent.load(ordering: .relaxed) == 0 { noteRoot(status, node) }
         var attributes = attributes(status)
         let timeout = node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode)
         if request.wantsBirth {
@@ -29,6 +31,15 @@ extension ViewFS {
             request.reply(attributes: attributes, birth: birth, timeout: timeout)
         } else {
             request.reply(attributes: &attributes, timeout: timeout)
+        }
+    }
+
+    /// Keeps what was said of a granted directory for the next lookup of its name: the kernel takes older times for a change.
+    @inline(never)
+    private func noteRoot(_ status: FileStatus, _ node: NodePointer) {
+        node.pointee.withOwner { owner in
+            guard owner.root?.key == node.pointee.key else { return }
+            owner.rootStatus.withLock { $0 = status }
         }
     }
 

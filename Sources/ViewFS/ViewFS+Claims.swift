@@ -134,7 +134,7 @@ extension ViewFS {
             guard drain(scope, isCancelled, progress), flush(scope, claim.id, hold, isWriting, isCancelled, progress) else { return false }
         }
         // Where the kernel trusts its own sizes for ever, files that nobody has open become new ones to it.
-        if isWriting, policy.writeBack { forgetTrees(of: scopes) }
+        if isWriting, policy.writeBack, !forgetTrees(of: scopes, isCancelled) { return false }
         waiting.holdReads(claim.id)
         for scope in scopes { guard drain(scope, isCancelled, progress) else { return false } }
         return true
@@ -147,19 +147,36 @@ extension ViewFS {
         // Pages that others have asked for just now are waited for.
         _ = BackgroundTask { [self] in
             guard let notifier = session?.notifier else { return }
+            let forgetting = Forgetting(self, notifier)
             for scope in scopes {
                 for node in nodes(of: scope, under: hold) {
-                    let isOpen = tree.nodes.find(node).map { $0.pointee.openers.load(ordering: .relaxed) > 0 } ?? false
-                    _ = isOpen || policy.writeBack ? notifier.forgetData(NodeID(node)) : notifier.forgetAttributes(NodeID(node))
+                    if policy.writeBack || isOpen(node) {
+                        forgetting.add([node])
+                    } else {
+                        _ = notifier.forgetAttributes(NodeID(node))
+                    }
                 }
+            }
+            while forgetting.isUnderWay {
+                usleep(10_000)
+                forgetting.look()
             }
         }
     }
 
-    private func forgetTrees(of scopes: [Scope]) {
-        for (name, scope) in root.open where scopes.contains(where: { $0 === scope }) {
-            _ = session?.notifier.forgetTree(name.bytes, in: .root)
+    /// False when `isCancelled` said so. The kernel takes the lock of the root for this, which whoever lists the root may hold for ever: then
+    /// this claim waits, and nobody else.
+    private func forgetTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
+        guard let notifier = session?.notifier else { return true }
+        let names = root.open.filter { open in scopes.contains { $0 === open.scope } }.map(\.name)
+        let task = BackgroundTask { for name in names { _ = notifier.forgetTree(name.bytes, in: .root) } }
+        var turn: UInt32 = 20
+        while !task.isDone {
+            if isCancelled() { return false }
+            usleep(turn)
+            turn = min(turn * 2, 5_000)
         }
+        return true
     }
 
     /// How many operations wait for claims.

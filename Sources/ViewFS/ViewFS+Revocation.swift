@@ -33,12 +33,37 @@ extension ViewFS {
     /// Carries a withdrawal through and says what it did. The second call for a scope waits for the first and returns its outcome.
     /// `patience`: milliseconds to wait for write-back that makes no progress.
     ///
+    /// Where a program keeps the kernel from forgetting something, the outcome is not confirmed and says what that is; all else is in force.
+    /// `complete` says when that is over.
+    ///
     /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
     public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
         scope.closing.withLock { closing in
-            if withdrawal == .all, let outcome = closing.outcome { return outcome }
+            if withdrawal == .all, let outcome = closing.outcome ?? closing.rest?.outcome { return outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
-            let outcome = close(scope, withdrawal, patience: patience)
+            let (outcome, forgetting) = close(scope, withdrawal, patience: patience)
+            if !outcome.isConfirmed, let forgetting {
+                closing.rest = (outcome, forgetting)
+            } else if withdrawal == .all {
+                closing.outcome = outcome
+                scope.isClosed.store(true, ordering: .releasing)
+            }
+            return outcome
+        }
+    }
+
+    /// What `finish` has to say once the kernel has forgotten the rest as well; nil until then.
+    ///
+    /// Locking: the scope's `closing` lock.
+    public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> ClosingOutcome? {
+        scope.closing.withLock { closing in
+            guard let rest = closing.rest else { return closing.outcome ?? .done }
+            rest.forgetting.look()
+            guard rest.forgetting.isDone else { return nil }
+            var outcome = rest.outcome
+            outcome.isConfirmed = true
+            outcome.unforgotten = []
+            closing.rest = nil
             if withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
@@ -47,13 +72,13 @@ extension ViewFS {
         }
     }
 
-    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
+    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (ClosingOutcome, Forgetting?) {
         let began = Clock.monotonic
         // Before the mount there is nothing that the kernel could know.
         guard let notifier = session?.notifier else {
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             if withdrawal == .all { beginLettingGo(of: scope) }
-            return .done
+            return (.done, nil)
         }
         var outcome = ClosingOutcome()
         let gate = coordinator.gate(scope.id)
@@ -86,8 +111,8 @@ extension ViewFS {
             // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
             if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
-            scope.progress.withLock { $0?.done = before - flushedBefore }
-            launder(writable, scope, withdrawal, patience: patience, stuck: &stuck)
+            scope.progress.withLock { $0?.done = before &- flushedBefore }
+            launder(writable, scope, notifier, withdrawal, patience: patience, stuck: &stuck)
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before, round > 0 || !policy.writeBack { break }
         }
 
@@ -97,122 +122,60 @@ extension ViewFS {
         waiting.end(scope.id, withdrawal)
         waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
-        // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
+        // 4. The kernel forgets.
+        let forgetting = Forgetting(self, notifier)
         if withdrawal == .all {
-            let nodes = scope.nodes.ids
-            scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(nodes.count)) }
-            for directory in nodes where isDirectory(directory) { _ = notifier.forgetAttributes(NodeID(directory)) }
-            // Of a file that nobody has open no page is locked and none comes any more, so its data goes along with its attributes, in one
-            // notification: nobody is waited for there. The others' comes when the attributes of all are gone.
-            var left: [UInt64] = []
-            for (place, node) in nodes.enumerated() {
-                if place & 0xFF == 0 { scope.progress.withLock { $0?.done = UInt64(place) } }
-                if isDirectory(node) {
-                    left.append(node)
-                } else if isOpen(node) {
-                    left.append(node)
-                    _ = notifier.forgetAttributes(NodeID(node))
-                } else {
-                    _ = notifier.forgetData(NodeID(node))
-                }
-            }
-            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
-            for node in left { _ = notifier.forgetData(NodeID(node)) }
-            // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
-            for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
-            outcome.invalidatedInodes = UInt64(nodes.count)
-            // Ending a lock closes a file, which can hang as well.
-            let (locks, closed) = (locks, Set(nodes))
-            let unlocking = BackgroundTask { locks.releaseScope(closed) }
-            wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
+            outcome.invalidatedInodes = forgetAll(scope, notifier, forgetting)
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
-            for node in writable { _ = notifier.forgetData(NodeID(node)) }
+            forgetting.add(writable)
             outcome.invalidatedInodes = UInt64(writable.count)
+        }
+        follow(forgetting, scope)
+        let unforgotten = forgetting.unfinished
+        outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
+        if withdrawal == .all {
+            // Ending a lock closes a file, which can hang as well.
+            let (locks, closed) = (locks, Set(scope.nodes.ids))
+            let unlocking = BackgroundTask { locks.releaseScope(closed) }
+            wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
         }
 
         stuck.removeAll { !coordinator.isInside($0) }
         outcome.pending = UInt64(stuck.count)
         outcome.drained = UInt64(max(0, visited - stuck.count))
-        outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) - flushedBefore
-        outcome.isConfirmed = true
+        outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) &- flushedBefore
+        outcome.isConfirmed = unforgotten.isEmpty
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
             beginLettingGo(of: scope)
             // Nearly always done in microseconds; then the filesystem can be unmounted when the command returns.
             wait(upTo: Self.unlockingMicroseconds) { scope.letting.load(ordering: .acquiring) != .underWay }
         }
-        return outcome
+        return (outcome, forgetting)
     }
 
     /// How far the withdrawal of a scope has come; nil when none is under way.
     public func progress(of scope: Scope) -> ClosingProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in the place of a worker that is stuck in the backing file system.
-    private func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
+    func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
         _ = session?.answer(slot: visit.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(visit) }
     }
 
-    private func openForWriting(_ ids: [UInt64]) -> [UInt64] {
-        ids.filter { id in
-            guard let node = tree.nodes.find(id) else { return false }
-            return node.pointee.type == S_IFREG && node.pointee.writers.load(ordering: .relaxed) > 0
-        }
+    private func openForWriting(_ ids: [UInt64]) -> [UInt64] { ids.filter(isOpenForWriting) }
+
+    func isOpenForWriting(_ id: UInt64) -> Bool {
+        guard let node = tree.nodes.find(id) else { return false }
+        return node.pointee.type == S_IFREG && node.pointee.writers.load(ordering: .relaxed) > 0
     }
 
-    private func isOpen(_ id: UInt64) -> Bool { (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0 }
+    func isOpen(_ id: UInt64) -> Bool { (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0 }
 
-    private func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
-
-    /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing file system that hangs there would
-    /// hold us as well, so this runs on a thread of its own while we watch for progress and release what makes none.
-    private func launder(
-        _ files: [UInt64], _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Visit]
-    ) {
-        if files.isEmpty { return }
-        guard let notifier = session?.notifier else { return }
-        let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
-        let gate = coordinator.gate(scope.id)
-        var progress = gate.pointee.flushedBytes.load(ordering: .relaxed)
-        var deadline = Clock.monotonic + Int64(patience) * 1_000_000
-        while !task.isDone {
-            usleep(100)
-            let now = gate.pointee.flushedBytes.load(ordering: .relaxed)
-            if now != progress {
-                scope.progress.withLock { $0?.done += now - progress }
-                progress = now
-                deadline = Clock.monotonic + Int64(patience) * 1_000_000
-            } else if Clock.monotonic > deadline {
-                // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
-                coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
-                releaseCacheWrites(scope, withdrawal, &stuck)
-                usleep(1_000)
-            }
-        }
-    }
-
-    private func waitForCacheWrites(
-        _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Visit]
-    ) {
-        wait(upTo: patience * 1_000) { unreleased(in: scope, withdrawal, besides: stuck).isEmpty }
-        releaseCacheWrites(scope, withdrawal, &stuck)
-    }
-
-    private func releaseCacheWrites(_ scope: Scope, _ withdrawal: Withdrawal, _ stuck: inout [Coordinator.Visit]) {
-        for visit in unreleased(in: scope, withdrawal, besides: stuck) {
-            release(visit, withdrawal)
-            stuck.append(visit)
-        }
-    }
-
-    private func unreleased(
-        in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Visit]
-    ) -> [Coordinator.Visit] {
-        coordinator.visits(in: scope.id).filter { (withdrawal == .all || $0.entry.isChange) && !stuck.contains($0) }
-    }
+    func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
 
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
-    private func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
+    func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
         let deadline = Clock.monotonic + Int64(microseconds) * 1_000
         var turn: UInt32 = 10
         while !isDone(), Clock.monotonic < deadline {

@@ -10,10 +10,13 @@ import ViewTree
 extension ViewFS {
     /// Seconds for which the kernel may keep the root's attributes.
     private static let rootTimeout = 0.1
+    /// Seconds for which the kernel may believe that a name at the root leads where it led. A look at one costs two requests then, and a command that
+    /// changes a name waits for so long.
+    private static let nameTimeout = 0.04
 
     func lookupGrant(_ request: consuming Request, _ text: UnsafePointer<CChar>) {
         let bytes = Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
-        guard let name = try? GrantName(entry: bytes), let place = root.place(name) else {
+        guard let name = try? GrantName(entry: bytes), let place = root.lookup(name) else {
             request.reply(error: ENOENT)
             return
         }
@@ -34,8 +37,8 @@ extension ViewFS {
         if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
-            parameters.attr = attributes(scope.rootStatus)
-            if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = policy.timeout }
+            parameters.attr = attributes(scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
+            if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
             request.reply(error: ENOENT)

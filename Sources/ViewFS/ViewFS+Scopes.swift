@@ -165,10 +165,10 @@ extension ViewFS {
         return (count, UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))
     }
 
-    /// Makes the kernel ask anew for names of the root. Holding no lock.
-    public func forgetRootNames(_ names: some Sequence<GrantName>) {
-        guard let session else { return }
-        for name in names { _ = session.notifier.expireName(name.bytes, in: .root) }
-        _ = session.notifier.forgetData(.root)
-    }
+    /// Makes the kernel look anew at the root's times after a change of its names. It waits for nobody. Holding no lock.
+    ///
+    /// The names themselves are not told: that would take the lock of the root (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists the
+    /// root holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
+    /// before long; `RootDirectory.lapse` says when that is for certain.
+    public func noteRootChanged() { _ = session?.notifier.forgetAttributes(.root) }
 }

@@ -77,6 +77,7 @@ public final class ViewFS: @unchecked Sendable {
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
         mounted.withLock { $0 = session }
+        ReserveThreads.prepare()
         locks.view = self
         hostWatch?.start(for: self)
         oplocks?.start(for: self)

@@ -40,6 +40,22 @@ extension NodeTree {
         return result
     }
 
+    /// Where a node's file is, as the kernel writes it; nil where the node has no descriptor just now. Its filesystem is not asked.
+    ///
+    /// Locking: the shard's.
+    public func knownPath(of id: UInt64, in scope: ScopeNodes) -> [UInt8]? {
+        guard let node = count(id, in: scope) else { return nil }
+        defer { forget(id, 1) }
+        let held = node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+        defer { unpin(id, node) }
+        guard held != 0 else { return nil }
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        let count = buffer.withUnsafeMutableBytes {
+            clinux_descriptor_path(Int32(truncatingIfNeeded: held) - 1, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)
+        }
+        return count > 0 ? Array(buffer.prefix(count)) : nil
+    }
+
     /// Whether anybody has a node's file open; false when the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false

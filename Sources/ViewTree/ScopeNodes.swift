@@ -39,6 +39,8 @@ public final class ScopeNodes: @unchecked Sendable {
 
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
+    /// What was last said of the granted directory's attributes, so that they can be said again without asking its filesystem. Rank 2, for a moment.
+    public let rootStatus = Lock<FileStatus?>(nil)
 
     init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool) {
         self.scope = scope

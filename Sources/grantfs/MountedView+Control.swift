@@ -55,7 +55,16 @@ extension MountedView {
         }) {
             claims?.reconsider(until: deadline)
         }
+        awaitNames(of: grants, until: deadline)
         return reply
+    }
+
+    /// Waits until the kernel cannot believe any more that names of `grants` lead where they led before, milliseconds at the most. What a withdrawn
+    /// grant's name led to is refused either way.
+    func awaitNames(of grants: [GrantID], until deadline: Int64) {
+        let shown = state.withLock { state in grants.filter { id in state.grants[id].map { $0.recorded == .active } ?? true } }
+        let wait = min(files.root.lapse(of: shown), deadline) - Clock.monotonic
+        if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }
 
     /// Waits for what was closed; what was not needs no waiting.
@@ -93,12 +102,10 @@ extension MountedView {
     private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
         var turn: UInt32 = 50
         while true {
-            if let outcome = closing.outcome.withLock({ $0 }) {
-                return GrantOutcome(
-                    grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
-                    flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending)
+            if let outcome = closing.outcome.withLock({ $0 }) { return GrantOutcome(outcome, of: grant) }
+            if Clock.monotonic >= deadline {
+                return closing.partial.withLock { $0 }.map { GrantOutcome($0, of: grant) } ?? GrantOutcome(grant: grant, confirmed: false)
             }
-            if Clock.monotonic >= deadline { return GrantOutcome(grant: grant, confirmed: false) }
             usleep(turn)
             turn = min(turn * 2, 1_000)
         }
@@ -140,5 +147,14 @@ extension MountedView {
             view: view, mountpoint: mountpoint, pid: getpid(), since: since, grants: grants,
             inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount),
             requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
+    }
+}
+
+extension GrantOutcome {
+    init(_ outcome: ClosingOutcome, of grant: GrantID) {
+        self.init(
+            grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
+            flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending,
+            unforgotten: outcome.unforgotten)
     }
 }

@@ -66,6 +66,6 @@ extension MountedView {
             files.root.set(grant.name, isShown ? .open(scope) : nil)
             return true
         }
-        if changed { files.forgetRootNames([grant.name]) }
+        if changed { files.noteRootChanged() }
     }
 }

@@ -49,11 +49,11 @@ extension MountedView {
         awaitOthers(wanted.map(\.look))
     }
 
-    /// Makes the kernel ask for names that were shown, and records what was found elsewhere.
+    /// Makes the kernel look anew at a root where names were shown, and records what was found elsewhere.
     private func bring(_ names: [GrantName], _ renewals: [Renewal]) {
         if !names.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
-            files.forgetRootNames(names)
+            files.noteRootChanged()
             claims?.reconsider(until: 0)
             claims?.seatAnew(afterOpening: names)
         }

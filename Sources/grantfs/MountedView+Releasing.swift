@@ -26,8 +26,8 @@ extension MountedView {
     func release(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(timeoutMilliseconds) * 1_000_000
         guard let table = try? MountTable.current() else { return .failed("its daemon cannot read the mount table") }
-        let (scopes, tasks, names, closings) = state.withLock { state in
-            var (scopes, tasks, names) = ([Scope](), [() -> Void](), [GrantName]())
+        let (scopes, tasks, closings) = state.withLock { state in
+            var (scopes, tasks) = ([Scope](), [() -> Void]())
             for id in grants {
                 // What an earlier release or withdrawal could not let go of yet.
                 scopes += state.closed.filter { $0.grant == id }
@@ -37,16 +37,16 @@ extension MountedView {
                 if let scope = live.scope {
                     live.scope = nil
                     files.root.set(live.grant.name, nil)
-                    names.append(live.grant.name)
                     scopes.append(scope)
                     tasks.append(close(scope, .all, of: id, &state))
                 }
                 state.grants[id] = live
             }
-            return (scopes, tasks, names, state.closings)
+            return (scopes, tasks, state.closings)
         }
-        files.forgetRootNames(names)
         for task in tasks { task() }
+        files.noteRootChanged()
+        defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, closings, until: deadline)
         // What has not left by then hangs.
         let kept = letGo(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))

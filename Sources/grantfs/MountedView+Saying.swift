@@ -26,6 +26,10 @@ extension MountedView {
         var message = "\(what) at \(place) in \(milliseconds) ms: \(outcome.drained) operations ended, "
         message += "\(outcome.flushedBytes) bytes flushed, \(outcome.invalidatedInodes) inodes forgotten"
         if outcome.pending > 0 { message += ", \(outcome.pending) operations stuck in the source" }
-        say(outcome.pending > 0 ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)
+        if !outcome.unforgotten.isEmpty {
+            let names = outcome.unforgotten.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ", ")
+            message += "; not yet forgotten, because a program that lists it holds a lock of the kernel's: \(names)"
+        }
+        say(outcome.pending > 0 || !outcome.isConfirmed ? .warning : .info, withdrawal == .all ? .revoked : .changed, message, of: grant)
     }
 }

@@ -69,10 +69,14 @@ final class MountedView: @unchecked Sendable {
     /// A withdrawal under way or done.
     final class Closing: Sendable {
         let outcome = Lock<ClosingOutcome?>(nil)
+        /// What has come of it so far, while the kernel is kept from forgetting something.
+        let partial = Lock<ClosingOutcome?>(nil)
         /// As long as it is under way.
         let scope: Lock<Scope?>
 
         init(of scope: Scope) { self.scope = Lock(scope) }
+
+        func note(_ result: ClosingOutcome) { partial.withLock { $0 = result } }
 
         func end(_ result: ClosingOutcome) {
             outcome.withLock { $0 = result }
@@ -98,7 +102,7 @@ final class MountedView: @unchecked Sendable {
 
     /// The first half: withdrawals, names, access. False when the store could not be read. No granted directory is touched.
     func takeAway(reopening: Bool = false) -> Bool {
-        var names: Set<GrantName> = []
+        var isChanged = false
         // Said without the lock: the system's log may make its writers wait.
         var began: GrantError?
         var isRecovered = false
@@ -108,31 +112,31 @@ final class MountedView: @unchecked Sendable {
                 let grants = try state.store.grants(view: view)
                 isRecovered = state.isRefusing
                 state.failure = nil
-                return (withdraw(grants, &state, &names), false)
+                return (withdraw(grants, &state, &isChanged), false)
             } catch {
                 if !state.isRefusing { began = error }
                 state.failure = error
-                return (refuseAll(&state, &names), true)
+                return (refuseAll(&state, &isChanged), true)
             }
         }
         if let began { SystemLog.write(.error, Terminal.visible("everything is refused: \(began)"), fields) }
         if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
-        files.forgetRootNames(names)
         for task in tasks { task() }
+        if isChanged { files.noteRootChanged() }
         return !isRefusing
     }
 
     // MARK: taking away
 
     /// Compares the store with what is live, shuts what is withdrawn, and returns the work that is to be done without the lock.
-    private func withdraw(_ grants: [Grant], _ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {
+    private func withdraw(_ grants: [Grant], _ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         let now = Instant(nanoseconds: Clock.realtime)
         let present = Set(grants.map(\.id))
         for (id, live) in state.grants where !present.contains(id) {
             // Removed: the name is unknown from now on.
             files.root.set(live.grant.name, nil)
-            names.insert(live.grant.name)
+            isChanged = true
             if let scope = live.scope { tasks.append(close(scope, .all, of: id, &state)) }
             state.grants[id] = nil
         }
@@ -140,7 +144,7 @@ final class MountedView: @unchecked Sendable {
         for grant in grants {
             guard let old = state.grants[grant.id]?.grant.name, old != grant.name else { continue }
             files.root.set(old, nil)
-            names.formUnion([old, grant.name])
+            isChanged = true
         }
         for grant in grants {
             if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
@@ -151,11 +155,11 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, recorded != .active || scope.activation != grant.activation {
                 live.scope = nil
                 files.root.set(grant.name, .refused(grant.id))
-                names.insert(grant.name)
+                isChanged = true
                 tasks.append(close(scope, .all, of: grant.id, &state))
             }
             if recorded != .active {
-                if case .refused = files.root.place(grant.name) {} else { names.insert(grant.name) }
+                if case .refused = files.root.place(grant.name) {} else { isChanged = true }
                 files.root.set(grant.name, .refused(grant.id))
             }
             if let scope = live.scope, grant.access != live.grant.access {
@@ -172,12 +176,12 @@ final class MountedView: @unchecked Sendable {
     }
 
     /// What happens when the store cannot be read: nobody gets anything.
-    private func refuseAll(_ state: inout State, _ names: inout Set<GrantName>) -> [() -> Void] {
+    private func refuseAll(_ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         for (id, live) in state.grants {
             files.root.set(live.grant.name, .refused(id))
             guard let scope = live.scope else { continue }
-            names.insert(live.grant.name)
+            isChanged = true
             tasks.append(close(scope, .all, of: id, &state))
             state.grants[id]?.scope = nil
         }
@@ -194,11 +198,26 @@ final class MountedView: @unchecked Sendable {
         return { [self] in
             if withdrawal == .all { claims?.withdrawn(scope) }
             _ = BackgroundTask { [self] in
-                let outcome = files.finish(scope, withdrawal, patience: 2_000)
+                var outcome = files.finish(scope, withdrawal, patience: 2_000)
                 self.state.withLock { $0.counts.note(outcome, withdrawal) }
                 if let record { say(outcome, withdrawal, of: record) }
+                if !outcome.isConfirmed {
+                    closing.note(outcome)
+                    outcome = awaitCompletion(of: scope, withdrawal)
+                    if let record { say(outcome, withdrawal, of: record) }
+                }
                 closing.end(outcome)
             }
+        }
+    }
+
+    /// Waits until the kernel has forgotten what a program kept it from forgetting, which may be for as long as that program lives.
+    private func awaitCompletion(of scope: Scope, _ withdrawal: ViewFS.Withdrawal) -> ClosingOutcome {
+        var turn: UInt32 = 1_000
+        while true {
+            if let outcome = files.complete(scope, withdrawal) { return outcome }
+            usleep(turn)
+            turn = min(turn * 2, 100_000)
         }
     }
 

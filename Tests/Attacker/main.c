@@ -10,6 +10,8 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"held-listing", attack_held_listing},
+    {"mapping", attack_mapping},
     {NULL, NULL},
 };
 

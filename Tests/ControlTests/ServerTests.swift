@@ -181,6 +181,28 @@ private final class Holding: ControlHandler {
         #expect(try ControlClient.send(.ping, to: "a.sock", in: directory.path, timeout: 60) == .done)
     }
 
+    /// The queue of the socket is full of them as well, so what is asked goes by how fast they are ended, not by their patience of 10 s.
+    @Test func clientsThatSendHalfARequestKeepNobodyFromBeingAnswered() throws {
+        let directory = try Directory()
+        let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())
+        defer { server.stop() }
+        let opened = try FileDescriptor.open(directory.path.utf8, OpenFlags.path | O_DIRECTORY)
+        var silent: [SocketHolder] = []
+        // Until the server's connections and the socket's queue are full of them.
+        for _ in 0..<100 {
+            guard let socket = try? UnixSocket.connect(directory: opened.number, name: "a.sock") else { break }
+            try socket.send([0, 0, 0, 9, 1], deadline: Clock.deadline(seconds: 60))
+            silent.append(SocketHolder(socket))
+        }
+        #expect(try ControlClient.send(.ping, to: "a.sock", in: directory.path, timeout: 8) == .done)
+        #expect(silent.count >= 64)
+    }
+
+    private final class SocketHolder {
+        let socket: UnixSocket
+        init(_ socket: consuming UnixSocket) { self.socket = socket }
+    }
+
     @Test func manyAskAtOnce() async throws {
         let directory = try Directory()
         let server = try ControlServer(directory: directory.path, name: "a.sock", handler: Echo())

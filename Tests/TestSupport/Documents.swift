@@ -22,6 +22,8 @@ public struct ConfirmationDocument: Decodable, Sendable {
     public let flushedBytes: Int
     public let invalidatedInodes: Int
     public let pending: Int
+    public let reason: String?
+    public let unforgotten: [String]?
 }
 
 public struct RevocationDocument: Decodable, Sendable {

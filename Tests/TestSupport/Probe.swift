@@ -10,6 +10,14 @@ public final class Probe {
         try child.expect("ready")
     }
 
+    /// One that `command` becomes.
+    public init(running command: [String], environment: [String: String] = [:]) throws {
+        child = try Child(command, environment: environment)
+        try child.expect("ready", within: 60)
+    }
+
+    public var pid: Int32 { child.pid }
+
     public func attempt() throws -> [AccessResult] { try ask("go") }
 
     /// Closes and unmaps everything it holds; each of these must work, whatever was revoked.

@@ -1,4 +1,5 @@
 #pragma once
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -28,6 +29,8 @@ bool clinux_other_is_in_group(pid_t tid, gid_t group);
 int clinux_thread_take_groups(pid_t tid);
 pid_t clinux_gettid(void);
 int clinux_set_thread_name(const char *name);
+// Waits for a semaphore until a moment of CLOCK_MONOTONIC in nanoseconds, see sem_clockwait(3). 0, -ETIMEDOUT or -EINTR.
+int clinux_semaphore_wait(sem_t *semaphore, long long until);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
 long long clinux_clock_realtime(void);
 long long clinux_clock_monotonic(void);

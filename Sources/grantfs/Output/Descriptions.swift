@@ -62,6 +62,7 @@ extension JSON {
             ("drained", .unsigned(mount.drained)), ("flushedBytes", .unsigned(mount.flushedBytes)),
             ("invalidatedInodes", .unsigned(mount.invalidatedInodes)), ("pending", .unsigned(mount.pending)),
             ("reason", mount.reason.map { .string($0) } ?? .null),
+            ("unforgotten", .array(mount.unforgotten.map { .string(String(decoding: $0, as: UTF8.self)) })),
         ]
     }
 }

