@@ -22,8 +22,9 @@ public final class Semaphore: @unchecked Sendable {
 
     /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one.
     public func wait(until deadline: Int64) -> Bool {
-        let time = Clock.realtime + max(0, deadline - Clock.monotonic)
-        var until = timespec(tv_sec: Int(time / 1_000_000_000), tv_nsec: Int(time % 1_000_000_000))
+        let (sum, isBeyond) = Clock.realtime.addingReportingOverflow(max(0, deadline &- Clock.monotonic))
+        let time = isBeyond ? Int64.max : sum
+        var until = timespec(tv_sec: Int(truncatingIfNeeded: time / 1_000_000_000), tv_nsec: Int(truncatingIfNeeded: time % 1_000_000_000))
         while sem_timedwait(semaphore, &until) != 0 {
             if errno != EINTR { return false }
         }

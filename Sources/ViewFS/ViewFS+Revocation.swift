@@ -66,7 +66,7 @@ extension ViewFS {
         var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
-        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(visited)) }
+        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(truncatingIfNeeded: visited)) }
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
@@ -86,7 +86,7 @@ extension ViewFS {
             // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
             if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
-            scope.progress.withLock { $0?.done = before - flushedBefore }
+            scope.progress.withLock { $0?.done = before &- flushedBefore }
             launder(writable, scope, withdrawal, patience: patience, stuck: &stuck)
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before, round > 0 || !policy.writeBack { break }
         }
@@ -100,13 +100,13 @@ extension ViewFS {
         // 4. The kernel forgets: attributes first, directories before files, so that no cached name lets anybody further down; then data.
         if withdrawal == .all {
             let nodes = scope.nodes.ids
-            scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(nodes.count)) }
+            scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(truncatingIfNeeded: nodes.count)) }
             for directory in nodes where isDirectory(directory) { _ = notifier.forgetAttributes(NodeID(directory)) }
             // Of a file that nobody has open no page is locked and none comes any more, so its data goes along with its attributes, in one
             // notification: nobody is waited for there. The others' comes when the attributes of all are gone.
             var left: [UInt64] = []
             for (place, node) in nodes.enumerated() {
-                if place & 0xFF == 0 { scope.progress.withLock { $0?.done = UInt64(place) } }
+                if place & 0xFF == 0 { scope.progress.withLock { $0?.done = UInt64(truncatingIfNeeded: place) } }
                 if isDirectory(node) {
                     left.append(node)
                 } else if isOpen(node) {
@@ -120,7 +120,7 @@ extension ViewFS {
             for node in left { _ = notifier.forgetData(NodeID(node)) }
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
-            outcome.invalidatedInodes = UInt64(nodes.count)
+            outcome.invalidatedInodes = UInt64(truncatingIfNeeded: nodes.count)
             // Ending a lock closes a file, which can hang as well.
             let (locks, closed) = (locks, Set(nodes))
             let unlocking = BackgroundTask { locks.releaseScope(closed) }
@@ -128,13 +128,13 @@ extension ViewFS {
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
             for node in writable { _ = notifier.forgetData(NodeID(node)) }
-            outcome.invalidatedInodes = UInt64(writable.count)
+            outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
 
         stuck.removeAll { !coordinator.isInside($0) }
-        outcome.pending = UInt64(stuck.count)
-        outcome.drained = UInt64(max(0, visited - stuck.count))
-        outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) - flushedBefore
+        outcome.pending = UInt64(truncatingIfNeeded: stuck.count)
+        outcome.drained = UInt64(clamping: visited - stuck.count)
+        outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) &- flushedBefore
         outcome.isConfirmed = true
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
@@ -174,14 +174,14 @@ extension ViewFS {
         let task = BackgroundTask { for file in files { _ = notifier.forgetData(NodeID(file)) } }
         let gate = coordinator.gate(scope.id)
         var progress = gate.pointee.flushedBytes.load(ordering: .relaxed)
-        var deadline = Clock.monotonic + Int64(patience) * 1_000_000
+        var deadline = Clock.monotonic + Int64(truncatingIfNeeded: patience) &* 1_000_000
         while !task.isDone {
             usleep(100)
             let now = gate.pointee.flushedBytes.load(ordering: .relaxed)
             if now != progress {
-                scope.progress.withLock { $0?.done += now - progress }
+                scope.progress.withLock { $0?.done += now &- progress }
                 progress = now
-                deadline = Clock.monotonic + Int64(patience) * 1_000_000
+                deadline = Clock.monotonic + Int64(truncatingIfNeeded: patience) &* 1_000_000
             } else if Clock.monotonic > deadline {
                 // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
                 coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
@@ -213,7 +213,7 @@ extension ViewFS {
 
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
     private func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
-        let deadline = Clock.monotonic + Int64(microseconds) * 1_000
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) &* 1_000
         var turn: UInt32 = 10
         while !isDone(), Clock.monotonic < deadline {
             usleep(turn)
