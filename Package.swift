@@ -91,6 +91,7 @@ let package = Package(
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
         exerciser("Attacker"),
+        exerciser("HostileSource"),
         .executableTarget(
             name: "Workloads",
             path: "Tests/Benchmarks/Workloads",

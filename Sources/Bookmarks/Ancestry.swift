@@ -20,7 +20,7 @@ final class Ancestry {
     func identity(of directory: [UInt8]) -> FileIdentity? {
         if let identity = known[directory] { return identity }
         guard let opened = try? CanonicalPath.open(directory, OpenFlags.path), let candidate = Candidate(opened) else { return nil }
-        let identity = FileIdentity(inode: UInt64(candidate.status.st.st_ino), birthTime: candidate.birthTime)
+        let identity = FileIdentity(inode: UInt64(truncatingIfNeeded: candidate.status.st.st_ino), birthTime: candidate.birthTime)
         known[directory] = identity
         return identity
     }

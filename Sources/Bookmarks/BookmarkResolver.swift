@@ -44,7 +44,7 @@ public final class BookmarkResolver {
         guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return nil }
         let traits = FilesystemTraits(type: filesystem.type)
         let identity = FileIdentity(
-            inode: UInt64(candidate.status.st.st_ino), generation: traits.isRemote ? nil : candidate.generation,
+            inode: UInt64(truncatingIfNeeded: candidate.status.st.st_ino), generation: traits.isRemote ? nil : candidate.generation,
             birthTime: candidate.birthTime)
         return Bookmark(
             filesystem: filesystem, handle: traits.hasLastingHandles ? candidate.handle : nil, identity: identity, path: path,

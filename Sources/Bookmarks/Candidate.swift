@@ -26,7 +26,7 @@ struct Candidate: ~Copyable {
     var birthTime: Instant? {
         guard status.has_birth else { return nil }
         let (nanoseconds, overflow) = status.birth_seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        return overflow ? nil : Instant(nanoseconds: nanoseconds &+ Int64(status.birth_nanoseconds))
+        return overflow ? nil : Instant(nanoseconds: nanoseconds &+ Int64(truncatingIfNeeded: status.birth_nanoseconds))
     }
 
     /// nil where the filesystem has none, and where this user may not read the directory.

@@ -57,7 +57,7 @@ final class Search {
         guard let opened = try? CanonicalPath.open(path, OpenFlags.path), let candidate = Candidate(opened), let tag = candidate.tag else {
             return nil
         }
-        return (tag, Tagged(path: path, device: candidate.status.st.st_dev, inode: UInt64(candidate.status.st.st_ino)))
+        return (tag, Tagged(path: path, device: candidate.status.st.st_dev, inode: UInt64(truncatingIfNeeded: candidate.status.st.st_ino)))
     }
 
     /// Breadth first, since most renames stay near.

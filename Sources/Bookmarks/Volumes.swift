@@ -111,9 +111,9 @@ extension MountEntry {
     }
 
     private func makedev(_ major: UInt32, _ minor: UInt32) -> dev_t {
-        let high: UInt64 = (UInt64(major) & ~0xFFF) << 32 | (UInt64(minor) & ~0xFF) << 12
-        let low: UInt64 = (UInt64(major) & 0xFFF) << 8 | UInt64(minor) & 0xFF
-        return dev_t(high | low)
+        let high: UInt64 = (UInt64(truncatingIfNeeded: major) & ~0xFFF) << 32 | (UInt64(truncatingIfNeeded: minor) & ~0xFF) << 12
+        let low: UInt64 = (UInt64(truncatingIfNeeded: major) & 0xFFF) << 8 | UInt64(truncatingIfNeeded: minor) & 0xFF
+        return dev_t(truncatingIfNeeded: high | low)
     }
 }
 

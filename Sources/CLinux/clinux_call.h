@@ -3,12 +3,19 @@
 #include <errno.h>
 #include <stdio.h>
 
+// errno as the kernel has it, 1 to 4095, negated; -EIO for a number that is none.
+static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -errno : -EIO; }
+
 // EINTR is handled here, once: an interrupted call is made again. close(2) is the exception, see clinux_close.
+//
+// What comes out is 0 or more, or -1 to -4095. A filesystem can have a call return what is neither: tmpfs answers a search for a hole near
+// 2^63 with the lowest offset there is, a server an ioctl(2) with any number. The C library takes that for a result. It is -EOVERFLOW here, so that
+// nobody negates it.
 #define RETRY(call)                                            \
     ({                                                         \
         __typeof__(call) result_;                              \
         do { result_ = (call); } while (result_ == -1 && errno == EINTR); \
-        result_ == -1 ? (__typeof__(call))-errno : result_;    \
+        result_ >= 0 ? result_ : (__typeof__(call))(result_ == -1 ? negative_errno() : -EOVERFLOW); \
     })
 
 // The magic link of an open descriptor, for calls that take none.

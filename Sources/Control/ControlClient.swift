@@ -110,6 +110,6 @@ extension ControlClient.Failure {
 extension Clock {
     /// `seconds` from now, in nanoseconds of `monotonic`.
     public static func deadline(seconds: Double) -> Int64 {
-        monotonic + Int64(min(max(seconds, 0), 1e9) * 1e9)
+        monotonic &+ Int64(saturating: min(max(seconds, 0), 1e9) * 1e9)
     }
 }

@@ -84,7 +84,7 @@ extension BinaryWriter {
         write(id.low)
     }
 
-    mutating func write(_ value: Bool) { write(UInt8(value ? 1 : 0)) }
+    mutating func write(_ value: Bool) { write(value ? 1 as UInt8 : 0) }
 
     mutating func write<Item>(list items: [Item], _ item: (inout BinaryWriter, Item) -> Void) {
         write(UInt32(truncatingIfNeeded: items.count))

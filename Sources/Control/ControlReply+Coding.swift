@@ -6,7 +6,7 @@ extension ControlReply: WireMessage {
         case .applied(let outcomes):
             // Commands of before know no other kind, and nearly always need none.
             let isWhole = outcomes.allSatisfy(\.unforgotten.isEmpty)
-            writer.write(UInt8(isWhole ? 1 : 8))
+            writer.write(isWhole ? UInt8(1) : UInt8(8))
             writer.write(list: outcomes) { writer, outcome in
                 outcome.write(to: &writer)
                 if !isWhole { writer.write(list: outcome.unforgotten) { $0.write($1) } }

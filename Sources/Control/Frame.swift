@@ -12,12 +12,14 @@ package enum Frame {
         try socket.send(header(message.count) + message, deadline: deadline)
     }
 
-    static func header(_ count: Int) -> [UInt8] { [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(count) >> $0) } }
+    static func header(_ count: Int) -> [UInt8] {
+        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(truncatingIfNeeded: count) >> $0) }
+    }
 
     /// Throws EMSGSIZE for a length that cannot be, ETIMEDOUT, ECONNRESET when the other end is gone.
     package static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> [UInt8] {
         let header = try socket.receive(4, deadline: deadline)
-        let length = header.reduce(0) { $0 << 8 | Int($1) }
+        let length = header.reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
         guard length <= largest else { throw Errno(EMSGSIZE) }
         return try socket.receive(length, deadline: deadline)
     }

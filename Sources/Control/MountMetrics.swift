@@ -13,8 +13,8 @@ public struct DurationCounts: Sendable, Equatable {
     }
 
     public mutating func note(nanoseconds duration: Int64) {
-        buckets[DurationBuckets.index(of: duration)] += 1
-        nanoseconds += UInt64(max(0, duration))
+        buckets[DurationBuckets.index(of: duration)] &+= 1
+        nanoseconds &+= UInt64(clamping: duration)
     }
 }
 

@@ -50,7 +50,7 @@ public final class SessionClient: Sendable {
 
     private static func take(_ incoming: inout [UInt8]) throws(ControlClient.Failure) -> SessionNews? {
         guard incoming.count >= 4 else { return nil }
-        let length = incoming[..<4].reduce(0) { $0 << 8 | Int($1) }
+        let length = incoming[..<4].reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
         guard length <= Frame.largest else { throw .nonsense }
         guard incoming.count >= 4 + length else { return nil }
         defer { incoming.removeFirst(4 + length) }

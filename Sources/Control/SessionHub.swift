@@ -64,7 +64,7 @@ final class SessionHub: Sendable {
                 defer { arrivals.new = [] }
                 return (arrivals.new, arrivals.isStopped)
             }
-            clients += new.prefix(Self.mostSessions - clients.count).map { Client(session: $0) }
+            clients += new.prefix(max(0, Self.mostSessions - clients.count)).map { Client(session: $0) }
             if isStopped { break }
             set.removeAll()
             set.add(wakeUp.reading.number)
@@ -102,7 +102,7 @@ final class SessionHub: Sendable {
         var taken = 0
         defer { client.incoming.removeFirst(taken) }
         while client.incoming.count - taken >= 4 {
-            let length = client.incoming[taken..<taken + 4].reduce(0) { $0 << 8 | Int($1) }
+            let length = client.incoming[taken..<taken + 4].reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
             if length > Self.largest { return false }
             guard client.incoming.count - taken >= 4 + length else { break }
             guard let request = try? SessionRequest.decode(Array(client.incoming[taken + 4..<taken + 4 + length])) else { return false }

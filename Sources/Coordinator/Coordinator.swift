@@ -54,7 +54,7 @@ public final class Coordinator: @unchecked Sendable {
     /// A new scope whose gate refuses `refusals` from the start. nil when 16 million scopes were made: ids are never used twice.
     public func makeScope(refusing refusals: Refusals) -> ScopeID? {
         let number = scopeCount.load(ordering: .relaxed)
-        let chunk = Int(number) / Self.gatesPerChunk
+        let chunk = Int(truncatingIfNeeded: number) / Self.gatesPerChunk
         guard chunk < Self.chunkLimit else { return nil }
         if chunks[chunk] == nil {
             let gates = UnsafeMutablePointer<Gate>.allocate(capacity: Self.gatesPerChunk)
@@ -69,7 +69,7 @@ public final class Coordinator: @unchecked Sendable {
 
     /// The gate of a scope that `makeScope` gave out; valid as long as the coordinator.
     public func gate(_ scope: ScopeID) -> UnsafeMutablePointer<Gate> {
-        let number = Int(scope.rawValue)
+        let number = Int(truncatingIfNeeded: scope.rawValue)
         return chunks[number / Self.gatesPerChunk]! + number % Self.gatesPerChunk
     }
 
@@ -83,7 +83,9 @@ public final class Coordinator: @unchecked Sendable {
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
         // What it does, besides where: a narrowing leaves readers alone.
-        let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(entry.rawValue) << 32 | UInt64(scope.rawValue)
+        let mark =
+            UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: entry.rawValue) << 32
+            | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
         if refused & entry.obstacles == 0 {
@@ -108,7 +110,8 @@ public final class Coordinator: @unchecked Sendable {
     /// Counts a refusal, with who asked (uid and pid).
     public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
         let gate = gate(scope)
-        gate.pointee.lastDenied.store(UInt64(uid) << 32 | UInt64(UInt32(bitPattern: pid)), ordering: .relaxed)
+        gate.pointee.lastDenied.store(
+            UInt64(truncatingIfNeeded: uid) << 32 | UInt64(truncatingIfNeeded: UInt32(bitPattern: pid)), ordering: .relaxed)
         // Counted first and said afterwards; whoever takes the counts does it the other way round.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }

@@ -46,7 +46,7 @@ struct ScopeCells {
 
     @inline(__always)
     func cell(_ slot: Int, _ scope: ScopeID) -> UnsafeMutablePointer<Cell> {
-        cells + (slot &* Self.width &+ Int(scope.rawValue) & (Self.width - 1))
+        cells + (slot &* Self.width &+ Int(truncatingIfNeeded: scope.rawValue) & (Self.width - 1))
     }
 }
 
@@ -87,8 +87,8 @@ extension Coordinator {
     public func note(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
         let cell = cells.cell(slot, scope)
         if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
-        if read > 0 { ScopeCells.Cell.add(UInt64(read), to: cell.pointee.readBytes) }
-        if written > 0 { ScopeCells.Cell.add(UInt64(written), to: cell.pointee.writtenBytes) }
+        if read > 0 { ScopeCells.Cell.add(UInt64(clamping: read), to: cell.pointee.readBytes) }
+        if written > 0 { ScopeCells.Cell.add(UInt64(clamping: written), to: cell.pointee.writtenBytes) }
     }
 
     /// What a cell has counted goes to the gate of its scope, and it begins anew for another.
@@ -108,7 +108,7 @@ extension Coordinator {
         cell.pointee.operations.store(0, ordering: .releasing)
         cell.pointee.readBytes.store(0, ordering: .releasing)
         cell.pointee.writtenBytes.store(0, ordering: .releasing)
-        cell.pointee.owner.store(changes << 32 | UInt64(scope.rawValue), ordering: .releasing)
+        cell.pointee.owner.store(changes << 32 | UInt64(truncatingIfNeeded: scope.rawValue), ordering: .releasing)
     }
 
     /// What has gone through a scope. Not of one moment, as workers go on: it may be a little less than a moment ago.

@@ -39,7 +39,7 @@ enum Exchange {
         wanted &= context.offered
         let (low, high) = (12, 32)
         guard answer.iov_len >= high + 4 else { return }
-        for (place, bits) in [(low, UInt32(truncatingIfNeeded: wanted)), (high, UInt32(wanted >> 32))] where bits != 0 {
+        for (place, bits) in [(low, UInt32(truncatingIfNeeded: wanted)), (high, UInt32(truncatingIfNeeded: wanted >> 32))] where bits != 0 {
             let value = answer.iov_base.loadUnaligned(fromByteOffset: place, as: UInt32.self)
             answer.iov_base.storeBytes(of: value | bits, toByteOffset: place, as: UInt32.self)
         }

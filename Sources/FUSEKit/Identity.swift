@@ -85,7 +85,7 @@ public enum Identity {
         current.uid = user == 0 ? caller.uid : .max
         current.gid = user == 0 ? caller.gid : .max
         clinux_set_identity(current)
-        return -user
+        return user < 0 ? Errno.number(of: user) : 0
     }
 
     /// Begins a thread as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts

@@ -21,7 +21,7 @@ public struct Listing {
     /// Asked before an entry's node is looked up, so that no lookup is counted for an entry that does not go out.
     public func hasRoom(for name: UnsafePointer<CChar>) -> Bool {
         let length = Self.headerSize + (plus ? Self.entrySize : 0) + strlen(name)
-        return used + (length + 7) & ~7 <= size
+        return used &+ (length &+ 7) & ~7 <= size
     }
 
     /// Adds an entry there is room for. In a plus listing `parameters.ino` 0 means an entry without a node.
@@ -29,9 +29,9 @@ public struct Listing {
         let place = (buffer + used).assumingMemoryBound(to: CChar.self)
         // The library uses the request argument for nothing (fuse_lowlevel.c).
         if plus {
-            used += fuse_add_direntry_plus(nil, place, size - used, name, &parameters, off_t(bitPattern: next))
+            used &+= fuse_add_direntry_plus(nil, place, size - used, name, &parameters, off_t(truncatingIfNeeded: next))
         } else {
-            used += fuse_add_direntry(nil, place, size - used, name, &parameters.attr, off_t(bitPattern: next))
+            used &+= fuse_add_direntry(nil, place, size - used, name, &parameters.attr, off_t(truncatingIfNeeded: next))
         }
     }
 
@@ -41,13 +41,9 @@ public struct Listing {
         var place = 0
         while place < used {
             let node = buffer.load(fromByteOffset: place, as: UInt64.self)
-            let length = Int(buffer.load(fromByteOffset: place + Self.entrySize + 16, as: UInt32.self))
+            let length = Int(truncatingIfNeeded: buffer.load(fromByteOffset: place + Self.entrySize + 16, as: UInt32.self))
             if node != 0 { body(node) }
             place += (Self.entrySize + Self.headerSize + length + 7) & ~7
         }
     }
-}
-
-extension off_t {
-    fileprivate init(bitPattern value: UInt64) { self = off_t(Int64(bitPattern: value)) }
 }

@@ -10,7 +10,7 @@ struct Message {
     /// `buffer` holds one whole request in memory, which is what arrives as long as FUSE_CAP_SPLICE_READ is not asked for.
     @inline(__always)
     init(_ buffer: borrowing fuse_buf, _ received: Int32) {
-        bytes = UnsafeRawBufferPointer(start: buffer.mem, count: Int(received))
+        bytes = UnsafeRawBufferPointer(start: buffer.mem, count: max(0, Int(truncatingIfNeeded: received)))
     }
 
     enum Opcode {
@@ -29,6 +29,8 @@ struct Message {
         static let createNameless: UInt32 = 51
         static let getExtendedAttributes: UInt32 = 52
     }
+
+    var size: Int { bytes.count }
 
     @inline(__always)
     var opcode: UInt32 { number(at: 4) }
@@ -67,8 +69,8 @@ struct Message {
     /// The flags that the kernel offers: struct fuse_init_in.
     var offered: UInt64 {
         guard opcode == Opcode.initialize else { return 0 }
-        let low = UInt64(number(at: 52))
-        return low & Exchange.extended != 0 ? low | UInt64(number(at: 56)) << 32 : low
+        let low = UInt64(truncatingIfNeeded: number(at: 52))
+        return low & Exchange.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
     }
 
     /// Two requests that the library of version 3.14 answers with ENOSYS are other ones in all that they bring, so the operations of those get them.

@@ -55,7 +55,7 @@ struct Readers: ~Copyable {
     /// Requests taken so far, modulo 2³², and how many readers wait.
     var snapshot: (taken: UInt32, idle: UInt32) {
         let value = counts.load(ordering: .sequentiallyConsistent)
-        return (UInt32(value >> 32), UInt32(truncatingIfNeeded: value))
+        return (UInt32(truncatingIfNeeded: value >> 32), UInt32(truncatingIfNeeded: value))
     }
 
     var count: Int { number.load(ordering: .relaxed) }
@@ -152,7 +152,7 @@ extension Session {
     }
 
     private var hasWaitingRequest: Bool {
-        var request = pollfd(fd: fuse_session_fd(pointer), events: Int16(POLLIN), revents: 0)
+        var request = pollfd(fd: fuse_session_fd(pointer), events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
         return poll(&request, 1, 0) > 0
     }
 

@@ -11,6 +11,11 @@ public struct NodeID: Hashable, Sendable {
     public static let root = NodeID(1)
 }
 
+/// An error number as the kernel takes it in an answer, or 0. It takes none of its own, 512 and above, which some filesystems let out (ENOTSUPP, 524): it
+/// would refuse the whole answer (fs/fuse/dev.c, fuse_dev_do_write), and the caller would wait for ever.
+@inline(__always)
+func answerable(_ error: Int32) -> Int32 { error >= 0 && error < 512 ? error : EIO }
+
 /// A request that must be answered exactly once: every `reply` consumes it, and one that is dropped answers EIO and says so.
 ///
 /// The revoker may answer in the worker's place (`Session.answer`). A worker that comes second sends nothing; its `reply` returns
@@ -67,7 +72,15 @@ public struct Request: ~Copyable {
 
     /// An error (positive errno), or 0 for success without a result.
     @inline(__always) @discardableResult
-    public consuming func reply(error: Int32) -> Bool { send { fuse_reply_err($0, error) } }
+    public consuming func reply(error: Int32) -> Bool { send { fuse_reply_err($0, answerable(error)) } }
+
+    /// The error in a negative result of a system call.
+    @inline(__always) @discardableResult
+    public consuming func reply(failure result: Int32) -> Bool { reply(error: Errno.number(of: result)) }
+    @inline(__always) @discardableResult
+    public consuming func reply(failure result: Int) -> Bool { reply(error: Errno.number(of: result)) }
+    @inline(__always) @discardableResult
+    public consuming func reply(failure result: Int64) -> Bool { reply(error: Errno.number(of: result)) }
 
     @inline(__always)
     public consuming func reply(entry: UnsafePointer<fuse_entry_param>) -> Bool { send { fuse_reply_entry($0, entry) } }
@@ -101,7 +114,7 @@ public struct Request: ~Copyable {
     public consuming func reply(xattrSize size: Int) -> Bool { send { fuse_reply_xattr($0, size) } }
 
     @inline(__always) @discardableResult
-    public consuming func reply(offset: Int64) -> Bool { send { fuse_reply_lseek($0, off_t(offset)) } }
+    public consuming func reply(offset: Int64) -> Bool { send { fuse_reply_lseek($0, off_t(truncatingIfNeeded: offset)) } }
 
     /// The result 0 of an ioctl(2), and what it gives back.
     @discardableResult
@@ -148,7 +161,7 @@ public struct DetachedRequest: ~Copyable, @unchecked Sendable {
     public consuming func reply(error: Int32) {
         let raw = raw
         discard self
-        fuse_reply_err(raw, error)
+        fuse_reply_err(raw, answerable(error))
     }
 
     /// Calls `function(request, data)` when the caller is interrupted; at once when it has been. Not called after the reply.

@@ -24,6 +24,7 @@ extension Session {
             let worker = workers + slot
             for kind in 0..<RequestCounts.kinds { sums[kind] &+= worker.pointee.counts[kind].load(ordering: .relaxed) }
         }
-        return RequestCounts(byOpcode: sums.enumerated().filter { $0.element > 0 }.map { (UInt32($0.offset), $0.element) })
+        return RequestCounts(
+            byOpcode: sums.enumerated().filter { $0.element > 0 }.map { (UInt32(truncatingIfNeeded: $0.offset), $0.element) })
     }
 }

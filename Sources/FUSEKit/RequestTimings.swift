@@ -23,12 +23,12 @@ extension Worker {
     func note(nanoseconds: Int64, of kind: Int) {
         let counters = timings + kind * RequestTimings.width
         Worker.add(1, to: counters + DurationBuckets.index(of: nanoseconds))
-        Worker.add(UInt64(max(0, nanoseconds)), to: counters + DurationBuckets.count)
+        Worker.add(UInt64(clamping: nanoseconds), to: counters + DurationBuckets.count)
     }
 
     /// Counts bytes that were read or written for a program. On the worker's thread.
-    @inline(__always) public func note(read count: Int) { Worker.add(UInt64(count), to: counts + RequestCounts.readBytes) }
-    @inline(__always) public func note(written count: Int) { Worker.add(UInt64(count), to: counts + RequestCounts.writtenBytes) }
+    @inline(__always) public func note(read count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.readBytes) }
+    @inline(__always) public func note(written count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.writtenBytes) }
 
     /// One writer: no exchange is needed.
     @inline(__always)
@@ -47,7 +47,7 @@ extension Session {
                 for place in sums.indices { sums[place] &+= counters[place].load(ordering: .relaxed) }
             }
             guard sums.dropLast().contains(where: { $0 > 0 }) else { return nil }
-            return RequestTimings(opcode: UInt32(kind), buckets: Array(sums.dropLast()), nanoseconds: sums.last!)
+            return RequestTimings(opcode: UInt32(truncatingIfNeeded: kind), buckets: Array(sums.dropLast()), nanoseconds: sums.last!)
         }
     }
 

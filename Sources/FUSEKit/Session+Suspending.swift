@@ -45,8 +45,7 @@ extension Session {
             request.reply(error: EAGAIN)
             return .answered(error: EAGAIN)
         }
-        // The length stands at the head.
-        let size = Int(memory.load(as: UInt32.self))
+        let size = worker.pointee.messageSize.load(ordering: .relaxed)
         let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
         let copy = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
         copy.copyMemory(from: memory, byteCount: size)
@@ -99,7 +98,7 @@ extension Session {
         guard let message = suspended.withLock({ $0.take(unique) }) else { return }
         message.memory.deallocate()
         // struct fuse_out_header. The kernel takes no answer to what it no longer waits for, and says so with ENOENT.
-        var header = (UInt32(16), -error, unique)
+        var header: (UInt32, Int32, UInt64) = (16, 0 &- answerable(error), unique)
         _ = write(fuse_session_fd(pointer), &header, 16)
     }
 
@@ -130,7 +129,7 @@ extension Session {
             var buffer = fuse_buf()
             buffer.mem = message.memory
             buffer.size = message.size
-            let view = Message(buffer, Int32(message.size))
+            let view = Message(buffer, Int32(clamping: message.size))
             _ = worker.pointee.note(view)
             worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
             Message.passOn(buffer, view.opcode)

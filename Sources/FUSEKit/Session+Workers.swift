@@ -18,7 +18,7 @@ extension Session {
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
-        pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
+        pthread_attr_setdetachstate(&attributes, Int32(truncatingIfNeeded: PTHREAD_CREATE_DETACHED))
         pthread_attr_setstacksize(&attributes, 512 << 10)
         let result = pthread_create(&thread, &attributes, workerMain, start)
         pthread_attr_destroy(&attributes)

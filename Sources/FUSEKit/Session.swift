@@ -108,7 +108,7 @@ public final class Session: @unchecked Sendable {
         let error = worker.pointee.isClosing.load(ordering: .acquiring) ? 0 : error
         guard worker.pointee.claim(seen >> 1) else { return false }
         let request = fuse_req_t(bitPattern: worker.pointee.request.load(ordering: .relaxed))
-        fuse_reply_err(request, error)
+        fuse_reply_err(request, answerable(error))
         return true
     }
 
@@ -151,7 +151,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
-    connection.pointee.want = UInt32(wanted) & connection.pointee.capable
+    connection.pointee.want = UInt32(truncatingIfNeeded: wanted) & connection.pointee.capable
     connection.pointee.max_write = 1 << 20
     connection.pointee.max_readahead = 1 << 20
     // Hung readaheads of one grant must not stop every other's (64 did).

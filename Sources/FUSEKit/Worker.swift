@@ -20,6 +20,8 @@ public struct Worker: ~Copyable {
     let killsSetID = Atomic<Bool>(false)
     /// Where the request is as the kernel wrote it. Of the worker's thread.
     let message = Atomic<UInt>(0)
+    /// How many bytes it has, whatever its head says.
+    let messageSize = Atomic<Int>(0)
     /// How many requests of each kind came here: `RequestCounts`.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
     /// How long they took: `RequestTimings`.
@@ -54,7 +56,8 @@ public struct Worker: ~Copyable {
         let opcode = message.opcode
         self.opcode.store(opcode, ordering: .relaxed)
         killsSetID.store(message.killsSetID, ordering: .relaxed)
-        let kind = min(Int(opcode), RequestCounts.kinds - 1)
+        messageSize.store(message.size, ordering: .relaxed)
+        let kind = Int(truncatingIfNeeded: min(opcode, UInt32(truncatingIfNeeded: RequestCounts.kinds - 1)))
         let count = counts + kind
         let before = count.pointee.load(ordering: .relaxed)
         // One writer: no exchange is needed.
@@ -79,5 +82,5 @@ public struct Caller: Equatable, Sendable {
     /// Its effective capabilities, a bit for each, as far as they are the daemon's to go by; none when that cannot be found out. Not on the way
     /// of every request: it reads from /proc.
     public var capabilities: UInt64 { clinux_other_capabilities(pid) }
-    public func has(capability: Int32) -> Bool { capabilities >> UInt64(capability) & 1 != 0 }
+    public func has(capability: Int32) -> Bool { capabilities >> UInt64(truncatingIfNeeded: capability) & 1 != 0 }
 }

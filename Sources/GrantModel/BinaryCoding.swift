@@ -18,7 +18,7 @@ package struct BinaryWriter {
 
     /// A byte that says whether there is a value, then the value.
     package mutating func write<Value>(optional value: Value?, _ writeValue: (inout BinaryWriter, Value) -> Void) {
-        write(UInt8(value == nil ? 0 : 1))
+        write(value == nil ? 0 as UInt8 : 1)
         if let value { writeValue(&self, value) }
     }
 }
@@ -50,7 +50,7 @@ package struct BinaryReader {
 
     package mutating func readBytes() throws(Flaw) -> [UInt8] {
         let count = try read(UInt32.self)
-        return Array(try take(Int(count)))
+        return Array(try take(Int(truncatingIfNeeded: count)))
     }
 
     package mutating func readString() throws(Flaw) -> String {

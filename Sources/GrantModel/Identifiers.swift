@@ -43,15 +43,15 @@ public enum Hexadecimal {
 
     /// Sixteen lower-case digits.
     public static func text(_ value: UInt64) -> String {
-        text((0..<8).map { UInt8(truncatingIfNeeded: value >> (56 - 8 * UInt64($0))) })
+        text((0..<8).map { UInt8(truncatingIfNeeded: value >> (56 - 8 * UInt64(truncatingIfNeeded: $0))) })
     }
 
     /// Two lower-case digits for each byte.
     public static func text(_ bytes: some Sequence<UInt8>) -> String {
         var result: [UInt8] = []
         for byte in bytes {
-            result.append(digits[Int(byte >> 4)])
-            result.append(digits[Int(byte & 15)])
+            result.append(digits[Int(truncatingIfNeeded: byte >> 4)])
+            result.append(digits[Int(truncatingIfNeeded: byte & 15)])
         }
         return String(decoding: result, as: UTF8.self)
     }

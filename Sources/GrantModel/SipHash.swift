@@ -28,7 +28,7 @@ package struct SipHash: Sendable {
 
     /// Up to eight bytes, little-endian.
     private static func word(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-        bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+        bytes.reversed().reduce(0) { $0 << 8 | UInt64(truncatingIfNeeded: $1) }
     }
 
     private struct State {

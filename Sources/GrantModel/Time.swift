@@ -3,10 +3,24 @@ public struct Instant: Hashable, Comparable, Sendable {
     public let nanoseconds: Int64
 
     public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
-    public init(seconds: Int64) { nanoseconds = seconds * 1_000_000_000 }
+    /// At the end of what can be counted (the years 1677 and 2262) where it is beyond that.
+    public init(seconds: Int64) {
+        let (product, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
+        nanoseconds = overflows ? (seconds < 0 ? .min : .max) : product
+    }
 
     public static func < (left: Instant, right: Instant) -> Bool { left.nanoseconds < right.nanoseconds }
 
-    public func adding(seconds: Double) -> Instant { Instant(nanoseconds: nanoseconds + Int64(seconds * 1e9)) }
-    public func seconds(since earlier: Instant) -> Double { Double(nanoseconds - earlier.nanoseconds) / 1e9 }
+    public func adding(seconds: Double) -> Instant {
+        let (sum, overflows) = nanoseconds.addingReportingOverflow(Int64(saturating: seconds * 1e9))
+        return Instant(nanoseconds: overflows ? (seconds < 0 ? .min : .max) : sum)
+    }
+    public func seconds(since earlier: Instant) -> Double { (Double(nanoseconds) - Double(earlier.nanoseconds)) / 1e9 }
+}
+
+extension Int64 {
+    /// The nearest whole number, at an end of the range for what is beyond it, 0 for what is no number.
+    package init(saturating value: Double) {
+        self = value.isNaN ? 0 : Int64(exactly: value.rounded(.towardZero)) ?? (value < 0 ? .min : .max)
+    }
 }

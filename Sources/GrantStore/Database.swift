@@ -49,7 +49,7 @@ final class Database {
         guard let raw else { return }
         let statement = Statement(owning: raw)
         for (index, parameter) in parameters.enumerated() {
-            try check(statement.bind(parameter, at: Int32(index + 1)))
+            try check(statement.bind(parameter, at: Int32(truncatingIfNeeded: index + 1)))
         }
         while true {
             let result = statement.step()
@@ -68,7 +68,7 @@ final class Database {
     }
 
     /// How many rows the last statement changed.
-    var changes: Int { Int(sqlite3_changes(handle)) }
+    var changes: Int { Int(truncatingIfNeeded: sqlite3_changes(handle)) }
 
     /// The number of the row that was inserted last.
     var lastRow: Int64 { sqlite3_last_insert_rowid(handle) }
@@ -120,7 +120,7 @@ struct Statement: ~Copyable {
         case .integer(let number): return sqlite3_bind_int64(handle, index, number)
         case .text(let text): return sqlite3_bind_text(handle, index, text, -1, copied)
         case .blob(let bytes) where bytes.isEmpty: return sqlite3_bind_zeroblob(handle, index, 0)
-        case .blob(let bytes): return sqlite3_bind_blob64(handle, index, bytes, UInt64(bytes.count), copied)
+        case .blob(let bytes): return sqlite3_bind_blob64(handle, index, bytes, UInt64(truncatingIfNeeded: bytes.count), copied)
         case .null: return sqlite3_bind_null(handle, index)
         }
     }
@@ -133,7 +133,7 @@ struct Statement: ~Copyable {
 
     func blob(_ column: Int32) -> [UInt8] {
         guard let start = sqlite3_column_blob(handle, column) else { return [] }
-        return Array(UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, column))))
+        return Array(UnsafeRawBufferPointer(start: start, count: max(0, Int(truncatingIfNeeded: sqlite3_column_bytes(handle, column)))))
     }
 
     func text(_ column: Int32) -> String { String(decoding: blob(column), as: UTF8.self) }

@@ -67,7 +67,7 @@ extension GrantStore {
                 if grant.state(at: now) != .active {
                     grant.state = .active
                     if let expires = grant.expires, expires <= now { grant.expires = nil }
-                    grant.activation += 1
+                    grant.activation &+= 1
                     try save(grant, in: database)
                     try log(.restored, grant, actor, in: database)
                 }
@@ -161,7 +161,7 @@ extension GrantStore {
                 throw StoreFailure.noGrant(seen.id)
             }
             grant.bookmark = bookmark
-            grant.activation += 1
+            grant.activation &+= 1
             try save(grant, in: database)
             try log(
                 .bookmarkReplaced, grant, actor, "accepted another directory at \(String(decoding: bookmark.path, as: UTF8.self))",

@@ -12,7 +12,7 @@ extension GrantStore {
             let before = try database.integer("SELECT ifnull(max(number), 0) FROM log")
             for entry in openings { try add(entry, to: database) }
             let after = try database.integer("SELECT ifnull(max(number), 0) FROM log")
-            let step = max(16, Int64(limit) / 16)
+            let step = max(16, Int64(clamping: limit) / 16)
             if before / step != after / step { try trim(.openings, to: limit, in: database) }
         }
     }
@@ -32,7 +32,7 @@ extension GrantStore {
                 """
                 SELECT number, time, event, uid, pid, program, view, grant_id, name, detail, path, error FROM log
                 WHERE number > ? ORDER BY number LIMIT ?
-                """, [.integer(number), .integer(Int64(limit))]
+                """, [.integer(number), .integer(Int64(clamping: limit))]
             ) { (row) throws(GrantError) in
                 guard let event = LogEvent(rawValue: row.text(2)) else {
                     throw StoreFailure.damaged(database.path, "entry \(row.integer(0)) of the log makes no sense")
@@ -72,12 +72,12 @@ extension GrantStore {
     /// Forgets the oldest of a kind.
     private func trim(_ kept: Kept, to limit: Int, in database: Database) throws(GrantError) {
         // Numbers are never used twice, so there are no more entries than this.
-        if try database.integer("SELECT ifnull(max(number) - min(number), 0) FROM log") < Int64(limit) { return }
+        if try database.integer("SELECT ifnull(max(number) - min(number), 0) FROM log") < Int64(clamping: limit) { return }
         try database.query(
             """
             DELETE FROM log WHERE \(kept.rawValue) AND number <=
                 (SELECT number FROM log WHERE \(kept.rawValue) ORDER BY number DESC LIMIT 1 OFFSET ?)
-            """, [.integer(Int64(limit))])
+            """, [.integer(Int64(clamping: limit))])
     }
 
     private func add(_ entry: LogEntry, to database: Database) throws(GrantError) {
@@ -87,10 +87,11 @@ extension GrantStore {
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             [
-                .integer(entry.time.nanoseconds), .text(entry.event.rawValue), .integer(Int64(entry.actor.uid)),
-                .integer(Int64(entry.actor.pid)), .text(entry.actor.program), Value(entry.view.map { Array($0.description.utf8) }),
+                .integer(entry.time.nanoseconds), .text(entry.event.rawValue), .integer(Int64(truncatingIfNeeded: entry.actor.uid)),
+                .integer(Int64(truncatingIfNeeded: entry.actor.pid)), .text(entry.actor.program),
+                Value(entry.view.map { Array($0.description.utf8) }),
                 Value(entry.grant?.bytes), Value(entry.name?.bytes), .text(entry.detail), Value(entry.path),
-                Value(entry.error.map { Int64($0) }),
+                Value(entry.error.map { Int64(truncatingIfNeeded: $0) }),
             ])
         // Openings have a bound of their own, so that whoever opens much cannot push anything else out.
         if entry.event != .opened, database.lastRow % 512 == 0 {

@@ -10,7 +10,8 @@ extension GrantStore {
                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 [
-                    .blob(mount.id.bytes), .blob(Array(mount.view.description.utf8)), .blob(mount.mountpoint), .integer(Int64(mount.pid)),
+                    .blob(mount.id.bytes), .blob(Array(mount.view.description.utf8)), .blob(mount.mountpoint),
+                    .integer(Int64(truncatingIfNeeded: mount.pid)),
                     .integer(Int64(bitPattern: mount.processStart)), .text(mount.bootID), .text(mount.socket),
                     .integer(mount.since.nanoseconds),
                 ])

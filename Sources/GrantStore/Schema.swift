@@ -6,7 +6,7 @@ struct Schema: Sendable {
     /// Step n takes a database from version n (`PRAGMA user_version`) to n + 1.
     let steps: [String]
 
-    var version: Int64 { Int64(steps.count) }
+    var version: Int64 { Int64(truncatingIfNeeded: steps.count) }
 
     /// `GrFs`: says whose database it is.
     static let applicationID: Int64 = 0x4772_4673
@@ -101,6 +101,7 @@ struct Schema: Sendable {
                 // Another process may have done it between the look and the lock.
                 version = try database.integer("PRAGMA user_version")
                 if version > self.version { throw StoreFailure.newer(path, version: version) }
+                if version < 1 { throw StoreFailure.damaged(path, "it has no version") }
                 try apply(from: version, to: database)
             }
         }
@@ -110,7 +111,7 @@ struct Schema: Sendable {
     }
 
     private func apply(from version: Int64, to database: Database) throws(GrantError) {
-        for step in steps[Int(version)...] { try database.execute(step) }
+        for step in steps.dropFirst(Int(clamping: version)) { try database.execute(step) }
         try database.execute("PRAGMA user_version = \(self.version)")
     }
 }

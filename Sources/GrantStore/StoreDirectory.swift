@@ -72,7 +72,7 @@ struct StoreDirectory: Sendable {
     /// Changes with every write to the database file itself.
     func databaseStamp() throws(GrantError) -> Int64 {
         let status = try databaseStatus()
-        return Int64(status.st_mtim.tv_sec) &* 1_000_000_000 &+ Int64(status.st_mtim.tv_nsec) ^ Int64(status.st_size)
+        return Int64(truncatingIfNeeded: status.st_mtim.tv_sec &* 1_000_000_000 &+ status.st_mtim.tv_nsec ^ status.st_size)
     }
 
     private func databaseStatus() throws(GrantError) -> stat {

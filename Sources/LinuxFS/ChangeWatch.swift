@@ -32,7 +32,7 @@ public final class ChangeWatch: Sendable {
         case .directories:
             group = FileDescriptor(owning: try Errno.check(clinux_inotify_open()))
             // The user's other programs watch, too.
-            budget = (File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap { Int($0) } ?? 8192) / 2
+            budget = (File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap { Int($0, radix: 10) } ?? 8192) / 2
         }
     }
 
@@ -61,7 +61,7 @@ public final class ChangeWatch: Sendable {
             let key = clinux_inotify_watch(group.number, descriptor)
             guard key >= 0 else { return nil }
             used.wrappingAdd(1, ordering: .relaxed)
-            return UInt64(UInt32(key))
+            return UInt64(truncatingIfNeeded: UInt32(bitPattern: key))
         }
     }
 
@@ -74,13 +74,13 @@ public final class ChangeWatch: Sendable {
 
     /// Waits until something has changed, or for `milliseconds`.
     public func wait(milliseconds: Int32) {
-        var request = pollfd(fd: group.number, events: Int16(POLLIN), revents: 0)
+        var request = pollfd(fd: group.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
         _ = poll(&request, 1, milliseconds)
     }
 
     /// Whether changes are waiting to be taken.
     public var hasWaiting: Bool {
-        var request = pollfd(fd: group.number, events: Int16(POLLIN), revents: 0)
+        var request = pollfd(fd: group.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
         return poll(&request, 1, 0) != 0
     }
 
@@ -114,13 +114,13 @@ public struct ChangeKinds: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
     /// An entry came, went or was renamed.
-    public static let names = ChangeKinds(rawValue: UInt32(clinux_change_names))
-    public static let data = ChangeKinds(rawValue: UInt32(clinux_change_data))
-    public static let attributes = ChangeKinds(rawValue: UInt32(clinux_change_attributes))
+    public static let names = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_names))
+    public static let data = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_data))
+    public static let attributes = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_attributes))
     /// The kernel dropped changes: anything may have changed.
-    public static let overflow = ChangeKinds(rawValue: UInt32(clinux_change_overflow))
+    public static let overflow = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_overflow))
     /// The directory is gone, and its watch with it.
-    public static let ended = ChangeKinds(rawValue: UInt32(clinux_change_ended))
+    public static let ended = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_ended))
     /// With `names`, where filesystems are watched: the entry was a directory, and went or was renamed.
-    public static let directory = ChangeKinds(rawValue: UInt32(clinux_change_directory))
+    public static let directory = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_directory))
 }

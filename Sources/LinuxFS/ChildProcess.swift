@@ -12,12 +12,13 @@ public enum ChildProcess {
         silent: Bool = false, descriptors: [Int32] = []
     ) throws(Errno) -> Int32 {
         let manner =
-            (detached ? Int32(clinux_SPAWN_DETACHED) : 0) | (inGroup ? Int32(clinux_SPAWN_GROUP) : 0)
-            | (silent ? Int32(clinux_SPAWN_SILENT) : 0)
+            (detached ? Int32(truncatingIfNeeded: clinux_SPAWN_DETACHED) : 0)
+            | (inGroup ? Int32(truncatingIfNeeded: clinux_SPAWN_GROUP) : 0)
+            | (silent ? Int32(truncatingIfNeeded: clinux_SPAWN_SILENT) : 0)
         let words = CStrings(arguments)
         let variables = environment.map { CStrings($0) }
         return try Errno.check(
-            clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(descriptors.count)))
+            clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(clamping: descriptors.count)))
     }
 
     /// The exit status of the child, or 128 and the number of the signal that ended it.

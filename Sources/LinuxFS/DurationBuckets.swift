@@ -3,7 +3,7 @@ public enum DurationBuckets {
     public static let count = 12
 
     /// The upper ends of all buckets but the last, in nanoseconds, included: 4,096 ns to 4.3 s.
-    public static var bounds: [UInt64] { (0..<(count - 1)).map { 1 << (12 + 2 * UInt64($0)) } }
+    public static var bounds: [UInt64] { (0..<(count - 1)).map { 1 << (12 + 2 * UInt64(truncatingIfNeeded: $0)) } }
 
     /// The bucket of a duration in nanoseconds; what is not positive is in the first.
     @inline(__always)

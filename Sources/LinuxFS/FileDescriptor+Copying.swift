@@ -8,17 +8,21 @@ extension FileDescriptor {
 
     /// copy_file_range(2), from and to the same offset. How many bytes; 0 at the end of `source`, and on filesystems that make their files up.
     public func copyRange(of source: borrowing FileDescriptor, at offset: Int64, count: Int) throws(Errno) -> Int {
-        Int(try Errno.check(clinux_copy_file_range(source.number, off_t(offset), number, off_t(offset), count, 0)))
+        try Errno.check(
+            clinux_copy_file_range(source.number, off_t(truncatingIfNeeded: offset), number, off_t(truncatingIfNeeded: offset), count, 0))
     }
 
     /// The same by read and write. `buffer` is what is read into.
     public func copy(of source: borrowing FileDescriptor, at offset: Int64, count: Int, by buffer: inout [UInt8]) throws(Errno) -> Int {
         let wanted = min(count, buffer.count)
-        let filled = try Errno.check(buffer.withUnsafeMutableBytes { clinux_pread(source.number, $0.baseAddress!, wanted, off_t(offset)) })
+        let filled = try Errno.check(
+            buffer.withUnsafeMutableBytes { clinux_pread(source.number, $0.baseAddress!, wanted, off_t(truncatingIfNeeded: offset)) })
         var done = 0
         while done < filled {
             done += try Errno.check(
-                buffer.withUnsafeBytes { clinux_pwrite(number, $0.baseAddress! + done, filled - done, off_t(offset) + off_t(done), false) })
+                buffer.withUnsafeBytes {
+                    clinux_pwrite(number, $0.baseAddress! + done, filled - done, off_t(truncatingIfNeeded: offset) &+ done, false)
+                })
         }
         return filled
     }
@@ -27,13 +31,13 @@ extension FileDescriptor {
     /// holes all up to `size` is one part.
     public func data(from offset: Int64, size: Int64) throws(Errno) -> Range<Int64>? {
         let start = clinux_lseek(number, offset, clinux_SEEK_DATA)
-        if start == -Int64(ENXIO) { return nil }
-        if start == -Int64(EINVAL) { return offset < size ? offset..<size : nil }
+        if start == -Int64(truncatingIfNeeded: ENXIO) { return nil }
+        if start == -Int64(truncatingIfNeeded: EINVAL) { return offset < size ? offset..<size : nil }
         let end = try Errno.check(clinux_lseek(number, try Errno.check(start), clinux_SEEK_HOLE))
         return start < end ? start..<end : nil
     }
 
-    public func truncate(to size: Int64) throws(Errno) { _ = try Errno.check(clinux_ftruncate(number, off_t(size))) }
+    public func truncate(to size: Int64) throws(Errno) { _ = try Errno.check(clinux_ftruncate(number, off_t(truncatingIfNeeded: size))) }
 
     /// flock(2), exclusively and without waiting, until the descriptor is closed. False when somebody else has it.
     public func tryLock() throws(Errno) -> Bool {
@@ -61,8 +65,8 @@ extension FileDescriptor {
     public func attributeNames() throws(Errno) -> [String] {
         var list = [CChar](repeating: 0, count: 65_536)
         let result = list.withUnsafeMutableBufferPointer { clinux_listxattr_descriptor(number, $0.baseAddress!, $0.count) }
-        if result == -Int(EOPNOTSUPP) || result == -Int(ENOTSUP) { return [] }
-        let length = Int(try Errno.check(result))
+        if result == -Int(truncatingIfNeeded: EOPNOTSUPP) || result == -Int(truncatingIfNeeded: ENOTSUP) { return [] }
+        let length = try Errno.check(result)
         return list.prefix(length).split(separator: 0).map { name in String(decoding: name.map { UInt8(bitPattern: $0) }, as: UTF8.self) }
     }
 
@@ -71,7 +75,7 @@ extension FileDescriptor {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let length = try Errno.check(
             buffer.withUnsafeMutableBufferPointer { clinux_readlink_descriptor(number, $0.baseAddress!, $0.count) })
-        return buffer.prefix(Int(length)).map { UInt8(bitPattern: $0) }
+        return buffer.prefix(length).map { UInt8(bitPattern: $0) }
     }
 }
 

@@ -7,7 +7,7 @@ extension FileDescriptor {
     public func handle() throws(Errno) -> (type: Int32, bytes: [UInt8]) {
         var handle = clinux_handle()
         _ = try Errno.check(clinux_name_to_handle(number, &handle))
-        return withUnsafeBytes(of: handle.bytes) { (handle.type, Array($0.prefix(Int(handle.length)))) }
+        return withUnsafeBytes(of: handle.bytes) { (handle.type, Array($0.prefix(Int(truncatingIfNeeded: handle.length)))) }
     }
 
     /// open_by_handle_at(2) on the filesystem of this descriptor, which must not be O_PATH. EPERM without
@@ -17,7 +17,7 @@ extension FileDescriptor {
         let capacity = MemoryLayout.size(ofValue: handle.bytes)
         guard bytes.count <= capacity else { throw Errno(EINVAL) }
         handle.type = handleType
-        handle.length = UInt32(bytes.count)
+        handle.length = UInt32(truncatingIfNeeded: bytes.count)
         withUnsafeMutableBytes(of: &handle.bytes) { $0.copyBytes(from: bytes) }
         return FileDescriptor(owning: try Errno.check(clinux_open_by_handle(number, &handle, flags)))
     }

@@ -51,7 +51,7 @@ public struct HeldOpenings: ~Copyable {
 
     /// The next opening that waits, to be given to `allow`; nil when none does.
     public func next() -> Opening? {
-        var (process, descriptor) = (pid_t(0), Int32(-1))
+        var (process, descriptor): (pid_t, Int32) = (0, -1)
         return clinux_openings_next(group, &process, &descriptor) ? Opening(process: process, descriptor: descriptor) : nil
     }
 

@@ -23,7 +23,7 @@ public final class IdlePolling: Sendable {
     /// Whether it is known to help here, at a bounded price: in a guest of KVM, whose idle driver says that to halt is dear
     /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, as all of them poll.
     public static var isWorthwhile: Bool {
-        guard sysconf(Int32(_SC_NPROCESSORS_ONLN)) <= 8,
+        guard sysconf(Int32(truncatingIfNeeded: _SC_NPROCESSORS_ONLN)) <= 8,
             let file = try? FileDescriptor.open("/sys/devices/system/cpu/cpuidle/current_driver".utf8, O_RDONLY)
         else { return false }
         return withUnsafeTemporaryAllocation(byteCount: 32, alignment: 1) { buffer in
@@ -41,7 +41,7 @@ public final class IdlePolling: Sendable {
     public func end() {
         let began = since.load(ordering: .relaxed)
         guard began != 0, ask(Self.any) else { return }
-        polledNanoseconds.wrappingAdd(UInt64(max(0, Clock.monotonic - began)), ordering: .relaxed)
+        polledNanoseconds.wrappingAdd(UInt64(clamping: Clock.monotonic &- began), ordering: .relaxed)
         since.store(0, ordering: .relaxed)
     }
 
@@ -49,7 +49,7 @@ public final class IdlePolling: Sendable {
     public var nanoseconds: UInt64 {
         let began = since.load(ordering: .relaxed)
         let now = began == 0 ? 0 : max(0, Clock.monotonic - began)
-        return polledNanoseconds.load(ordering: .relaxed) + UInt64(now)
+        return polledNanoseconds.load(ordering: .relaxed) &+ UInt64(clamping: now)
     }
 
     private func ask(_ microseconds: Int32) -> Bool {

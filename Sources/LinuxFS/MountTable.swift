@@ -76,7 +76,7 @@ extension MountEntry {
             superOptions: fields.count > dash + 3 ? String(decoding: fields[dash + 3], as: UTF8.self) : "")
     }
 
-    private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? { UInt64(String(decoding: digits, as: UTF8.self)) }
+    private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? { UInt64(String(decoding: digits, as: UTF8.self), radix: 10) }
 
     /// `\040` and its like: a backslash and three octal digits.
     static func unescaped(_ field: ArraySlice<UInt8>) -> [UInt8] {

@@ -12,7 +12,7 @@ public struct MountWatch: ~Copyable, Sendable {
     /// Waits until the mount table changes, or the time is over (negative: for ever). Each change is told once; several may be
     /// told as one.
     public func changed(within milliseconds: Int32) -> Bool {
-        var request = pollfd(fd: file.number, events: Int16(POLLPRI), revents: 0)
-        return poll(&request, 1, milliseconds) > 0 && request.revents & Int16(POLLPRI | POLLERR) != 0
+        var request = pollfd(fd: file.number, events: Int16(truncatingIfNeeded: POLLPRI), revents: 0)
+        return poll(&request, 1, milliseconds) > 0 && request.revents & Int16(truncatingIfNeeded: POLLPRI | POLLERR) != 0
     }
 }

@@ -10,14 +10,14 @@ public struct PollSet {
 
     /// What is added is asked for in the order in which it was.
     public mutating func add(_ descriptor: Int32, writing: Bool = false) {
-        entries.append(pollfd(fd: descriptor, events: Int16(writing ? POLLIN | POLLOUT : POLLIN), revents: 0))
+        entries.append(pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: writing ? POLLIN | POLLOUT : POLLIN), revents: 0))
     }
 
     /// Waits until one of them has something, or until `deadline` (`Clock.monotonic`; nil: for ever). False when the time was over.
     public mutating func wait(until deadline: Int64?) throws(Errno) -> Bool {
         while true {
-            let left = deadline.map { Int32(clamping: max(0, ($0 - Clock.monotonic + 999_999) / 1_000_000)) } ?? -1
-            let result = poll(&entries, nfds_t(entries.count), left)
+            let left = deadline.map { Int32(clamping: max(0, ($0 &- Clock.monotonic &+ 999_999) / 1_000_000)) } ?? -1
+            let result = poll(&entries, nfds_t(truncatingIfNeeded: entries.count), left)
             if result > 0 { return true }
             if result == 0, let deadline, Clock.monotonic >= deadline { return false }
             if result < 0, errno != EINTR { throw Errno(errno) }
@@ -25,7 +25,7 @@ public struct PollSet {
     }
 
     /// Whether there is something to read, an end or an error included.
-    public func isReadable(_ place: Int) -> Bool { entries[place].revents & ~Int16(POLLOUT) != 0 }
+    public func isReadable(_ place: Int) -> Bool { entries[place].revents & ~Int16(truncatingIfNeeded: POLLOUT) != 0 }
 
-    public func isWritable(_ place: Int) -> Bool { entries[place].revents & Int16(POLLOUT) != 0 }
+    public func isWritable(_ place: Int) -> Bool { entries[place].revents & Int16(truncatingIfNeeded: POLLOUT) != 0 }
 }

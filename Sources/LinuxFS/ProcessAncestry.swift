@@ -23,7 +23,7 @@ public enum ProcessAncestry {
     private static func field(_ name: String, _ status: [UInt8]) -> Int32? {
         for line in status.split(separator: UInt8(ascii: "\n")) where line.starts(with: name.utf8) {
             let digits = line.dropFirst(name.utf8.count).filter { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
-            return Int32(String(decoding: digits, as: UTF8.self))
+            return Int32(String(decoding: digits, as: UTF8.self), radix: 10)
         }
         return nil
     }

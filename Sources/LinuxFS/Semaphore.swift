@@ -34,7 +34,7 @@ public final class Semaphore: @unchecked Sendable {
 
     /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
     public func waitForAny(within milliseconds: Int) {
-        _ = wait(until: Clock.monotonic + Int64(milliseconds) * 1_000_000)
+        _ = wait(until: Clock.monotonic &+ Int64(truncatingIfNeeded: milliseconds) &* 1_000_000)
         drain()
     }
 

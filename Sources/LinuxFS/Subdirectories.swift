@@ -7,7 +7,9 @@ extension FileDescriptor {
     public func subdirectories(limit: Int) throws(Errno) -> (found: [(inode: UInt64, name: [UInt8])], looked: Int) {
         var found: [(inode: UInt64, name: [UInt8])] = []
         let looked = try forEachEntry(limit: limit) { inode, type, name in
-            if type == UInt8(DT_DIR) || type == UInt8(DT_UNKNOWN) { found.append((inode, Array(name))) }
+            if type == UInt8(truncatingIfNeeded: DT_DIR) || type == UInt8(truncatingIfNeeded: DT_UNKNOWN) {
+                found.append((inode, Array(name)))
+            }
         }
         return (found, looked)
     }
@@ -18,13 +20,15 @@ extension FileDescriptor {
         var looked = 0
         var buffer = [UInt8](repeating: 0, count: 65536)
         while looked < limit {
-            let filled = try Errno.check(buffer.withUnsafeMutableBytes { clinux_getdents(number, $0.baseAddress!, $0.count) })
+            let filled = min(
+                buffer.count, try Errno.check(buffer.withUnsafeMutableBytes { clinux_getdents(number, $0.baseAddress!, $0.count) }))
             if filled == 0 { break }
             buffer.withUnsafeBytes { raw in
                 var offset = 0
                 while offset + 19 < filled {
                     // struct linux_dirent64: inode 8 bytes, position 8, length 2, type 1, name up to a NUL.
-                    let length = Int(raw.loadUnaligned(fromByteOffset: offset + 16, as: UInt16.self))
+                    let length = Int(truncatingIfNeeded: raw.loadUnaligned(fromByteOffset: offset + 16, as: UInt16.self))
+                    guard length > 19, length <= filled - offset else { break }
                     let name = raw[(offset + 19)..<(offset + length)].prefix { $0 != 0 }
                     looked += 1
                     let isDots = name.elementsEqual([0x2E]) || name.elementsEqual([0x2E, 0x2E])

@@ -55,7 +55,7 @@ public enum SystemLog {
             return copy
         }
         defer { for copy in copies { copy.deallocate() } }
-        return clinux_journal_send(copies.map { UnsafePointer($0) }, fields.map(\.count), Int32(fields.count))
+        return clinux_journal_send(copies.map { UnsafePointer($0) }, fields.map(\.count), Int32(clamping: fields.count))
     }
 
     private static func writeToStandardError(_ message: String) {

@@ -48,9 +48,9 @@ public struct UnixSocket: ~Copyable, Sendable {
         var sent = 0
         while sent < bytes.count {
             let result = bytes[sent...].withUnsafeBytes { clinux_socket_send(number, $0.baseAddress, $0.count) }
-            if result == -Int(EAGAIN) {
+            if result == -Int(truncatingIfNeeded: EAGAIN) {
                 try Poll.wait(number, writing: true, deadline: deadline)
-            } else if result != -Int(EINTR) {
+            } else if result != -Int(truncatingIfNeeded: EINTR) {
                 sent += try Errno.check(result)
             }
         }
@@ -64,9 +64,9 @@ public struct UnixSocket: ~Copyable, Sendable {
         while bytes.count < count {
             let wanted = min(buffer.count, count - bytes.count)
             let result = buffer.withUnsafeMutableBytes { clinux_socket_receive(number, $0.baseAddress, wanted) }
-            if result == -Int(EAGAIN) {
+            if result == -Int(truncatingIfNeeded: EAGAIN) {
                 try Poll.wait(number, writing: false, deadline: deadline)
-            } else if result != -Int(EINTR) {
+            } else if result != -Int(truncatingIfNeeded: EINTR) {
                 let received = try Errno.check(result)
                 if received == 0 { throw Errno(ECONNRESET) }
                 bytes += buffer[..<received]
@@ -79,8 +79,8 @@ public struct UnixSocket: ~Copyable, Sendable {
     public func sendSome(_ bytes: ArraySlice<UInt8>) throws(Errno) -> Int {
         while true {
             let result = bytes.withUnsafeBytes { clinux_socket_send(number, $0.baseAddress, $0.count) }
-            if result == -Int(EAGAIN) { return 0 }
-            if result != -Int(EINTR) { return try Errno.check(result) }
+            if result == -Int(truncatingIfNeeded: EAGAIN) { return 0 }
+            if result != -Int(truncatingIfNeeded: EINTR) { return try Errno.check(result) }
         }
     }
 
@@ -89,8 +89,8 @@ public struct UnixSocket: ~Copyable, Sendable {
         var buffer = [UInt8](repeating: 0, count: most)
         while true {
             let result = buffer.withUnsafeMutableBytes { clinux_socket_receive(number, $0.baseAddress, $0.count) }
-            if result == -Int(EAGAIN) { return nil }
-            if result == -Int(EINTR) { continue }
+            if result == -Int(truncatingIfNeeded: EAGAIN) { return nil }
+            if result == -Int(truncatingIfNeeded: EINTR) { continue }
             let received = try Errno.check(result)
             if received == 0 { throw Errno(ECONNRESET) }
             return Array(buffer[..<received])
@@ -98,7 +98,7 @@ public struct UnixSocket: ~Copyable, Sendable {
     }
 
     /// Ends receiving at once, in whatever thread it waits; what is being sent still goes out.
-    public func shutdownReceiving() { _ = shutdown(number, Int32(SHUT_RD)) }
+    public func shutdownReceiving() { _ = shutdown(number, Int32(truncatingIfNeeded: SHUT_RD)) }
 }
 
 /// The two ends of a connection.
@@ -120,11 +120,11 @@ public enum Poll {
     /// Waits for `descriptor`. Throws ETIMEDOUT at `deadline`, in nanoseconds of `Clock.monotonic`.
     public static func wait(_ descriptor: Int32, writing: Bool, deadline: Int64) throws(Errno) {
         while true {
-            let left = deadline - Clock.monotonic
+            let left = deadline &- Clock.monotonic
             if left <= 0 { throw Errno(ETIMEDOUT) }
-            let result = clinux_wait(descriptor, writing, -1, Int32(clamping: left / 1_000_000 + 1))
+            let result = clinux_wait(descriptor, writing, -1, Int32(clamping: left / 1_000_000 &+ 1))
             if result > 0 { return }
-            if result < 0 && result != -EINTR { throw Errno(-result) }
+            if result < 0 && result != -EINTR { throw Errno(Errno.number(of: result)) }
         }
     }
 
@@ -133,7 +133,7 @@ public enum Poll {
         while true {
             let result = clinux_wait(descriptor, false, other, -1)
             if result > 0 { return result == 2 }
-            if result != -EINTR { throw Errno(-result) }
+            if result != -EINTR { throw Errno(Errno.number(of: result)) }
         }
     }
 }

@@ -69,7 +69,7 @@ struct BusyDirectories {
 
     func millisecondsUntilDue(now: Int64) -> Int32 {
         guard let key = paused.first, let due = directories[key]?.due else { return 10_000 }
-        return Int32(min(max(0, (due - now + 999_999) / 1_000_000), 10_000))
+        return Int32(clamping: min(max(0, (due &- now &+ 999_999) / 1_000_000), 10_000))
     }
 
     private mutating func forgetQuiet(_ now: Int64) {

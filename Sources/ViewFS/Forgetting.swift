@@ -55,7 +55,7 @@ extension ViewFS {
     /// lets anybody further down; then data, that of directories last, because a program can keep a listing's page locked. Returns how many nodes.
     func forgetAll(_ scope: Scope, _ notifier: Notifier, _ forgetting: Forgetting) -> UInt64 {
         let nodes = scope.nodes.ids
-        scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(nodes.count)) }
+        scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(truncatingIfNeeded: nodes.count)) }
         var (closed, open, directories): ([UInt64], [UInt64], [UInt64]) = ([], [], [])
         for node in nodes where isDirectory(node) {
             directories.append(node)
@@ -77,7 +77,7 @@ extension ViewFS {
         // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
         forgetting.add(written)
         forgetting.add(directories)
-        return UInt64(nodes.count)
+        return UInt64(truncatingIfNeeded: nodes.count)
     }
 
     /// Waits until the kernel has forgotten, or until all that is left waits for locks that are not ours.

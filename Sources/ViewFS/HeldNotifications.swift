@@ -22,6 +22,7 @@ final class HeldNotifications {
     /// So many may wait for locks of one scope; more changes there show when the kernel's time is over.
     private static let share = 16
     private static let patience: Int64 = 50_000_000
+    private static let patienceMilliseconds: Int32 = 50
     private static let atOnce = 1024
 
     init(_ view: ViewFS) {
@@ -67,7 +68,7 @@ final class HeldNotifications {
     }
 
     /// Milliseconds after which `look` is worth calling; nil when nothing waits.
-    var due: Int32? { calls.isUnderWay ? Int32(Self.patience / 1_000_000) : nil }
+    var due: Int32? { calls.isUnderWay ? Self.patienceMilliseconds : nil }
 
     func look() { calls.leave(after: Self.patience) }
 }

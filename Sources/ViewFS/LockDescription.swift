@@ -37,8 +37,9 @@ struct LockedRange: Equatable {
 
     /// `length` as fcntl_locking(2) has it: 0 is up to wherever the file ends.
     init(start: Int64, length: Int64, isExclusive: Bool) {
-        self.start = start
-        end = length == 0 ? .max : start + (length - 1)
+        self.start = max(0, start)
+        let (end, overflows) = self.start.addingReportingOverflow(max(0, length) &- 1)
+        self.end = length == 0 || overflows ? .max : end
         self.isExclusive = isExclusive
     }
 
@@ -58,11 +59,11 @@ extension [LockedRange] {
             }
             var (left, right) = (old, old)
             if old.start < range.start {
-                left.end = range.start - 1
+                left.end = range.start &- 1
                 rest.append(left)
             }
             if range.end < old.end {
-                right.start = range.end + 1
+                right.start = range.end &+ 1
                 rest.append(right)
             }
         }
@@ -71,7 +72,7 @@ extension [LockedRange] {
         rest.sort { $0.start < $1.start }
         self = []
         for next in rest {
-            if let last = last, last.isExclusive == next.isExclusive, last.end + 1 == next.start {
+            if let last = last, last.isExclusive == next.isExclusive, last.end &+ 1 == next.start {
                 self[count - 1].end = next.end
             } else {
                 append(next)

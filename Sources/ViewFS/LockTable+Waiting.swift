@@ -115,7 +115,8 @@ extension LockTable {
                 if take(waiter) { answer(waiter, EACCES) }
                 return
             }
-            error = -attempt(wish)
+            let result = attempt(wish)
+            error = result < 0 ? Errno.number(of: result) : 0
             view.coordinator.leave(slot: lane.slot)
         }
         if error == EAGAIN {

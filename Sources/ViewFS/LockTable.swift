@@ -61,8 +61,8 @@ final class LockTable: @unchecked Sendable {
     private func set(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> Int32 {
         description.order.withLock { _ in
             let type = isLocked ? (range.isExclusive ? F_WRLCK : F_RDLCK) : F_UNLCK
-            let length = range.end == .max ? 0 : range.end - range.start + 1
-            let result = clinux_ofd_set_lock(description.descriptor, Int16(type), range.start, length)
+            let length = range.end == .max ? 0 : range.end &- range.start &+ 1
+            let result = clinux_ofd_set_lock(description.descriptor, Int16(truncatingIfNeeded: type), range.start, length)
             if result == 0 { state.withLock { _ in description.ranges.set(range, isLocked: isLocked) } }
             return result
         }
@@ -74,7 +74,7 @@ final class LockTable: @unchecked Sendable {
     func description(_ owner: UInt64, of node: UInt64, file: UInt64, pid: pid_t, open: () -> Int32) -> Result<LockDescription, Errno> {
         if let known = state.withLock({ $0.descriptions[node]?.first { $0.owner == owner } }) { return .success(known) }
         let descriptor = open()
-        if descriptor < 0 { return .failure(Errno(-descriptor)) }
+        if descriptor < 0 { return .failure(Errno(Errno.number(of: descriptor))) }
         let made = LockDescription(owner: owner, file: file, node: node, pid: pid, descriptor: descriptor)
         return .success(
             state.withLock { state in

@@ -114,7 +114,7 @@ public final class OpenAudit: Sendable {
     fileprivate static func path(_ descriptor: Int32) -> [UInt8]? {
         withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { buffer in
             let count = clinux_descriptor_path(descriptor, buffer.baseAddress!, buffer.count)
-            return count > 0 ? buffer.prefix(Int(count)).map { UInt8(bitPattern: $0) } : nil
+            return count > 0 ? buffer.prefix(count).map { UInt8(bitPattern: $0) } : nil
         }
     }
 }

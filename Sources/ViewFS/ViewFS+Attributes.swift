@@ -19,7 +19,7 @@ extension ViewFS {
         var status = FileStatus()
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
-            request.reply(error: -result)
+            request.reply(failure: result)
             return
         }
         // The granted directory alone lies in no other.
@@ -72,7 +72,7 @@ extension ViewFS {
                 : view.apply(changes, attributes, to: descriptor, file: handle)
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
-                request.reply(error: -result)
+                request.reply(failure: result)
             } else {
                 view.replyAttributes(request, node, descriptor)
             }
@@ -188,7 +188,7 @@ extension ViewFS {
         view.onNode(request, id, for: .closing) { request, _, descriptor in
             var answer = statvfs()
             let result = clinux_fstatvfs(descriptor, &answer)
-            if result < 0 { request.reply(error: -result) } else { request.reply(filesystem: &answer) }
+            if result < 0 { request.reply(failure: result) } else { request.reply(filesystem: &answer) }
         }
     }
 

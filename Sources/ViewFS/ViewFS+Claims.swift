@@ -185,13 +185,13 @@ extension ViewFS {
     /// Waits for those who were inside when the claim came.
     private func drain(_ scope: Scope, _ isCancelled: () -> Bool, _ progress: (String, UInt64, UInt64) -> Void) -> Bool {
         var inside = coordinator.visits(in: scope.id)
-        let count = UInt64(inside.count)
+        let count = UInt64(truncatingIfNeeded: inside.count)
         var turn: UInt32 = 20
         while !inside.isEmpty {
             inside.removeAll { !coordinator.isInside($0) }
             if inside.isEmpty { break }
             if isCancelled() { return false }
-            if turn >= 10_000 { progress("draining", count - UInt64(inside.count), count) }
+            if turn >= 10_000 { progress("draining", count &- UInt64(truncatingIfNeeded: inside.count), count) }
             usleep(turn)
             turn = min(turn * 2, 50_000)
         }
@@ -226,7 +226,7 @@ extension ViewFS {
         while !task.isDone {
             if isCancelled() { return false }
             if Clock.monotonic >= next {
-                progress("flushing", counter.done.load(ordering: .relaxed), UInt64(forgotten.count))
+                progress("flushing", counter.done.load(ordering: .relaxed), UInt64(truncatingIfNeeded: forgotten.count))
                 next = Clock.monotonic + 100_000_000
             }
             usleep(turn)

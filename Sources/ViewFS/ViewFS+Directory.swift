@@ -13,10 +13,11 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .read) { request, node, descriptor in
             let opened = view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
-            let unwritten = view.audit(request.caller, node, opened < 0 ? descriptor : opened, error: max(0, -opened))
+            let unwritten = view.audit(
+                request.caller, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
             if opened < 0 || unwritten != 0 {
                 if opened >= 0 { _ = clinux_close(opened) }
-                request.reply(error: opened < 0 ? -opened : unwritten)
+                request.reply(error: opened < 0 ? Errno.number(of: opened) : unwritten)
                 return
             }
             // Before the number is given away: from then on it may be closed at any time.
@@ -44,7 +45,7 @@ extension ViewFS {
     /// holds, if they were looked at one by one before (as git does), or if nobody looks at them.
     private func isWorthKeeping(_ directory: NodePointer) -> Bool {
         let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
-        if age < Int64(policy.timeout * 1e9) { return true }
+        if age < policy.timeoutNanoseconds { return true }
         guard directory.pointee.withOwner({ $0.habit.goesOutBare() }) else { return false }
         directory.pointee.isListedBare.store(true, ordering: .relaxed)
         return true
@@ -125,8 +126,9 @@ extension ViewFS {
             find(entry.name, of: parent, directory, &familiarity, into: &parameters)
         }
         if parameters.ino == 0 {
-            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))
-            parameters.attr.st_mode = mode_t(entry.type) << 12
+            parameters.attr.st_ino = ino_t(
+                truncatingIfNeeded: tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))
+            parameters.attr.st_mode = mode_t(truncatingIfNeeded: entry.type) << 12
         }
         listing.add(&parameters, entry.name, next: entry.offset)
         return true

@@ -10,7 +10,8 @@ extension ViewFS {
     @inline(__always)
     func attributes(_ status: borrowing FileStatus) -> stat {
         var attributes = status.st
-        attributes.st_ino = ino_t(tree.devices.shown(inode: UInt64(attributes.st_ino), device: UInt64(attributes.st_dev)))
+        let (inode, device) = (UInt64(truncatingIfNeeded: attributes.st_ino), UInt64(truncatingIfNeeded: attributes.st_dev))
+        attributes.st_ino = ino_t(truncatingIfNeeded: tree.devices.shown(inode: inode, device: device))
         return attributes
     }
 
@@ -36,12 +37,13 @@ extension ViewFS {
         let result = clinux_statx(descriptor, nil, &status)
         if result < 0 {
             _ = clinux_close(descriptor)
-            return -result
+            return Errno.number(of: result)
         }
         let found = parent.node.pointee.withOwner {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
         }
         guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
+        if isMistaken(id, node, status) { return EIO }
         describe(id, node, status, found: parent, into: &parameters)
         return 0
     }
@@ -57,8 +59,17 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
-        guard let id = found, let node = tree.nodes.find(id) else { return false }
+        guard let id = found, let node = tree.nodes.find(id), !isMistaken(id, node, status) else { return false }
         describe(id, node, status, found: parent, into: &parameters)
+        return true
+    }
+
+    /// Whether a file was taken for the node of another, which has its number and another type. Only a server that is broken or hostile has such; the
+    /// kernel refuses them as well (fs/fuse/inode.c, fuse_iget). The lookup is taken back.
+    @inline(__always)
+    private func isMistaken(_ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
+        if node.pointee.type == status.st.st_mode & S_IFMT { return false }
+        tree.forget(id, 1)
         return true
     }
 
@@ -124,7 +135,7 @@ extension ViewFS {
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
         if descriptor < 0 {
             guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayKeepNames(of: parent.node) else {
-                request.reply(error: -descriptor)
+                request.reply(failure: descriptor)
                 return
             }
             parameters.entry_timeout = policy.negativeTimeout

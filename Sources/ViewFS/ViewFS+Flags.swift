@@ -49,7 +49,7 @@ extension ViewFS {
         let buffer = request.worker.pointee.buffer
         if !changes {
             let result = clinux_flags(descriptor, call.command, buffer)
-            if result < 0 { request.reply(error: -result) } else { request.reply(control: buffer, count: size) }
+            if result < 0 { request.reply(failure: result) } else { request.reply(control: buffer, count: size) }
             return
         }
         guard let input = call.input else {
@@ -60,7 +60,7 @@ extension ViewFS {
         // Some flags want a capability that the kernel in front does not ask for, as they are the filesystem's own (ext4's `j`).
         let result = Identity.asPrivileged(as: request.caller) { clinux_flags(descriptor, call.command, buffer) }
         if result < 0 {
-            request.reply(error: -result)
+            request.reply(failure: result)
             return
         }
         forgetAttributesNow(id)

@@ -38,13 +38,13 @@ extension ViewFS {
             let still = Clock.monotonic - moved
             // A file that is not written back costs no other its data.
             if still > Self.stillNanoseconds { forgetting.look() }
-            guard still > Int64(patience) * 1_000_000 else { continue }
+            guard still > Int64(truncatingIfNeeded: patience) &* 1_000_000 else { continue }
             // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             releaseCacheWrites(scope, withdrawal, &stuck)
             usleep(1_000)
             // What is left then waits for something else than us: the last step names it.
-            if still > Int64(patience) * 1_000_000 + Self.abandoningNanoseconds { return }
+            if still > Int64(truncatingIfNeeded: patience) &* 1_000_000 + Self.abandoningNanoseconds { return }
         }
     }
 

@@ -9,10 +9,18 @@ extension ViewFS {
     static func setlk(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange, wait: Bool
     ) {
-        if lock.l_type == Int16(F_UNLCK) {
+        // The kernel sends no other; see `LockedRange`.
+        if lock.l_start < 0 || lock.l_len < 0 {
+            request.reply(error: EINVAL)
+            return
+        }
+        if lock.l_type == Int16(truncatingIfNeeded: F_UNLCK) {
             view.unlock(request, info.fh, id) {
                 guard let description = view.locks.existingDescription(info.lock_owner, of: id.rawValue) else { return nil }
-                return .range(description, LockedRange(start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: true))
+                return .range(
+                    description,
+                    LockedRange(
+                        start: Int64(truncatingIfNeeded: lock.l_start), length: Int64(truncatingIfNeeded: lock.l_len), isExclusive: true))
             }
             return
         }
@@ -31,7 +39,8 @@ extension ViewFS {
             case .failure(let error): request.reply(error: error.rawValue)
             case .success(let description):
                 let range = LockedRange(
-                    start: Int64(lock.l_start), length: Int64(lock.l_len), isExclusive: lock.l_type == Int16(F_WRLCK))
+                    start: Int64(truncatingIfNeeded: lock.l_start), length: Int64(truncatingIfNeeded: lock.l_len),
+                    isExclusive: lock.l_type == Int16(truncatingIfNeeded: F_WRLCK))
                 let wish = LockWish.range(description, range)
                 view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: wait)
             }
@@ -44,28 +53,30 @@ extension ViewFS {
             // Asked through the owner's own description, its own locks are not in the way.
             let descriptor = own.map { dup($0.descriptor) } ?? clinux_reopen(file.pointee.descriptor, file.pointee.flags & O_ACCMODE)
             if descriptor < 0 {
-                request.reply(error: own == nil ? -descriptor : EMFILE)
+                request.reply(error: own == nil ? Errno.number(of: descriptor) : EMFILE)
                 return
             }
-            var type = Int16(lock.l_type)
-            var (start, length, pid) = (Int64(lock.l_start), Int64(lock.l_len), pid_t(0))
+            var type = lock.l_type
+            var (start, length, pid): (Int64, Int64, pid_t) = (
+                Int64(truncatingIfNeeded: lock.l_start), Int64(truncatingIfNeeded: lock.l_len), 0
+            )
             let result = clinux_ofd_get_lock(descriptor, &type, &start, &length, &pid)
             // A duplicate shares its description, so closing it ends no lock.
             _ = clinux_close(descriptor)
             if result < 0 {
-                request.reply(error: -result)
+                request.reply(failure: result)
                 return
             }
             // Of a lock of the daemon's the system knows no process.
-            if pid == -1, type != Int16(F_UNLCK) {
-                let isExclusive = type == Int16(F_WRLCK)
+            if pid == -1, type != Int16(truncatingIfNeeded: F_UNLCK) {
+                let isExclusive = type == Int16(truncatingIfNeeded: F_WRLCK)
                 pid = view.locks.holder(of: start, isExclusive: isExclusive, on: id.rawValue, besides: info.lock_owner) ?? -1
             }
             var answer = LockRange()
             answer.l_type = type
-            answer.l_whence = Int16(SEEK_SET)
-            answer.l_start = off_t(start)
-            answer.l_len = off_t(length)
+            answer.l_whence = Int16(truncatingIfNeeded: SEEK_SET)
+            answer.l_start = off_t(truncatingIfNeeded: start)
+            answer.l_len = off_t(truncatingIfNeeded: length)
             answer.l_pid = pid
             request.reply(lock: &answer)
         }

@@ -30,7 +30,7 @@ extension ViewFS {
         onNode(request, parent, for: .write, name: name) { request, node, directory in
             Identity.assumeMask(request.caller.umask)
             let result = body(directory)
-            if result < 0 { request.reply(error: -result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
+            if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }
     }
 
@@ -118,7 +118,7 @@ extension ViewFS {
             let descriptor = view.tree.pin(node)
             let result = descriptor < 0 ? descriptor : clinux_link_descriptor(descriptor, directory, newName)
             if result < 0 {
-                request.reply(error: -result)
+                request.reply(failure: result)
             } else {
                 view.replyEntry(request, newName, in: directory, found: (newParent, parent))
             }
@@ -132,9 +132,9 @@ extension ViewFS {
             let buffer = request.worker.pointee.buffer.assumingMemoryBound(to: CChar.self)
             let count = clinux_readlink_descriptor(descriptor, buffer, Worker.bufferSize - 1)
             if count < 0 {
-                request.reply(error: Int32(-count))
+                request.reply(failure: count)
             } else {
-                buffer[count] = 0
+                buffer[min(count, Worker.bufferSize - 1)] = 0
                 request.reply(link: buffer)
             }
         }

@@ -17,15 +17,15 @@ extension ViewFS {
             }
             let (opened, appendsOnly) = view.reopen(descriptor, flags)
             if opened < 0 {
-                _ = view.audit(request.caller, node, descriptor, error: -opened)
-                request.reply(error: -opened)
+                _ = view.audit(request.caller, node, descriptor, error: Errno.number(of: opened))
+                request.reply(error: Errno.number(of: opened))
                 return
             }
             var status = FileStatus()
             let result = clinux_statx(opened, nil, &status)
             if result < 0 || (status.st.st_nlink == 0 && view.cameByOldName(node)) {
                 _ = clinux_close(opened)
-                request.reply(error: result < 0 ? -result : ESTALE)
+                request.reply(error: result < 0 ? Errno.number(of: result) : ESTALE)
                 return
             }
             view.noteMode(status.st.st_mode)
@@ -72,14 +72,14 @@ extension ViewFS {
             }
             if opened < 0 {
                 let isRaced = opened == -EEXIST && flags & O_EXCL == 0
-                if !isRaced { _ = view.audit(request.caller, node, directory, error: -opened) }
-                request.reply(error: isRaced ? ESTALE : -opened)
+                if !isRaced { _ = view.audit(request.caller, node, directory, error: Errno.number(of: opened)) }
+                request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
                 return
             }
             let path = view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
             if path < 0 {
                 _ = clinux_close(opened)
-                request.reply(error: -path)
+                request.reply(failure: path)
                 return
             }
             var parameters = EntryParameters()
@@ -182,7 +182,7 @@ extension ViewFS {
     /// was held by an O_PATH descriptor.
     private func cameByOldName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
-            && Clock.monotonic - node.pointee.found.load(ordering: .relaxed) > 20_000_000
+            && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
             && !node.pointee.wasToldStale.exchange(true, ordering: .relaxed)
     }
 
@@ -191,9 +191,9 @@ extension ViewFS {
     func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if policy.distrustsData { return false }
         let changed = status.st.st_mtim
-        let nanoseconds = Int64(changed.tv_sec) &* 1_000_000_000 &+ Int64(changed.tv_nsec)
+        let nanoseconds = Int64(truncatingIfNeeded: changed.tv_sec &* 1_000_000_000 &+ changed.tv_nsec)
         var version = UInt64(bitPattern: nanoseconds) &* 0x9E37_79B9_7F4A_7C15
-        version ^= UInt64(bitPattern: Int64(status.st.st_size)) &* 0xC2B2_AE3D_27D4_EB4F
+        version ^= UInt64(truncatingIfNeeded: status.st.st_size) &* 0xC2B2_AE3D_27D4_EB4F
         version |= 1
         let isSettled = Clock.realtime &- nanoseconds > 20_000_000
         return node.pointee.dataVersion.exchange(isSettled ? version : 0, ordering: .relaxed) == version

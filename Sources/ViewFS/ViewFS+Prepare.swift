@@ -39,7 +39,7 @@ extension ViewFS {
         } else {
             let descriptor = tree.pin(node)
             if descriptor < 0 {
-                request.reply(error: -descriptor)
+                request.reply(failure: descriptor)
             } else {
                 body(request, node, descriptor)
             }
@@ -122,5 +122,5 @@ extension ViewFS {
 /// Replies to what creates, removes or renames names: success has no result.
 @inline(__always)
 func reply(_ request: consuming Request, _ result: Int32) {
-    request.reply(error: result < 0 ? -result : 0)
+    request.reply(error: result < 0 ? Errno.number(of: result) : 0)
 }

@@ -12,8 +12,9 @@ extension ViewFS {
             let buffer = request.worker.pointee.buffer
             let count = clinux_pread(file.pointee.descriptor, buffer, min(size, Worker.bufferSize), offset)
             if count < 0 {
-                request.reply(error: Int32(-count))
+                request.reply(failure: count)
             } else {
+                let count = min(count, Worker.bufferSize)
                 request.worker.pointee.note(read: count)
                 view.coordinator.note(read: count, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
                 request.reply(bytes: buffer, count: count)
@@ -33,27 +34,36 @@ extension ViewFS {
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
                 view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             }
+            // The kernel sends no such offset; the sums below must not be what finds out.
+            let (_, isTooFar) = offset.addingReportingOverflow(size)
+            if isTooFar || offset < 0 || size < 0 {
+                request.reply(error: EFBIG)
+                return
+            }
             var done = 0
             var result = 0
             while done < size {
                 result =
                     isEcho && file.pointee.appendsOnly
-                    ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done))
-                    : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
+                    ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset &+ done)
+                    : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
                 if result <= 0 { break }
-                done += result
+                // A filesystem that says it took more than it was given would lead past the buffer.
+                done &+= min(result, size &- done)
             }
             if done == 0, result < 0 {
-                request.reply(error: Int32(-result))
+                request.reply(failure: result)
                 return
             }
             if isEcho {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
-                if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
+                if gate.pointee.refused != .none {
+                    gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed)
+                }
             }
             let node = NodeID(file.pointee.node)
-            let isElsewhere = appends && !view.ends(file, at: offset + off_t(done))
+            let isElsewhere = appends && !view.ends(file, at: offset &+ done)
             request.worker.pointee.note(written: done)
             view.coordinator.note(written: done, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
             request.reply(written: done)
@@ -98,7 +108,7 @@ extension ViewFS {
         let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
         let isLost = file.pointee.canWrite && view.lostWrites(file.pointee.node, in: file.pointee.scope)
-        request.reply(error: isLost ? EROFS : -result)
+        request.reply(error: isLost ? EROFS : result < 0 ? Errno.number(of: result) : 0)
         view.coordinator.leave(slot: slot)
     }
 
@@ -138,7 +148,7 @@ extension ViewFS {
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             let result = clinux_copy_file_range(
                 from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
-            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(written: result) }
+            if result < 0 { request.reply(failure: result) } else { request.reply(written: result) }
         }
     }
 }

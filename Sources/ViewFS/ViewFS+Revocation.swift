@@ -91,7 +91,7 @@ extension ViewFS {
         var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
-        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(visited)) }
+        scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(truncatingIfNeeded: visited)) }
         wait(upTo: Self.graceMicroseconds) {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
@@ -129,7 +129,7 @@ extension ViewFS {
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
             forgetting.add(writable)
-            outcome.invalidatedInodes = UInt64(writable.count)
+            outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
         follow(forgetting, scope)
         let unforgotten = forgetting.unfinished
@@ -142,8 +142,8 @@ extension ViewFS {
         }
 
         stuck.removeAll { !coordinator.isInside($0) }
-        outcome.pending = UInt64(stuck.count)
-        outcome.drained = UInt64(max(0, visited - stuck.count))
+        outcome.pending = UInt64(truncatingIfNeeded: stuck.count)
+        outcome.drained = UInt64(clamping: visited - stuck.count)
         outcome.flushedBytes = gate.pointee.flushedBytes.load(ordering: .relaxed) &- flushedBefore
         outcome.isConfirmed = unforgotten.isEmpty
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
@@ -176,7 +176,7 @@ extension ViewFS {
 
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
     func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
-        let deadline = Clock.monotonic + Int64(microseconds) * 1_000
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) &* 1_000
         var turn: UInt32 = 10
         while !isDone(), Clock.monotonic < deadline {
             usleep(turn)

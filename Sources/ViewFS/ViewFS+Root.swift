@@ -50,12 +50,13 @@ extension ViewFS {
         var attributes = stat()
         attributes.st_ino = 1
         attributes.st_mode = S_IFDIR | 0o555
-        attributes.st_nlink = nlink_t(2 + root.open.count)
+        attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + root.open.count)
         attributes.st_uid = geteuid()
         attributes.st_gid = getegid()
         attributes.st_blksize = 4096
         let changed = root.changed
-        let time = timespec(tv_sec: Int(changed / 1_000_000_000), tv_nsec: Int(changed % 1_000_000_000))
+        let time = timespec(
+            tv_sec: Int(truncatingIfNeeded: changed / 1_000_000_000), tv_nsec: Int(truncatingIfNeeded: changed % 1_000_000_000))
         (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
         // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
         // dies it is this look that says so, so it must not wait for long.
@@ -70,21 +71,22 @@ extension ViewFS {
     /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
     func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
-        for (position, dots) in [(1, "."), (2, "..")] where offset < UInt64(position) {
+        for (position, dots) in [(1 as UInt64, "."), (2, "..")] where offset < position {
             var parameters = EntryParameters()
             parameters.attr.st_ino = 1
             parameters.attr.st_mode = S_IFDIR
             guard listing.hasRoom(for: dots) else { break }
-            listing.add(&parameters, dots, next: UInt64(position))
+            listing.add(&parameters, dots, next: position)
         }
-        for (name, scope) in root.open where UInt64(scope.id.rawValue) + 2 > offset {
+        for (name, scope) in root.open where UInt64(truncatingIfNeeded: scope.id.rawValue) + 2 > offset {
             var parameters = EntryParameters()
             guard let node = tree.nodes.find(scope.rootNode) else { continue }
-            parameters.attr.st_ino = ino_t(tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
+            parameters.attr.st_ino = ino_t(
+                truncatingIfNeeded: tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
             parameters.attr.st_mode = S_IFDIR
             let hasRoom = withCString(name.bytes) { text -> Bool in
                 guard listing.hasRoom(for: text) else { return false }
-                listing.add(&parameters, text, next: UInt64(scope.id.rawValue) + 2)
+                listing.add(&parameters, text, next: UInt64(truncatingIfNeeded: scope.id.rawValue) + 2)
                 return true
             }
             if !hasRoom { break }

@@ -162,7 +162,7 @@ extension ViewFS {
         let count = gate.pointee.denials.exchange(0, ordering: .sequentiallyConsistent)
         if count == 0 { return nil }
         let last = gate.pointee.lastDenied.load(ordering: .relaxed)
-        return (count, UInt32(last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))
+        return (count, UInt32(truncatingIfNeeded: last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))
     }
 
     /// Makes the kernel look anew at the root's times after a change of its names. It waits for nobody. Holding no lock.

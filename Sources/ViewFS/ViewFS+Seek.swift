@@ -13,8 +13,8 @@ extension ViewFS {
                 request.reply(error: EAGAIN)
                 return
             }
-            let result = clinux_lseek(file.pointee.descriptor, Int64(offset), whence)
-            if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(offset: result) }
+            let result = clinux_lseek(file.pointee.descriptor, Int64(truncatingIfNeeded: offset), whence)
+            if result < 0 { request.reply(failure: result) } else { request.reply(offset: result) }
         }
     }
 

@@ -8,29 +8,42 @@ import ViewTree
 extension ViewFS {
     /// How long one that does not answer is waited for; then it counts as it was when it last did.
     private static let patience: Int64 = 100_000_000
+    private static let blockSize: UInt = 4096
 
     /// All filesystems under the active grants together, each counted once.
     func replyRootFilesystem(_ request: consuming Request) {
-        var seen: Set<UInt64> = []
-        let scopes = root.open.map(\.scope).filter { seen.insert(UInt64($0.rootStatus.st.st_dev)).inserted }
+        var seen: Set<dev_t> = []
+        let scopes = root.open.map(\.scope).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
         for scope in scopes { askForSpace(scope) }
         let deadline = Clock.monotonic + Self.patience
         while scopes.contains(where: { $0.isAsking.load(ordering: .acquiring) }), Clock.monotonic < deadline { usleep(100) }
         var sum = statvfs()
-        sum.f_bsize = 4096
-        sum.f_frsize = 4096
+        sum.f_bsize = Self.blockSize
+        sum.f_frsize = Self.blockSize
         sum.f_namemax = 255
         for one in scopes.compactMap({ $0.space.withLock { $0 } }) where one.f_frsize > 0 {
-            let unit = UInt(one.f_frsize)
-            sum.f_blocks += one.f_blocks * unit / 4096
-            sum.f_bfree += one.f_bfree * unit / 4096
-            sum.f_bavail += one.f_bavail * unit / 4096
-            sum.f_files += one.f_files
-            sum.f_ffree += one.f_ffree
-            sum.f_favail += one.f_favail
+            Self.add(blocks: one.f_blocks, of: one.f_frsize, to: &sum.f_blocks)
+            Self.add(blocks: one.f_bfree, of: one.f_frsize, to: &sum.f_bfree)
+            Self.add(blocks: one.f_bavail, of: one.f_frsize, to: &sum.f_bavail)
+            Self.add(one.f_files, to: &sum.f_files)
+            Self.add(one.f_ffree, to: &sum.f_ffree)
+            Self.add(one.f_favail, to: &sum.f_favail)
         }
         if sum.f_blocks == 0 { sum.f_blocks = 1 }
         request.reply(filesystem: &sum)
+    }
+
+    /// Adds a count of blocks of some size, as blocks of the view's.
+    private static func add(blocks: UInt, of size: UInt, to sum: inout UInt) {
+        let bytes = blocks.multipliedFullWidth(by: size)
+        // What does not fit is more than all that can be said.
+        add(bytes.high < blockSize ? blockSize.dividingFullWidth(bytes).quotient : .max, to: &sum)
+    }
+
+    /// A server, or whoever made the filesystem, may say any number: the sum ends at the largest.
+    private static func add(_ count: UInt, to sum: inout UInt) {
+        let (total, overflows) = sum.addingReportingOverflow(count)
+        sum = overflows ? .max : total
     }
 
     /// Asks a scope's filesystem on a thread of its own, unless that is still under way from before.

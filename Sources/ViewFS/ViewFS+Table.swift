@@ -20,11 +20,11 @@ extension ViewFS {
     }
 
     private static func fillNames(_ table: inout OperationTable) {
-        table.lookup = { raw, parent, name in serve(raw) { ViewFS.lookup($0, $1, NodeID(UInt64(parent)), name!) } }
+        table.lookup = { raw, parent, name in serve(raw) { ViewFS.lookup($0, $1, NodeID(parent), name!) } }
         table.forget = { raw, node, count in
             serve(raw) { view, request in
                 request.replyNothing()
-                view.forget(NodeID(UInt64(node)), count)
+                view.forget(NodeID(node), count)
             }
         }
         table.forget_multi = { raw, count, list in
@@ -34,24 +34,24 @@ extension ViewFS {
                 request.replyNothing()
             }
         }
-        table.readlink = { raw, node in serve(raw) { ViewFS.readlink($0, $1, NodeID(UInt64(node))) } }
-        table.mknod = { raw, parent, name, mode, device in serve(raw) { ViewFS.mknod($0, $1, NodeID(UInt64(parent)), name!, mode, device) }
+        table.readlink = { raw, node in serve(raw) { ViewFS.readlink($0, $1, NodeID(node)) } }
+        table.mknod = { raw, parent, name, mode, device in serve(raw) { ViewFS.mknod($0, $1, NodeID(parent), name!, mode, device) }
         }
-        table.mkdir = { raw, parent, name, mode in serve(raw) { ViewFS.mkdir($0, $1, NodeID(UInt64(parent)), name!, mode) } }
-        table.unlink = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: false) } }
-        table.rmdir = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(UInt64(parent)), name!, directory: true) } }
-        table.symlink = { raw, target, parent, name in serve(raw) { ViewFS.symlink($0, $1, target!, NodeID(UInt64(parent)), name!) } }
+        table.mkdir = { raw, parent, name, mode in serve(raw) { ViewFS.mkdir($0, $1, NodeID(parent), name!, mode) } }
+        table.unlink = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(parent), name!, directory: false) } }
+        table.rmdir = { raw, parent, name in serve(raw) { ViewFS.unlink($0, $1, NodeID(parent), name!, directory: true) } }
+        table.symlink = { raw, target, parent, name in serve(raw) { ViewFS.symlink($0, $1, target!, NodeID(parent), name!) } }
         table.rename = { raw, parent, name, newParent, newName, flags in
-            serve(raw) { ViewFS.rename($0, $1, NodeID(UInt64(parent)), name!, NodeID(UInt64(newParent)), newName!, flags) }
+            serve(raw) { ViewFS.rename($0, $1, NodeID(parent), name!, NodeID(newParent), newName!, flags) }
         }
         table.link = { raw, node, newParent, newName in
-            serve(raw) { ViewFS.link($0, $1, NodeID(UInt64(node)), NodeID(UInt64(newParent)), newName!) }
+            serve(raw) { ViewFS.link($0, $1, NodeID(node), NodeID(newParent), newName!) }
         }
     }
 
     private static func fillFiles(_ table: inout OperationTable) {
-        table.open = { raw, node, info in serve(raw) { ViewFS.open($0, $1, NodeID(UInt64(node)), info!) } }
-        table.create = { raw, parent, name, mode, info in serve(raw) { ViewFS.create($0, $1, NodeID(UInt64(parent)), name!, mode, info!) } }
+        table.open = { raw, node, info in serve(raw) { ViewFS.open($0, $1, NodeID(node), info!) } }
+        table.create = { raw, parent, name, mode, info in serve(raw) { ViewFS.create($0, $1, NodeID(parent), name!, mode, info!) } }
         table.read = { raw, _, size, offset, info in serve(raw) { ViewFS.read($0, $1, size, offset, info!.pointee) } }
         table.write_buf = { raw, _, vector, offset, info in
             serve(raw) { view, request in
@@ -62,8 +62,8 @@ extension ViewFS {
                 ViewFS.write(view, request, bytes.baseAddress!, bytes.count, offset, info!.pointee)
             }
         }
-        table.flush = { raw, node, info in serve(raw) { ViewFS.flush($0, $1, NodeID(UInt64(node)), info!.pointee) } }
-        table.release = { raw, node, info in serve(raw) { ViewFS.release($0, $1, NodeID(UInt64(node)), info!.pointee) } }
+        table.flush = { raw, node, info in serve(raw) { ViewFS.flush($0, $1, NodeID(node), info!.pointee) } }
+        table.release = { raw, node, info in serve(raw) { ViewFS.release($0, $1, NodeID(node), info!.pointee) } }
         table.fsync = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsync($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
         table.fallocate = { raw, _, mode, offset, length, info in
             serve(raw) { ViewFS.fallocate($0, $1, mode, offset, length, info!.pointee) }
@@ -75,50 +75,50 @@ extension ViewFS {
                     $0, $1, from: source!.pointee.fh, sourceOffset, to: target!.pointee.fh, targetOffset, length, flags)
             }
         }
-        table.getlk = { raw, node, info, lock in serve(raw) { ViewFS.getlk($0, $1, NodeID(UInt64(node)), info!.pointee, lock!.pointee) } }
+        table.getlk = { raw, node, info, lock in serve(raw) { ViewFS.getlk($0, $1, NodeID(node), info!.pointee, lock!.pointee) } }
         table.setlk = { raw, node, info, lock, wait in
-            serve(raw) { ViewFS.setlk($0, $1, NodeID(UInt64(node)), info!.pointee, lock!.pointee, wait: wait != 0) }
+            serve(raw) { ViewFS.setlk($0, $1, NodeID(node), info!.pointee, lock!.pointee, wait: wait != 0) }
         }
-        table.flock = { raw, node, info, operation in serve(raw) { ViewFS.flock($0, $1, NodeID(UInt64(node)), info!.pointee, operation) } }
+        table.flock = { raw, node, info, operation in serve(raw) { ViewFS.flock($0, $1, NodeID(node), info!.pointee, operation) } }
     }
 
     private static func fillDirectories(_ table: inout OperationTable) {
-        table.opendir = { raw, node, info in serve(raw) { ViewFS.opendir($0, $1, NodeID(UInt64(node)), info!) } }
+        table.opendir = { raw, node, info in serve(raw) { ViewFS.opendir($0, $1, NodeID(node), info!) } }
         table.readdir = { raw, node, size, offset, info in
-            serve(raw) { ViewFS.readdir($0, $1, NodeID(UInt64(node)), size, UInt64(bitPattern: Int64(offset)), info!.pointee, plus: false) }
+            serve(raw) { ViewFS.readdir($0, $1, NodeID(node), size, UInt64(truncatingIfNeeded: offset), info!.pointee, plus: false) }
         }
         table.readdirplus = { raw, node, size, offset, info in
-            serve(raw) { ViewFS.readdir($0, $1, NodeID(UInt64(node)), size, UInt64(bitPattern: Int64(offset)), info!.pointee, plus: true) }
+            serve(raw) { ViewFS.readdir($0, $1, NodeID(node), size, UInt64(truncatingIfNeeded: offset), info!.pointee, plus: true) }
         }
-        table.releasedir = { raw, node, info in serve(raw) { ViewFS.releasedir($0, $1, NodeID(UInt64(node)), info!.pointee) } }
+        table.releasedir = { raw, node, info in serve(raw) { ViewFS.releasedir($0, $1, NodeID(node), info!.pointee) } }
         table.fsyncdir = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsyncdir($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
     }
 
     private static func fillAttributes(_ table: inout OperationTable) {
         table.getattr = { raw, node, info in
-            serve(raw) { ViewFS.getattr($0, $1, NodeID(UInt64(node)), file: info?.pointee.fh) }
+            serve(raw) { ViewFS.getattr($0, $1, NodeID(node), file: info?.pointee.fh) }
         }
         table.setattr = { raw, node, attributes, changes, info in
             serve(raw) {
-                ViewFS.setattr($0, $1, NodeID(UInt64(node)), attributes!, AttributeChanges(rawValue: changes), file: info?.pointee.fh)
+                ViewFS.setattr($0, $1, NodeID(node), attributes!, AttributeChanges(rawValue: changes), file: info?.pointee.fh)
             }
         }
         table.ioctl = { raw, node, command, argument, info, flags, input, inputSize, outputSize in
             serve(raw) {
                 ViewFS.flags(
-                    $0, $1, NodeID(UInt64(node)),
+                    $0, $1, NodeID(node),
                     FlagsCall(
                         command: command, address: argument, isDirectory: flags & 1 << 4 != 0, input: input, inputSize: inputSize,
                         outputSize: outputSize), info!.pointee)
             }
         }
-        table.statfs = { raw, node in serve(raw) { ViewFS.statfs($0, $1, NodeID(UInt64(node))) } }
-        table.access = { raw, node, _ in serve(raw) { ViewFS.access($0, $1, NodeID(UInt64(node))) } }
-        table.getxattr = { raw, node, name, size in serve(raw) { ViewFS.getxattr($0, $1, NodeID(UInt64(node)), name!, size) } }
-        table.listxattr = { raw, node, size in serve(raw) { ViewFS.listxattr($0, $1, NodeID(UInt64(node)), size) } }
+        table.statfs = { raw, node in serve(raw) { ViewFS.statfs($0, $1, NodeID(node)) } }
+        table.access = { raw, node, _ in serve(raw) { ViewFS.access($0, $1, NodeID(node)) } }
+        table.getxattr = { raw, node, name, size in serve(raw) { ViewFS.getxattr($0, $1, NodeID(node), name!, size) } }
+        table.listxattr = { raw, node, size in serve(raw) { ViewFS.listxattr($0, $1, NodeID(node), size) } }
         table.setxattr = { raw, node, name, value, size, flags in
-            serve(raw) { ViewFS.setxattr($0, $1, NodeID(UInt64(node)), name!, value, size, flags) }
+            serve(raw) { ViewFS.setxattr($0, $1, NodeID(node), name!, value, size, flags) }
         }
-        table.removexattr = { raw, node, name in serve(raw) { ViewFS.removexattr($0, $1, NodeID(UInt64(node)), name!) } }
+        table.removexattr = { raw, node, name in serve(raw) { ViewFS.removexattr($0, $1, NodeID(node), name!) } }
     }
 }

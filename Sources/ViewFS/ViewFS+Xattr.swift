@@ -36,7 +36,7 @@ extension ViewFS {
             let buffer = request.worker.pointee.buffer
             let result = clinux_listxattr_descriptor(descriptor, buffer.assumingMemoryBound(to: CChar.self), 65_536)
             let shown = result < 0 ? result : removeReserved(buffer, result)
-            replyXattr(request, size != 0 && shown > size ? Int(-ERANGE) : shown, buffer, asked: size)
+            replyXattr(request, size != 0 && shown > size ? -Int(ERANGE) : shown, buffer, asked: size)
         }
     }
 
@@ -67,7 +67,7 @@ extension ViewFS {
 
 private func replyXattr(_ request: consuming Request, _ result: Int, _ buffer: UnsafeMutableRawPointer, asked size: Int) {
     if result < 0 {
-        request.reply(error: Int32(-result))
+        request.reply(failure: result)
     } else if size == 0 {
         request.reply(xattrSize: result)
     } else {
@@ -84,7 +84,8 @@ private func removeReserved(_ list: UnsafeMutableRawPointer, _ length: Int) -> I
     var (from, to) = (0, 0)
     while from < length {
         let name = (list + from).assumingMemoryBound(to: CChar.self)
-        let size = strnlen(name, length - from) + 1
+        // Also when the last name ends without a NUL.
+        let size = min(strnlen(name, length - from) + 1, length - from)
         if !isReserved(name) {
             memmove(list + to, list + from, size)
             to += size

@@ -89,6 +89,8 @@ public final class ViewFS: @unchecked Sendable {
 struct CachePolicy: Sendable {
     /// Seconds that names and attributes hold.
     let timeout: Double
+    /// The same in nanoseconds.
+    let timeoutNanoseconds: Int64
     /// Seconds that the absence of a name holds.
     let negativeTimeout: Double
     let writeBack: Bool
@@ -106,5 +108,6 @@ struct CachePolicy: Sendable {
         case .none: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0, 0, false, true, true)
         }
         sharesLocks = mode != .exclusive
+        timeoutNanoseconds = Int64(exactly: (timeout * 1e9).rounded()) ?? 0
     }
 }

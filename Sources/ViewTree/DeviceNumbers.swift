@@ -25,7 +25,7 @@ public struct DeviceNumbers: ~Copyable, Sendable {
             if lastDevice.load(ordering: .acquiring) == device { return bias }
         }
         return known.withLock { table in
-            let bias = table[device] ?? UInt64(table.count)
+            let bias = table[device] ?? UInt64(truncatingIfNeeded: table.count)
             table[device] = bias
             lastDevice.store(.max, ordering: .releasing)
             lastBias.store(bias, ordering: .releasing)

@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxFS
 
 /// Reads a directory with getdents64(2) and hands out its entries one by one. Positions are the filesystem's own (d_off), so
 /// they stay true while entries come and go.
@@ -19,6 +20,8 @@ public struct DirectoryStream {
     public var familiarity: Int8 = 0
 
     private static let size = 32 << 10
+    /// What stands before an entry's name.
+    private static let headSize = 19
 
     /// One entry: `name` ends with a NUL and is valid until the next call.
     public struct Entry {
@@ -36,7 +39,7 @@ public struct DirectoryStream {
     public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
         if offset == position, offset != 0 { return 0 }
         let result = clinux_lseek(descriptor, Int64(bitPattern: offset), SEEK_SET)
-        if result < 0 { return Int32(-result) }
+        if result < 0 { return Errno.number(of: result) }
         next = 0
         end = 0
         position = offset
@@ -50,22 +53,26 @@ public struct DirectoryStream {
         while true {
             if next >= end {
                 let count = buffer.withUnsafeMutableBytes { clinux_getdents(descriptor, $0.baseAddress!, $0.count) }
-                if count < 0 { return Int32(-count) }
+                if count < 0 { return Errno.number(of: count) }
                 if count == 0 { return 0 }
                 next = 0
-                end = count
+                end = min(count, buffer.count)
             }
             // struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; }
-            let (goesOn, length, offset) = buffer.withUnsafeBytes { bytes in
+            let (goesOn, length, offset) = buffer.withUnsafeBytes { bytes -> (Bool, Int, UInt64) in
                 let entry = bytes.baseAddress! + next
+                let length = Int(truncatingIfNeeded: entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
+                guard length > Self.headSize, length <= end - next else { return (false, 0, 0) }
                 let offset = entry.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
                 let found = Entry(
                     inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
                     name: (entry + 19).assumingMemoryBound(to: CChar.self))
-                return (body(found), Int(entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self)), offset)
+                // Names come from whoever made the filesystem. An empty one would stand for the directory itself.
+                return (found.name.pointee == 0 || body(found), length, offset)
             }
+            if length == 0 { return EIO }
             if !goesOn { return 0 }
-            next += length
+            next &+= length
             position = offset
         }
     }

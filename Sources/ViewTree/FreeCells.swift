@@ -24,7 +24,7 @@ struct FreeCells {
 
     mutating func addChunk() {
         if chunks.count % 64 == 0 { withRoom.append(0) }
-        withRoom[chunks.count / 64] |= 1 << UInt64(chunks.count % 64)
+        withRoom[chunks.count / 64] |= 1 << UInt64(truncatingIfNeeded: chunks.count % 64)
         lowest = min(lowest, chunks.count / 64)
         chunks.append(Chunk())
     }
@@ -33,7 +33,7 @@ struct FreeCells {
     mutating func reserve(_ count: Int, _ taken: UnsafeMutablePointer<UInt64>) {
         for _ in 0..<count { _ = take(0, taken) }
         live -= count
-        chunks[0].live -= UInt32(count)
+        chunks[0].live &-= UInt32(truncatingIfNeeded: count)
     }
 
     var firstWithRoom: Int? {
@@ -53,13 +53,13 @@ struct FreeCells {
     mutating func take(_ number: Int, _ taken: UnsafeMutablePointer<UInt64>) -> Int {
         let word = chunks[number].roomy.trailingZeroBitCount
         let bit = (~taken[word]).trailingZeroBitCount
-        let mark: UInt64 = 1 << UInt64(word)
-        taken[word] |= 1 << UInt64(bit)
+        let mark: UInt64 = 1 << UInt64(truncatingIfNeeded: word)
+        taken[word] |= 1 << UInt64(truncatingIfNeeded: bit)
         chunks[number].empty &= ~mark
         chunks[number].touched |= mark
         if taken[word] == .max {
             chunks[number].roomy &= ~mark
-            if chunks[number].roomy == 0 { withRoom[number / 64] &= ~(1 << UInt64(number % 64)) }
+            if chunks[number].roomy == 0 { withRoom[number / 64] &= ~(1 << UInt64(truncatingIfNeeded: number % 64)) }
         }
         chunks[number].live += 1
         live += 1
@@ -72,11 +72,11 @@ struct FreeCells {
         live -= 1
         if retires { return }
         let word = cell / 64
-        let mark: UInt64 = 1 << UInt64(word)
-        taken[word] &= ~(1 << UInt64(cell % 64))
+        let mark: UInt64 = 1 << UInt64(truncatingIfNeeded: word)
+        taken[word] &= ~(1 << UInt64(truncatingIfNeeded: cell % 64))
         chunks[number].roomy |= mark
         if taken[word] == 0 { chunks[number].empty |= mark }
-        withRoom[number / 64] |= 1 << UInt64(number % 64)
+        withRoom[number / 64] |= 1 << UInt64(truncatingIfNeeded: number % 64)
         lowest = min(lowest, number / 64)
     }
 
@@ -102,8 +102,8 @@ struct FreeCells {
         while word < 64 {
             let start = word
             var isTouched = false
-            while word < 64, empty & (1 << UInt64(word)) != 0 {
-                isTouched = isTouched || touched & (1 << UInt64(word)) != 0
+            while word < 64, empty & (1 << UInt64(truncatingIfNeeded: word)) != 0 {
+                isTouched = isTouched || touched & (1 << UInt64(truncatingIfNeeded: word)) != 0
                 word += 1
             }
             if isTouched { body(start * 64..<word * 64) }

@@ -14,7 +14,7 @@ struct KeptHandle: ~Copyable {
     private let third = Atomic<UInt64>(0)
 
     deinit {
-        if length > Self.inlineBytes { free(UnsafeMutableRawPointer(bitPattern: UInt(first.load(ordering: .relaxed)))) }
+        if length > Self.inlineBytes { free(UnsafeMutableRawPointer(bitPattern: UInt(truncatingIfNeeded: first.load(ordering: .relaxed)))) }
     }
 
     private var length: UInt32 { UInt32(truncatingIfNeeded: head.load(ordering: .relaxed)) }
@@ -31,9 +31,12 @@ struct KeptHandle: ~Copyable {
         let words = (first.load(ordering: .relaxed), second.load(ordering: .relaxed), third.load(ordering: .relaxed))
         withUnsafeMutableBytes(of: &result.bytes) { bytes in
             if result.length > Self.inlineBytes {
-                bytes.baseAddress!.copyMemory(from: UnsafeRawPointer(bitPattern: UInt(words.0))!, byteCount: Int(result.length))
+                guard let block = UnsafeRawPointer(bitPattern: UInt(truncatingIfNeeded: words.0)) else { return }
+                bytes.baseAddress!.copyMemory(from: block, byteCount: min(Int(truncatingIfNeeded: result.length), bytes.count))
             } else {
-                withUnsafeBytes(of: words) { bytes.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[..<Int(result.length)])) }
+                withUnsafeBytes(of: words) {
+                    bytes.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[..<Int(truncatingIfNeeded: result.length)]))
+                }
             }
         }
         return result
@@ -41,21 +44,25 @@ struct KeptHandle: ~Copyable {
 
     /// Keeps a handle, if none is kept. By one thread at a time: whoever lends descriptors.
     func keep(_ handle: clinux_handle) {
-        let length = Int(handle.length)
+        let length = Int(truncatingIfNeeded: handle.length)
         if isKept || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }
         var words: (UInt64, UInt64, UInt64) = (0, 0, 0)
         withUnsafeBytes(of: handle.bytes) { bytes in
-            if length > Int(Self.inlineBytes) {
-                let block = malloc(length)!
+            if handle.length > Self.inlineBytes {
+                guard let block = malloc(length) else { return }
                 block.copyMemory(from: bytes.baseAddress!, byteCount: length)
-                words.0 = UInt64(UInt(bitPattern: block))
+                words.0 = UInt64(truncatingIfNeeded: UInt(bitPattern: block))
             } else {
                 withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[..<length])) }
             }
         }
+        // Without memory none is kept.
+        if handle.length > Self.inlineBytes, words.0 == 0 { return }
         first.store(words.0, ordering: .relaxed)
         second.store(words.1, ordering: .relaxed)
         third.store(words.2, ordering: .relaxed)
-        head.store(UInt64(UInt32(bitPattern: handle.type)) << 32 | UInt64(handle.length), ordering: .releasing)
+        head.store(
+            UInt64(truncatingIfNeeded: UInt32(bitPattern: handle.type)) << 32 | UInt64(truncatingIfNeeded: handle.length),
+            ordering: .releasing)
     }
 }

@@ -12,9 +12,9 @@ public struct NodeKey: Hashable, Sendable {
 
     @inline(__always)
     public init(_ status: borrowing FileStatus) {
-        device = UInt64(status.st.st_dev)
-        inode = UInt64(status.st.st_ino)
-        birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
+        device = UInt64(truncatingIfNeeded: status.st.st_dev)
+        inode = UInt64(truncatingIfNeeded: status.st.st_ino)
+        birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(truncatingIfNeeded: status.birth_nanoseconds) : 0
     }
 
     /// Of the file behind an O_PATH descriptor; nil when it cannot be asked.
@@ -112,7 +112,7 @@ public struct Node: ~Copyable {
         ownerReference = Unmanaged.passUnretained(owner)
         self.type = type
         lookups = Atomic(1)
-        hold = Atomic(UInt64(UInt32(descriptor + 1)))
+        hold = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
         handle = KeptHandle()
         name = Atomic(0)
         isKept = Atomic(false)

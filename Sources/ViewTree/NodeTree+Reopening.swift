@@ -28,7 +28,7 @@ extension NodeTree {
                 _ = clinux_close(opened)
                 return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
             }
-            let new = old | UInt64(UInt32(opened + 1))
+            let new = old | UInt64(truncatingIfNeeded: UInt32(bitPattern: opened &+ 1))
             if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
                 if budget.add() { evict() }
                 return opened
@@ -53,7 +53,7 @@ extension NodeTree {
                 forget(id, 1)
             }
         }
-        var (current, directory) = (node, Int32(-1))
+        var (current, directory): (UnsafeMutablePointer<Node>, Int32) = (node, -1)
         while directory < 0 {
             let id = current.pointee.parent.load(ordering: .relaxed)
             guard above.count < Self.depthLimit, let parent = count(id, in: scope) else { return -ESTALE }
@@ -82,11 +82,13 @@ extension NodeTree {
     }
 
     /// `opened` if it is the node's file. Neither a handle nor a name is trusted alone: a number could have been used again on a filesystem
-    /// that does not count generations, and a name could lead to another file by now.
+    /// that does not count generations, and a name could lead to another file by now. The type is compared as well: a server can give files of two types
+    /// one number, and what is opened as a regular file must be one.
     private func verified(_ opened: Int32, _ node: UnsafeMutablePointer<Node>) -> Int32 {
         if opened < 0 { return [-ENOENT, -ENOTDIR, -EXDEV].contains(opened) ? -ESTALE : opened }
         var status = FileStatus()
-        guard clinux_statx(opened, nil, &status) == 0, NodeKey(status) == node.pointee.key else {
+        guard clinux_statx(opened, nil, &status) == 0, NodeKey(status) == node.pointee.key, status.st.st_mode & S_IFMT == node.pointee.type
+        else {
             _ = clinux_close(opened)
             return -ESTALE
         }

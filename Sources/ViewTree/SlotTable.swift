@@ -38,7 +38,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// No element has this index or a higher one at this moment.
     public var indexLimit: UInt32 {
         UInt32(
-            (0..<listCount).reduce(0) { limit, list in
+            truncatingIfNeeded: (0..<listCount).reduce(0) { limit, list in
                 let end = withList(list) { $0.liveEnd }
                 return end == 0 ? limit : max(limit, ((end - 1) * listCount + list + 1) * Self.cellsPerChunk)
             })
@@ -53,12 +53,12 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let place = own * listCount + list
             let chunk = chunks[place]!
             let cell = cells.take(own, Self.taken(in: chunk))
-            let index = UInt32(place * Self.cellsPerChunk + cell)
+            let index = UInt32(truncatingIfNeeded: place * Self.cellsPerChunk + cell)
             Self.element(index, in: chunk).initialize(to: element.take()!)
             let counter = Self.generation(index, in: chunk)
             let generation = max(counter.pointee.load(ordering: .relaxed), cells.chunks[own].base) + 1
             counter.pointee.store(generation, ordering: .releasing)
-            return UInt64(generation) << 32 | UInt64(index)
+            return UInt64(truncatingIfNeeded: generation) << 32 | UInt64(truncatingIfNeeded: index)
         }
     }
 
@@ -73,16 +73,19 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// The id and element at an index, if the cell is in use now.
     @inlinable @inline(__always)
     public func element(at index: UInt32) -> (id: UInt64, element: UnsafeMutablePointer<Element>)? {
-        guard Int(index) < Self.cellsPerChunk * Self.chunkLimit, let chunk = chunks[Int(index) / Self.cellsPerChunk] else { return nil }
+        guard Int(truncatingIfNeeded: index) < Self.cellsPerChunk * Self.chunkLimit,
+            let chunk = chunks[Int(truncatingIfNeeded: index) / Self.cellsPerChunk]
+        else { return nil }
         let generation = Self.generation(index, in: chunk).pointee.load(ordering: .acquiring)
-        return generation & 1 == 1 ? (UInt64(generation) << 32 | UInt64(index), Self.element(index, in: chunk)) : nil
+        return generation & 1 == 1
+            ? (UInt64(truncatingIfNeeded: generation) << 32 | UInt64(truncatingIfNeeded: index), Self.element(index, in: chunk)) : nil
     }
 
     /// Runs `body` on the element at an index, if there is one: it cannot end meanwhile, and no other can take its place.
     ///
     /// Locking: the list's, so `body` only looks and counts.
     func visit(_ index: UInt32, _ body: (UInt64, UnsafeMutablePointer<Element>) -> Void) {
-        withList(Int(index) / Self.cellsPerChunk % listCount) { _ in
+        withList(Int(truncatingIfNeeded: index) / Self.cellsPerChunk % listCount) { _ in
             if let (id, element) = element(at: index) { body(id, element) }
         }
     }
@@ -90,7 +93,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// Ends the element of `id`, which must be in use and held by nobody else.
     public func remove(_ id: UInt64) {
         let index = UInt32(truncatingIfNeeded: id)
-        let (place, cell) = Int(index).quotientAndRemainder(dividingBy: Self.cellsPerChunk)
+        let (place, cell) = Int(truncatingIfNeeded: index).quotientAndRemainder(dividingBy: Self.cellsPerChunk)
         // Taken out under the lock and ended after it: an end can close a descriptor.
         var element: Element?
         withList(place % listCount) { cells in
@@ -127,27 +130,27 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             }
         }
         var bytes = 0
-        let (page, stride) = (UInt(getpagesize()), MemoryLayout<Element>.stride)
+        let (page, stride) = (UInt(bitPattern: Int(truncatingIfNeeded: getpagesize())), MemoryLayout<Element>.stride)
         let elements = UInt(bitPattern: chunk + Self.headBytes)
         cells.trim(own) { range in
             // Whole pages alone: others have elements on the rest.
-            let start = (elements + UInt(range.lowerBound * stride) + page - 1) / page * page
-            let end = (elements + UInt(range.upperBound * stride)) / page * page
+            let start = (elements + UInt(bitPattern: range.lowerBound * stride) + page - 1) / page * page
+            let end = (elements + UInt(bitPattern: range.upperBound * stride)) / page * page
             if start >= end { return }
-            madvise(UnsafeMutableRawPointer(bitPattern: start), Int(end - start), MADV_DONTNEED)
-            bytes += Int(end - start)
+            madvise(UnsafeMutableRawPointer(bitPattern: start), Int(bitPattern: end - start), MADV_DONTNEED)
+            bytes += Int(bitPattern: end - start)
         }
         return bytes
     }
 
     @usableFromInline @inline(__always)
     static func generation(_ index: UInt32, in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Atomic<UInt32>> {
-        chunk.assumingMemoryBound(to: Atomic<UInt32>.self) + Int(index) % cellsPerChunk
+        chunk.assumingMemoryBound(to: Atomic<UInt32>.self) + Int(truncatingIfNeeded: index) % cellsPerChunk
     }
 
     @usableFromInline @inline(__always)
     static func element(_ index: UInt32, in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<Element> {
-        (chunk + headBytes).assumingMemoryBound(to: Element.self) + Int(index) % cellsPerChunk
+        (chunk + headBytes).assumingMemoryBound(to: Element.self) + Int(truncatingIfNeeded: index) % cellsPerChunk
     }
 
     /// A bit for each cell.

@@ -190,7 +190,7 @@ enum Daemon {
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        return Int(min(limit.rlim_cur, 1 << 20))
+        return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
     }
 }
 

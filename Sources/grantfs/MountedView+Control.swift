@@ -13,9 +13,9 @@ struct MountControl: ControlHandler {
 
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
         switch request {
-        case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(timeout))
-        case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(timeout))
-        case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(timeout))
+        case .apply(let grants, let timeout): mounted.apply(grants, timeoutMilliseconds: Int(truncatingIfNeeded: timeout))
+        case .shut(let grants, let timeout): mounted.shut(grants, timeoutMilliseconds: Int(truncatingIfNeeded: timeout))
+        case .release(let grants, let timeout): mounted.release(grants, timeoutMilliseconds: Int(truncatingIfNeeded: timeout))
         case .status: .status(mounted.status)
         case .metrics: .metrics(mounted.metrics)
         case .locate(let grants): .located(mounted.places(of: grants))
@@ -38,7 +38,7 @@ struct MountControl: ControlHandler {
 extension MountedView {
     /// Reads the store again and waits until what it says is in force for `grants`, at the most so long.
     func apply(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
-        let deadline = Clock.monotonic + Int64(timeoutMilliseconds) * 1_000_000
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
         if takeAway() {
             // Only who waits for a directory to be opened waits for its filesystem.
             let isOpening = state.withLock { state in
@@ -139,13 +139,13 @@ extension MountedView {
                 }
             return GrantStatus(
                 id: live.grant.id, name: live.grant.name, state: state, path: live.scope.flatMap { files.path(of: $0) },
-                inodes: UInt64(load.inodes), inFlight: UInt64(load.inFlight),
+                inodes: UInt64(clamping: load.inodes), inFlight: UInt64(clamping: load.inFlight),
                 traffic: GrantTraffic(
                     operations: load.counts.operations, readBytes: load.counts.readBytes, writtenBytes: load.counts.writtenBytes))
         }
         return MountStatus(
             view: view, mountpoint: mountpoint, pid: getpid(), since: since, grants: grants,
-            inodes: UInt64(files.tree.nodes.count), descriptors: UInt64(files.descriptorCount),
+            inodes: UInt64(clamping: files.tree.nodes.count), descriptors: UInt64(clamping: files.descriptorCount),
             requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
     }
 }

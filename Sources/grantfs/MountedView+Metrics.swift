@@ -10,12 +10,12 @@ struct MountCounts {
     var narrowings = WithdrawalCounts()
 
     mutating func note(denials count: UInt64, of grant: Grant) {
-        denials[grant.id, default: DenialCount(grant: grant.id, name: grant.name, count: 0)].count += count
+        denials[grant.id, default: DenialCount(grant: grant.id, name: grant.name, count: 0)].count &+= count
         denials[grant.id]?.name = grant.name
     }
 
     mutating func note(_ outcome: ClosingOutcome, _ withdrawal: ViewFS.Withdrawal) {
-        let nanoseconds = Int64(outcome.milliseconds * 1e6)
+        let nanoseconds = Int64(saturating: outcome.milliseconds * 1e6)
         switch withdrawal {
         case .all: MountCounts.note(outcome, nanoseconds, in: &revocations)
         case .writing: MountCounts.note(outcome, nanoseconds, in: &narrowings)
@@ -24,8 +24,8 @@ struct MountCounts {
 
     private static func note(_ outcome: ClosingOutcome, _ nanoseconds: Int64, in counts: inout WithdrawalCounts) {
         counts.durations.note(nanoseconds: nanoseconds)
-        counts.flushedBytes += outcome.flushedBytes
-        counts.released += outcome.pending
+        counts.flushedBytes &+= outcome.flushedBytes
+        counts.released &+= outcome.pending
     }
 }
 
@@ -40,8 +40,8 @@ extension MountedView {
         return MountMetrics(
             status: status, timings: timings, readBytes: transferred.read, writtenBytes: transferred.written,
             denials: counts.denials.values.sorted { $0.grant < $1.grant }, revocations: counts.revocations, narrowings: counts.narrowings,
-            waitingLocks: UInt64(files.waitingLockCount), waitingForClaims: UInt64(files.waitingCount),
-            workers: UInt64(max(0, files.session?.workerCount ?? 0)),
+            waitingLocks: UInt64(clamping: files.waitingLockCount), waitingForClaims: UInt64(clamping: files.waitingCount),
+            workers: UInt64(clamping: files.session?.workerCount ?? 0),
             idlePollingNanoseconds: files.session?.idlePollingNanoseconds ?? 0)
     }
 }

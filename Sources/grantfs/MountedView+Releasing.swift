@@ -24,7 +24,7 @@ extension MountedView {
     /// Closes the scopes of active grants and every descriptor that the mount keeps for them, whoever holds something of them. They stay
     /// away until the mount of the filesystem they were on has gone. Not confirmed is what hangs in that filesystem.
     func release(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
-        let deadline = Clock.monotonic + Int64(timeoutMilliseconds) * 1_000_000
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
         guard let table = try? MountTable.current() else { return .failed("its daemon cannot read the mount table") }
         let (scopes, tasks, closings) = state.withLock { state in
             var (scopes, tasks) = ([Scope](), [() -> Void]())

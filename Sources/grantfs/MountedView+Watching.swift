@@ -31,7 +31,7 @@ extension MountedView {
     /// Watches the granted directories: moved ones are followed, removed ones lose their name, missing ones are looked for.
     func watchDirectories() {
         let watch = try? MountWatch()
-        for turn in UInt64(0)... {
+        for turn in (0 as UInt64)... {
             if watch == nil { usleep(1_000_000) }
             if watch?.changed(within: 1_000) != false { files.noteMounts() }
             endReleases()
@@ -48,7 +48,7 @@ extension MountedView {
             return state.grants.values.filter { $0.recorded == .active }.compactMap { $0.grant.expires?.seconds(since: now) }.min()
         }
         guard let next else { return 1_000_000 }
-        return UInt32(min(max(next, 0.001), 1) * 1_000_000)
+        return UInt32(exactly: (min(max(next, 0.001), 1) * 1_000_000).rounded()) ?? 1_000_000
     }
 
     private func hasExpired() -> Bool {

@@ -16,5 +16,6 @@ int attack_wait(void);
 // One line for each attack, in the order of their names.
 attack attack_held_listing;
 attack attack_mapping;
+attack attack_numbers;
 
 #endif

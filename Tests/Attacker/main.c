@@ -12,6 +12,7 @@ static const struct {
     // One line for each attack, in the order of their names.
     {"held-listing", attack_held_listing},
     {"mapping", attack_mapping},
+    {"numbers", attack_numbers},
     {NULL, NULL},
 };
 

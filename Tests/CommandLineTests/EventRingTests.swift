@@ -47,4 +47,14 @@ import Testing
         let (events, hasMissed) = new.after(old.mark)
         #expect(hasMissed && events.count == 3)
     }
+
+    /// A client says where it was, and may say anything.
+    @Test func anyNumberIsAnswered() {
+        var ring = ring(10)
+        for number in [0, 1, UInt64.max - 1, .max] { _ = ring.after(EventMark(epoch: ring.epoch, number: number)) }
+        #expect(numbers(ring, after: EventMark(epoch: ring.epoch, number: .max)).isEmpty)
+        for _ in 0..<5000 { _ = ring.add(.moved, [], pid: 1) }
+        #expect(!ring.after(EventMark(epoch: ring.epoch, number: .max)).hasMissed)
+        #expect(ring.after(EventMark(epoch: ring.epoch, number: 0)).hasMissed)
+    }
 }

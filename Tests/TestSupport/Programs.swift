@@ -7,6 +7,7 @@ public enum Programs {
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
     public static let claimProbe = located("ClaimProbe", variable: "GRANTFS_CLAIM_PROBE")
     public static let hungSource = located("HungSource", variable: "GRANTFS_HUNG_SOURCE")
+    public static let hostileSource = located("HostileSource", variable: "GRANTFS_HOSTILE_SOURCE")
     public static let fakePortal = located("FakePortal", variable: "GRANTFS_FAKE_PORTAL")
     /// What `make conformance` runs for longer: see the head of each one's main.c.
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")

@@ -1,5 +1,5 @@
 // What Swift cannot import from the C library: see docs/ARCHITECTURE.md. Every function that can fail
-// returns -errno (or a result >= 0); none leaves its result in errno.
+// returns -errno, which is -4095 to -1, or a result >= 0, and nothing else; none leaves its result in errno.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -142,7 +142,7 @@ extension ClaimService {
             case .revocation(let session, let number):
                 let (asked, answered) = state.presenting.table.progress(of: round)
                 _ = state.presenting.table.end(round)
-                session.send(.preparing(number, asked: UInt32(asked), answered: UInt32(answered), isOver: true))
+                session.send(.preparing(number, asked: UInt32(clamping: asked), answered: UInt32(clamping: answered), isOver: true))
             case nil: break
             }
         }
@@ -210,16 +210,16 @@ extension ClaimService {
         let scopes = Set(files.root.open.filter { $0.scope.grant == grant }.map(\.scope.id.rawValue))
         state.withLock { state in
             let concerned = state.presenting.live.filter { !$0.value.scopes.isDisjoint(with: scopes) }.map(\.key).sorted()
-            let deadline = Clock.monotonic + Int64(milliseconds) * 1_000_000
+            let deadline = Clock.monotonic + Int64(truncatingIfNeeded: milliseconds) &* 1_000_000
             guard let round = state.presenting.table.ask(beforeRevocation: concerned, until: deadline) else {
                 return session.send(.preparing(number, asked: 0, answered: 0, isOver: true))
             }
             state.presenting.rounds[round.id] = .revocation(session: session, number: number)
             for question in round.questions {
                 let path = state.presenting.live[question.presenter]?.path ?? []
-                send(question, id, about: path, pid: 0, Int64(milliseconds) * 1_000_000, state)
+                send(question, id, about: path, pid: 0, Int64(truncatingIfNeeded: milliseconds) &* 1_000_000, state)
             }
-            session.send(.preparing(number, asked: UInt32(concerned.count), answered: 0, isOver: false))
+            session.send(.preparing(number, asked: UInt32(clamping: concerned.count), answered: 0, isOver: false))
         }
         clock.post()
     }
@@ -228,7 +228,9 @@ extension ClaimService {
     private func progress(_ state: inout State) {
         for case (let round, .revocation(let session, let number)) in state.presenting.rounds {
             let (asked, answered) = state.presenting.table.progress(of: round)
-            if asked != answered { session.send(.preparing(number, asked: UInt32(asked), answered: UInt32(answered), isOver: false)) }
+            if asked != answered {
+                session.send(.preparing(number, asked: UInt32(clamping: asked), answered: UInt32(clamping: answered), isOver: false))
+            }
         }
     }
 }

@@ -47,7 +47,7 @@ extension ClaimService {
         guard let bound else { return false }
         let claim = MandatoryClaim(
             id: id.rawValue, process: bound.session.peer.pid, parts: bound.parts.map { ($0.target, $0.access) },
-            patience: bound.holdMilliseconds == 0 ? nil : Int64(bound.holdMilliseconds) * 1_000_000)
+            patience: bound.holdMilliseconds == 0 ? nil : Int64(truncatingIfNeeded: bound.holdMilliseconds) &* 1_000_000)
         let isGone: () -> Bool = { self.state.withLock { $0.claims[id] == nil } }
         let isBound = files.bind(
             claim, in: scopes, isCancelled: isGone,

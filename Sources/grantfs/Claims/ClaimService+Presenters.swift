@@ -49,7 +49,7 @@ extension ClaimService {
         }
         let item = target.item()
         guard let home = home(of: request.path, files.scopes(meeting: [item])[0]) else { return refuse(.outside) }
-        let asked = Int64(request.patienceMilliseconds) * 1_000_000
+        let asked = Int64(truncatingIfNeeded: request.patienceMilliseconds) &* 1_000_000
         let patience = asked == 0 ? Self.usualPatience : min(asked, Self.longestPatience)
         let (refusal, isFirst) = state.withLock { state -> (ClaimRefusal?, Bool) in
             // Gone meanwhile, or given back.

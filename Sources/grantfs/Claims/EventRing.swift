@@ -36,7 +36,8 @@ struct EventRing {
     func after(_ mark: EventMark?) -> (events: [Entry], hasMissed: Bool) {
         guard let mark else { return ([], false) }
         guard mark.epoch == epoch else { return (events, true) }
-        let first = events.first?.event.number ?? last + 1
-        return (events.filter { $0.event.number > mark.number }, mark.number + 1 < first)
+        let first = events.first?.event.number ?? last &+ 1
+        // The number comes from a client, and may be any.
+        return (events.filter { $0.event.number > mark.number }, mark.number < first &- 1)
     }
 }
