@@ -14,6 +14,9 @@ void attack_ready(void);
 int attack_wait(void);
 
 // One line for each attack, in the order of their names.
+attack attack_keys;
+attack attack_shared;
 attack attack_snapshot;
+attack attack_terminal;
 
 #endif

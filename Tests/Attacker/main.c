@@ -10,7 +10,10 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"keys", attack_keys},
+    {"shared", attack_shared},
     {"snapshot", attack_snapshot},
+    {"terminal", attack_terminal},
     {NULL, NULL},
 };
 
