@@ -17,9 +17,10 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], data: [String] =
 }
 
 /// A program in C that works on files in every way and knows nothing of grantfs.
-func exerciser(_ name: String) -> Target {
+func exerciser(_ name: String, linkerSettings: [LinkerSetting] = []) -> Target {
     .executableTarget(
-        name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])])
+        name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
+        linkerSettings: linkerSettings)
 }
 
 /// A program as users of the library write them.
@@ -90,8 +91,9 @@ let package = Package(
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
-        exerciser("Attacker"),
         exerciser("HostileSource"),
+        // It runs where Swift's libraries are not to be seen.
+        exerciser("Attacker", linkerSettings: [.unsafeFlags(["-static-stdlib"])]),
         .executableTarget(
             name: "Workloads",
             path: "Tests/Benchmarks/Workloads",

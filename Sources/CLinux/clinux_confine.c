@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,3 +39,20 @@ int clinux_capability_drop(int capability) {
 }
 
 int clinux_no_new_privileges(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1 ? -errno : 0; }
+
+int clinux_session_keyring_leave(void) { return syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) == -1 ? -errno : 0; }
+
+int clinux_abstract_sockets_leave(void) {
+    // <linux/landlock.h> of Linux 6.12: the numbers are the same on every architecture.
+    enum { CREATE_RULESET = 444, RESTRICT_SELF = 446, CREATE_RULESET_VERSION = 1, SCOPE_ABSTRACT_UNIX_SOCKET = 1, FIRST_WITH_SCOPES = 6 };
+    struct { uint64_t handled_access_fs, handled_access_net, scoped; } attributes = {.scoped = SCOPE_ABSTRACT_UNIX_SOCKET};
+    long version = syscall(CREATE_RULESET, NULL, 0, CREATE_RULESET_VERSION);
+    if (version == -1) return -errno;
+    if (version < FIRST_WITH_SCOPES) return -EOPNOTSUPP;
+    int rules = (int)syscall(CREATE_RULESET, &attributes, sizeof attributes, 0);
+    if (rules == -1) return -errno;
+    int result = clinux_no_new_privileges();
+    if (result == 0 && syscall(RESTRICT_SELF, rules, 0) == -1) result = -errno;
+    close(rules);
+    return result;
+}

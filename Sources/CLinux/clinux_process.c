@@ -164,6 +164,11 @@ int clinux_child_has_ended(pid_t pid) {
     return info.si_pid == pid;
 }
 
+void clinux_await_end_of_child(pid_t pid) {
+    siginfo_t info;
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == -1 && errno == EINTR) continue;
+}
+
 int clinux_unmount(const char *path, bool lazy) {
     return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == -1 ? -errno : 0;
 }

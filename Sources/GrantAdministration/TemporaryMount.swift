@@ -33,7 +33,8 @@ public final class TemporaryMount: Sendable {
         let label = "run-" + Hexadecimal.text(GrantID.random().high)
         let path = store.runDirectory + "/" + label
         do throws(Errno) {
-            let lock = try FileLock.take(path + (hasOwnView ? ".view" : ".mount"), create: true)
+            // Locked from the first: another command's sweep takes what it finds unlocked for something that was left behind.
+            let lock = try FileLock.make(path + (hasOwnView ? ".view" : ".mount"))
             let made = TemporaryMount(label: label, hasOwnView: hasOwnView, store: store, lock: lock)
             if mkdir(path, 0o700) != 0 {
                 let error = Errno(errno)

@@ -106,9 +106,14 @@ public enum DirectoryEntry {
 
     /// renameat2(2) with RENAME_NOREPLACE: EEXIST when the new name is taken.
     public static func rename(_ directory: Int32, _ name: [UInt8], to newName: [UInt8]) throws(Errno) {
+        try move(directory, name, to: directory, newName)
+    }
+
+    /// The same, into another directory.
+    public static func move(_ directory: Int32, _ name: [UInt8], to newDirectory: Int32, _ newName: [UInt8]) throws(Errno) {
         let noReplace: UInt32 = 1
         _ = try Errno.check(
-            withCString(name) { name in withCString(newName) { clinux_renameat2(directory, name, directory, $0, noReplace) } })
+            withCString(name) { name in withCString(newName) { clinux_renameat2(directory, name, newDirectory, $0, noReplace) } })
     }
 
     /// statx(2) of a name, without opening it.

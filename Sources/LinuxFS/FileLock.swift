@@ -7,6 +7,22 @@ public struct FileLock: ~Copyable, Sendable {
 
     private init(_ file: consuming FileDescriptor) { self.file = file }
 
+    /// A new file (mode 0600) at the path, which nobody finds there unlocked: it is locked before it has its name, where the filesystem can do that. Elsewhere whoever
+    /// was quicker is waited for. EEXIST when something stands there.
+    public static func make(_ path: String) throws(Errno) -> FileLock {
+        let slash = path.lastIndex(of: "/")
+        let directory = try FileDescriptor.open((slash.map { path[..<$0] + "/" } ?? "./").utf8, OpenFlags.path | O_DIRECTORY)
+        do throws(Errno) {
+            let file = try FileDescriptor.openAt(directory.number, ".".utf8, OpenFlags.temporaryFile | O_RDWR, mode: 0o600)
+            guard try file.tryLock() else { throw Errno(EWOULDBLOCK) }
+            try DirectoryEntry.link(file, to: directory.number, Array((slash.map { path[path.index(after: $0)...] } ?? path[...]).utf8))
+            return FileLock(file)
+        } catch {
+            guard [EOPNOTSUPP, EISDIR, ENOENT, EINVAL, ENOSYS].contains(error.rawValue) else { throw error }
+            return try take(path, create: true, waits: true)
+        }
+    }
+
     /// Locks the file, which is made when it is missing and `create` is given (mode 0600). Throws ENOENT when it is missing, EWOULDBLOCK when
     /// somebody else has it and `waits` is not given. A file that was removed while this waited is not taken for the one of that name.
     public static func take(_ path: String, create: Bool = false, waits: Bool = false) throws(Errno) -> FileLock {

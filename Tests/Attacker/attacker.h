@@ -17,5 +17,9 @@ int attack_wait(void);
 attack attack_held_listing;
 attack attack_mapping;
 attack attack_numbers;
+attack attack_keys;
+attack attack_shared;
+attack attack_snapshot;
+attack attack_terminal;
 
 #endif

@@ -13,6 +13,10 @@ static const struct {
     {"held-listing", attack_held_listing},
     {"mapping", attack_mapping},
     {"numbers", attack_numbers},
+    {"keys", attack_keys},
+    {"shared", attack_shared},
+    {"snapshot", attack_snapshot},
+    {"terminal", attack_terminal},
     {NULL, NULL},
 };
 

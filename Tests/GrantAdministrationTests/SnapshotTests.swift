@@ -43,7 +43,7 @@ import Testing
         #expect(made.files == 8 && made.bytes == UInt64("ab/cb/d/eb/c".utf8.count))
         #expect(text(place + "/snap/source/b/d/e") == "b/d/e" && text(place + "/snap/c") == "b/c")
         #expect(left == ["snap"])
-        try Snapshot.remove(Array((place + "/snap").utf8))
+        try Snapshot.remove(Array((place + "/snap").utf8), made.key)
         #expect(left.isEmpty)
     }
 
@@ -93,7 +93,9 @@ import Testing
 
     @Test("takes what a killed process has left behind with it, and nobody's that is under way")
     func leftovers() throws {
-        for name in [".grantfs-snapshot-dead/x", ".grantfs-snapshot-alive"] { _ = try bench.directory("place/" + name) }
+        for name in [".grantfs-snapshot-dead/x/y", ".grantfs-snapshot-alive"] { _ = try bench.directory("place/" + name) }
+        for name in ["dead", "alive"] { chmod("\(place)/.grantfs-snapshot-\(name)", 0o700) }
+        try Data("left".utf8).write(to: URL(fileURLWithPath: place + "/.grantfs-snapshot-dead/x/y/file"))
         let alive = try FileDescriptor.open((place + "/.grantfs-snapshot-alive").utf8, O_RDONLY | O_DIRECTORY)
         let isLocked = try alive.tryLock()
         #expect(isLocked)
@@ -107,11 +109,11 @@ import Testing
         symlink("/etc", source + "/directory")
         symlink("/etc/passwd", source + "/file")
         symlink("nowhere", source + "/dangling")
-        _ = try make(source)
+        let made = try make(source)
         for (name, target) in [("directory", "/etc"), ("file", "/etc/passwd"), ("dangling", "nowhere")] {
             #expect(try FileManager.default.destinationOfSymbolicLink(atPath: "\(place)/snap/source/\(name)") == target)
         }
-        try Snapshot.remove(Array((place + "/snap").utf8))
+        try Snapshot.remove(Array((place + "/snap").utf8), made.key)
         #expect(left.isEmpty)
         #expect(access("/etc/passwd", F_OK) == 0)
     }

@@ -33,6 +33,8 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
                    const int descriptors[], int count);
 // 1 when the child has ended and is still to be waited for, 0 while it runs.
 int clinux_child_has_ended(pid_t pid);
+// Waits until the child has ended. It is still to be waited for, unless somebody else has done that by now.
+void clinux_await_end_of_child(pid_t pid);
 // The child's exit status, or 128 + the signal that ended it.
 int clinux_wait_for_child(pid_t pid);
 

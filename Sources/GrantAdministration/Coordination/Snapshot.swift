@@ -11,6 +11,8 @@ public enum Snapshot {
         /// How many files of any kind were made, directories included, and how many bytes they have.
         public var files: UInt64
         public var bytes: UInt64
+        /// What the directory is: `remove` takes nothing else away.
+        public var key: FileKey
     }
 
     /// What the names of snapshots begin with that are under way: hidden, beside what they are to become.
@@ -21,12 +23,13 @@ public enum Snapshot {
     ///
     /// - Parameters:
     ///   - items: absolute paths of the host without links. Who claims them sees to it that nobody changes them meanwhile.
-    ///   - directory: an absolute path at which nothing stands; not inside an item.
+    ///   - directory: an absolute path at which nothing stands; not inside an item. It has to lie where nobody but this user and root can put something else in its
+    ///     place (`OwnDirectory`).
     ///   - progress: called on this thread, ten times a second at most; `done` are bytes.
     ///   - check: called on this thread all the while; what it throws ends the work.
     ///
-    /// `.alreadyExists` when something stands at `directory`, `.usage` when two items have one name or it would lie in one of them, `.notFound`,
-    /// `.permission`, `.system` for anything else.
+    /// `.alreadyExists` when something stands at `directory`, `.usage` when two items have one name or it would lie in one of them, `.permission` when others
+    /// could put something else in its place, `.notFound`, `.permission`, `.system` for anything else.
     public static func make(
         of items: [[UInt8]], in directory: [UInt8], progress: ((CoordinationProgress) -> Void)? = nil,
         check: @escaping () throws(GrantError) -> Void = {}
@@ -53,17 +56,21 @@ public enum Snapshot {
             try check()
             try staging.publish(in: place)
             let path = CanonicalPath.join(place.path, name)
-            return Made(paths: names.map { CanonicalPath.join(path, $0) }, files: copy.progress.files, bytes: copy.progress.bytes)
+            return Made(
+                paths: names.map { CanonicalPath.join(path, $0) }, files: copy.progress.files, bytes: copy.progress.bytes, key: staging.key)
         } catch {
             staging.remove(from: place)
             throw error
         }
     }
 
-    /// Removes a snapshot, with all that is in it.
-    public static func remove(_ directory: [UInt8]) throws(Errno) {
+    /// Removes a snapshot that was made at `directory`, with all that is in it. ESTALE when something else stands there, which stays.
+    public static func remove(_ directory: [UInt8], _ key: FileKey) throws(Errno) {
         let parent = try FileDescriptor.open(CanonicalPath.parent(of: directory), OpenFlags.path | O_DIRECTORY)
-        try TreeRemoval.remove(CanonicalPath.lastName(of: directory), in: parent)
+        let name = CanonicalPath.lastName(of: directory)
+        let made = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+        guard FileKey(try made.status()) == key else { throw Errno(ESTALE) }
+        try TreeRemoval.remove(made, named: name, in: parent)
     }
 
     /// What kind of failure an item that cannot be copied is.
@@ -84,92 +91,6 @@ public enum Snapshot {
                 root.number, way.isEmpty ? Array(".".utf8) : Array(way), OpenFlags.path | O_DIRECTORY, crossMounts: true)
         } catch {
             throw GrantError(code(error), "“\(String(decoding: item, as: UTF8.self))” cannot be copied", cause: error.description)
-        }
-    }
-}
-
-extension Snapshot {
-    /// Where a snapshot is to be.
-    struct Place: ~Copyable {
-        let parent: FileDescriptor
-        /// Of the directory that it is to lie in, without links.
-        let path: [UInt8]
-        let name: [UInt8]
-        var shown: String { "“\(String(decoding: CanonicalPath.join(path, name), as: UTF8.self))”" }
-
-        static func open(parent path: [UInt8], name: [UInt8]) throws(GrantError) -> Place {
-            do throws(Errno) {
-                let parent = try FileDescriptor.open(path, O_RDONLY | O_DIRECTORY)
-                let canonical = try parent.path()
-                return Place(parent: parent, path: canonical, name: name)
-            } catch {
-                throw GrantError(
-                    .system, "no snapshot can be made in “\(String(decoding: path, as: UTF8.self))”", cause: error.description)
-            }
-        }
-
-        /// Throws when something stands there.
-        func expectNothing() throws(GrantError) {
-            if (try? DirectoryEntry.status(parent.number, name)) != nil { throw alreadyExists }
-        }
-
-        var alreadyExists: GrantError {
-            GrantError(
-                .alreadyExists, "the snapshot \(shown) cannot be made", cause: "something stands there", advice: "choose another name")
-        }
-
-        func failure(_ error: Errno) -> GrantError {
-            GrantError(.system, "the snapshot \(shown) cannot be made", cause: error.description)
-        }
-    }
-
-    /// A snapshot that is being made. It is locked as long as its process lives, so that others can tell it from what was left behind.
-    struct Staging: ~Copyable {
-        let name: [UInt8]
-        let directory: FileDescriptor
-
-        static func begin(in place: borrowing Place) throws(GrantError) -> Staging {
-            sweep(place)
-            do throws(Errno) {
-                while true {
-                    let name = Snapshot.prefix + Array(GrantID.random().description.utf8)
-                    try DirectoryEntry.makeDirectory(place.parent.number, name, 0o700)
-                    let made = try FileDescriptor.openAt(place.parent.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
-                    // Somebody else's sweep may have come before the lock.
-                    guard try made.tryLock(), try made.status().st.st_nlink > 0 else { continue }
-                    // What a directory above has for new files is not for copies.
-                    for attribute in ["system.posix_acl_default", "system.posix_acl_access"] { try? made.removeAttribute(attribute) }
-                    try made.setMode(0o700)
-                    return Staging(name: name, directory: made)
-                }
-            } catch {
-                throw place.failure(error)
-            }
-        }
-
-        /// Gives it its name, in one step.
-        func publish(in place: borrowing Place) throws(GrantError) {
-            do throws(Errno) {
-                try DirectoryEntry.rename(place.parent.number, name, to: place.name)
-            } catch {
-                throw error == Errno(EEXIST) ? place.alreadyExists : place.failure(error)
-            }
-        }
-
-        /// As far as that is possible; what stays goes with the next snapshot there.
-        func remove(from place: borrowing Place) { try? TreeRemoval.remove(name, in: place.parent) }
-
-        /// Removes what processes have left behind that were killed: this user's, and locked by nobody.
-        private static func sweep(_ place: borrowing Place) {
-            guard let listed = try? place.parent.reopened(O_RDONLY | O_DIRECTORY) else { return }
-            var left: [[UInt8]] = []
-            _ = try? listed.forEachEntry(limit: .max) { _, _, name in if name.starts(with: Snapshot.prefix) { left.append(Array(name)) } }
-            for name in left {
-                guard let directory = try? FileDescriptor.openBeneath(place.parent.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW),
-                    (try? directory.status().st.st_uid) == geteuid(), (try? directory.tryLock()) == true
-                else { continue }
-                try? TreeRemoval.remove(name, in: place.parent)
-            }
         }
     }
 }

@@ -28,18 +28,6 @@ final class TreeCopy {
         var names: [(name: [UInt8], type: UInt8)]
     }
 
-    struct FileKey: Hashable {
-        let device: dev_t
-        let inode: ino_t
-        /// A number that is used again is another file.
-        let born: Int64
-
-        init(_ status: FileStatus) {
-            (device, inode) = (status.st.st_dev, status.st.st_ino)
-            born = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(status.birth_nanoseconds) : 0
-        }
-    }
-
     init(ownName: [UInt8], progress: SnapshotProgress, check: @escaping () throws(GrantError) -> Void) {
         (self.ownName, self.progress, self.check) = (ownName, progress, check)
     }

@@ -7,6 +7,7 @@ import LinuxFS
 struct UploadCopy: Sendable {
     let url: URL
     private let directory: [UInt8]
+    private let key: FileKey
 
     /// Copies a file or tree, under its own name, into the directory for temporary files. What `check` throws ends the work, and nothing is left of it.
     init(of item: URL, check: @escaping () throws(GrantError) -> Void) throws(GrantError) {
@@ -16,11 +17,12 @@ struct UploadCopy: Sendable {
         // Links on the way are followed once, the item itself is not.
         let above = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: words))
         let made = try Snapshot.make(of: [CanonicalPath.join(above, CanonicalPath.lastName(of: words))], in: directory, check: check)
+        key = made.key
         url = FilePath.url(made.paths[0], isDirectory: item.hasDirectoryPath)
     }
 
-    /// What somebody has moved away in the meantime stays.
-    func remove() { try? Snapshot.remove(directory) }
+    /// What somebody has moved away in the meantime stays, and so does what stands there instead.
+    func remove() { try? Snapshot.remove(directory, key) }
 
     /// The same without keeping one of Swift's threads waiting. A task that is cancelled gets no copy.
     static func make(of item: URL) async throws(GrantError) -> UploadCopy {

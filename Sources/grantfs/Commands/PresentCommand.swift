@@ -54,6 +54,8 @@ enum PresentCommand {
             throw error.grantError
         }
         hooks.begin(presentation.path)
+        // Its last use is above, and this never returns: without an owner it would end here when the program is optimised.
+        _ = Unmanaged.passRetained(presentation)
         // Signals end it: the daemon notices, and nobody waits for it.
         while true { pause() }
     }

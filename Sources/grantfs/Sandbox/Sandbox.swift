@@ -23,14 +23,17 @@ struct Sandbox {
         environment = SandboxEnvironment.standard(home: home) + variables
     }
 
-    /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them.
-    func words(statusDescriptor: Int32) -> [[UInt8]] {
+    /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them. `filter` is the descriptor of a
+    /// `SandboxFilter`, `empty` that of a file without contents.
+    func words(statusDescriptor: Int32, filter: Int32, empty: Int32) -> [[UInt8]] {
         var words = Words()
         words.add("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
         if hasNetwork { words.add("--share-net") }
-        words.add("--info-fd", String(statusDescriptor))
+        words.add("--info-fd", String(statusDescriptor), "--seccomp", String(filter))
         SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).add(to: &words)
         words.add("--proc", "/proc", "--dev", "/dev")
+        // Descriptions of keys that the program's user may see, which the machine's other programs have.
+        if access("/proc/keys", F_OK) == 0 { words.add("--perms", "0444", "--ro-bind-data", String(empty), "/proc/keys") }
         // The kernel asks for no capability of root where it owns a switch: /proc/sys, which bwrap leaves open, and others.
         if geteuid() == 0 { words.add("--remount-ro", "/proc") }
         for directory in ["/tmp", "/var/tmp"] { words.add("--perms", "1777", "--tmpfs", directory) }

@@ -1,3 +1,4 @@
+import Confinement
 import Glibc
 import GrantModel
 import LinuxFS
@@ -15,7 +16,7 @@ enum SandboxProcess {
     }
 
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
-    /// of the signal where one ended it. To be called on the main thread: the sandbox ends with the thread that started it.
+    /// of the signal where one ended it. To be called on the main thread.
     static func run(_ sandbox: Sandbox, command: [[UInt8]]) throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -27,13 +28,17 @@ enum SandboxProcess {
         let hasStarted: Bool
         do throws(Errno) {
             let pipe = try PipePair()
-            let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3).joined(separator: [0])) + [0])
+            let filter = try SandboxFilter.file()
+            let empty = try MemoryFile.of([])
+            let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3, filter: 5, empty: 6).joined(separator: [0])) + [0])
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + command
             // The program may read bwrap's variables, so bwrap has no others than the program.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
-            // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
-            let child = try ChildProcess.spawn(
-                program, arguments: words, environment: variables, inGroup: true, descriptors: [pipe.writing.number, options.number])
+            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number]
+            let child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
+                // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
+                try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
+            }
             let leader = SandboxProcess.leader(said: pipe)
             while try !ChildProcess.hasEnded(child) {
                 var info = siginfo_t()

@@ -1,0 +1,104 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// Directories in which nobody but this process's user and root can take a name away or put something else in its place. What a name there stands for is still
+/// what this process has made.
+///
+/// Whoever may write to a directory may rename and exchange what is in it, and no descriptor helps against that: rename(2) and unlink(2) go by names. The kernel
+/// protects entries of others where the directory is sticky, as /tmp is. POSIX ACLs need no look of their own: no entry of one gives more than its mask, and
+/// that is what the mode shows as the group's.
+enum OwnDirectory {
+    /// What speaks against the directory, as a cause of an error; nil when nothing does.
+    static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
+        let status = try directory.status().st
+        if let objection = objection(toOwner: status.st_uid) { return objection }
+        // In a sticky directory an entry is its owner's, the directory's owner's, and root's.
+        if status.st_mode & S_ISVTX != 0 || status.st_mode & 0o022 == 0 { return nil }
+        if status.st_mode & 0o002 == 0, isPrivate(group: status.st_gid), !hasAccessList(directory) { return nil }
+        return "others may write to it, and so put something else in the place of what is made there"
+    }
+
+    /// A link is as good as the directory that it lies in, and as its owner.
+    static func objection(toOwner owner: uid_t) -> String? {
+        if owner == geteuid() || owner == 0 { return nil }
+        return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
+    }
+
+    struct Opened: ~Copyable {
+        /// Where it is, without links.
+        let path: [UInt8]
+        let objection: (path: [UInt8], cause: String)?
+        /// For reading.
+        let directory: FileDescriptor
+    }
+
+    /// Opens a directory as open(2) does, links followed, and looks at it; for root, who may be led to places where only root may write, also at every directory
+    /// and link on the way there. The objection, with the path it is about.
+    static func open(_ path: [UInt8]) throws(Errno) -> Opened {
+        var current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
+        var objection: (path: [UInt8], cause: String)?
+        let isRoot = geteuid() == 0
+        if isRoot, let cause = try self.objection(to: current) { objection = (Array("/".utf8), cause) }
+        var rest = Array(path.split(separator: UInt8(ascii: "/")).reversed())
+        var links = 0
+        while let name = rest.popLast() {
+            do throws(Errno) {
+                current = try FileDescriptor.openAt(current.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
+            } catch {
+                guard error == Errno(ENOTDIR) else { throw error }
+                // A link, if anything that leads on.
+                let link = try FileDescriptor.openAt(current.number, name, OpenFlags.path | O_NOFOLLOW)
+                let status = try link.status().st
+                guard status.st_mode & S_IFMT == S_IFLNK else { throw error }
+                links += 1
+                guard links <= 40 else { throw Errno(ELOOP) }
+                if isRoot, objection == nil, let cause = self.objection(toOwner: status.st_uid) {
+                    objection = (CanonicalPath.join(try current.path(), Array(name)), cause)
+                }
+                let text = try link.linkText()
+                if text.first == UInt8(ascii: "/") { current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY) }
+                rest += text.split(separator: UInt8(ascii: "/")).reversed()
+                continue
+            }
+            if isRoot, objection == nil, let cause = try self.objection(to: current) { objection = (try current.path(), cause) }
+        }
+        let directory = try current.reopened(O_RDONLY | O_DIRECTORY)
+        if objection == nil, let cause = try self.objection(to: directory) { objection = (try directory.path(), cause) }
+        return Opened(path: try directory.path(), objection: objection, directory: directory)
+    }
+
+    /// Whether this user alone is in it: a group of the user's name without other members, as many systems make one for each user.
+    private static func isPrivate(group: gid_t) -> Bool {
+        guard let user = userName(geteuid()) else { return false }
+        var buffer = [CChar](repeating: 0, count: 65_536)
+        var entry = Glibc.group()
+        var found: UnsafeMutablePointer<Glibc.group>?
+        guard getgrgid_r(group, &entry, &buffer, buffer.count, &found) == 0, let found, String(cString: found.pointee.gr_name) == user
+        else { return false }
+        var member = found.pointee.gr_mem
+        while let name = member?.pointee {
+            if String(cString: name) != user { return false }
+            member = member?.advanced(by: 1)
+        }
+        return true
+    }
+
+    private static func userName(_ user: uid_t) -> String? {
+        var buffer = [CChar](repeating: 0, count: 16_384)
+        var entry = passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        guard getpwuid_r(user, &entry, &buffer, buffer.count, &found) == 0, let found else { return nil }
+        return String(cString: found.pointee.pw_name)
+    }
+
+    /// What cannot be looked at counts as one.
+    private static func hasAccessList(_ directory: borrowing FileDescriptor) -> Bool {
+        do throws(Errno) {
+            _ = try directory.attribute("system.posix_acl_access", limit: 65_536)
+            return true
+        } catch {
+            return ![ENODATA, EOPNOTSUPP].contains(error.rawValue)
+        }
+    }
+}
