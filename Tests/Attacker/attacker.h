@@ -14,5 +14,8 @@ void attack_ready(void);
 int attack_wait(void);
 
 // One line for each attack, in the order of their names.
+attack attack_callers;
+attack attack_hold_files;
+attack attack_leases;
 
 #endif

@@ -10,6 +10,9 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"callers", attack_callers},
+    {"hold_files", attack_hold_files},
+    {"leases", attack_leases},
     {NULL, NULL},
 };
 

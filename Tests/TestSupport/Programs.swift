@@ -28,7 +28,7 @@ public enum Programs {
         guard mkdtemp(&template) != nil else { return nil }
         let directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         chmod(directory, 0o755)
-        for program in [grantfs, probe] {
+        for program in [grantfs, probe, attacker] {
             let copy = try? Command.run(["cp", program, directory + "/"])
             if copy?.status != 0 { return nil }
         }
@@ -39,6 +39,7 @@ public enum Programs {
     nonisolated(unsafe) private static var sharedToRemove: String?
 
     public static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
+    public static func attacker(for identity: Identity) -> String { path(attacker, for: identity) }
     static func probe(for identity: Identity) -> String { path(probe, for: identity) }
 
     static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"
