@@ -11,9 +11,14 @@ public final class ControlServer: Sendable {
     /// More at once than any use has; a further one waits in the socket's queue.
     private static let mostConnections = 64
 
+    /// So many threads are there before any client, for when none can be made: a command that withdraws a grant is to be heard whatever has run out.
+    private static let spareThreads = 2
+
     private struct State {
         var connections: [Int32: ControlConnection] = [:]
         var isStopped = false
+        /// For the spare threads.
+        var waiting: [ControlConnection] = []
     }
 
     private let directory: FileDescriptor
@@ -25,6 +30,7 @@ public final class ControlServer: Sendable {
     private let hub: SessionHub?
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
+    private let spare = Semaphore()
 
     /// Listens at `name` in `directory`, which is made (0700) when it is missing; what a dead daemon left there is replaced.
     /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
@@ -46,6 +52,7 @@ public final class ControlServer: Sendable {
         self.name = name
         self.handler = handler
         do throws(Errno) {
+            for _ in 0..<Self.spareThreads { try WorkerThread.start("control-spare") { [self] in answerWaiting() }.detach() }
             let thread = try WorkerThread.start("control") { [self] in acceptConnections() }
             accepting.withLock { $0 = thread }
         } catch {
@@ -66,6 +73,7 @@ public final class ControlServer: Sendable {
             state.isStopped = true
             for connection in state.connections.values { connection.socket.shutdownReceiving() }
         }
+        for _ in 0..<Self.spareThreads { spare.post() }
         _ = write(wakeUp.writing.number, [0], 1)
         hub?.stop()
         thread.join()
@@ -95,14 +103,25 @@ public final class ControlServer: Sendable {
         }
         guard isOpen else { return }
         do throws(Errno) {
-            try WorkerThread.start("control-client") { [self] in
-                answer(connection)
-                _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
-            }.detach()
+            try WorkerThread.start("control-client") { [self] in finish(connection) }.detach()
         } catch {
-            _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
-            throw error
+            state.withLock { $0.waiting.append(connection) }
+            spare.post()
         }
+    }
+
+    /// A spare thread: serves clients for whom none could be made.
+    private func answerWaiting() {
+        while true {
+            spare.wait()
+            let (next, isStopped) = state.withLock { ($0.waiting.isEmpty ? nil : $0.waiting.removeFirst(), $0.isStopped) }
+            if let next { finish(next) } else if isStopped { return }
+        }
+    }
+
+    private func finish(_ connection: ControlConnection) {
+        answer(connection)
+        _ = state.withLock { $0.connections.removeValue(forKey: connection.socket.number) }
     }
 
     private func answer(_ connection: ControlConnection) {

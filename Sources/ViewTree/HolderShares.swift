@@ -3,9 +3,10 @@ import Synchronization
 /// Shares of something there is only so much of, such as descriptors, for each grant and for each user: whoever uses all that he can get leaves
 /// something to everybody else.
 ///
-/// Nobody may hold more than `generosity` times what is left. So one holder alone may have nearly all of it (16 parts of 17), two have 16 of 33
+/// No grant may hold more than 16 times what is left. So one alone may have nearly all of it (16 parts of 17), two have 16 of 33
 /// each, and however many there are, there is something left; nothing has to be set, and nobody is to know who will come. It is the way in which switches
-/// share the memory of their queues (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998).
+/// share the memory of their queues (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256 times
+/// what is left: who has used up one grant's share still has others of his own, and whoever opens all of them leaves something to other users.
 ///
 /// Users are told apart by a number that is drawn from the user id, so two of many thousands may have to share.
 /// Locking: none.
@@ -17,7 +18,7 @@ public final class HolderShares: @unchecked Sendable {
     private let scopes: UnsafeMutablePointer<Atomic<Int>>
     private let users: UnsafeMutablePointer<Atomic<Int>>
 
-    private static let generosity = 16
+    private static let generosity = (scope: 16, user: 256)
     private static let places = 4096
 
     public init(limit: Int) {
@@ -43,7 +44,7 @@ public final class HolderShares: @unchecked Sendable {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         let ofUser = Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed).newValue
-        if max(ofScope, ofUser) <= Self.generosity * (limit - all) { return true }
+        if max(ofScope * (Self.generosity.user / Self.generosity.scope), ofUser) <= Self.generosity.user * (limit - all) { return true }
         give(scope: scope, user: user)
         return false
     }
@@ -55,7 +56,8 @@ public final class HolderShares: @unchecked Sendable {
     func needed(scope: UInt32, user: UInt32) -> Int {
         let ofScope = Self.place(scope, in: scopes).pointee.load(ordering: .relaxed)
         let ofUser = Self.place(user, in: users).pointee.load(ordering: .relaxed)
-        return (max(ofScope, ofUser) + Self.generosity) / Self.generosity
+        return max(
+            (ofScope + Self.generosity.scope) / Self.generosity.scope, (ofUser + Self.generosity.user) / Self.generosity.user)
     }
 
     public func give(scope: UInt32, user: UInt32) {
