@@ -12,11 +12,16 @@ public final class ControlServer: Sendable {
     /// nobody like that it waits in the socket's queue.
     private static let mostConnections = 64
 
+    /// So many threads are there before any client, for when none can be made: a command that withdraws a grant is to be heard whatever has run out.
+    private static let spareThreads = 2
+
     private struct State {
         var connections: [Int32: ControlConnection] = [:]
         /// Those of which no whole request has come yet, in the order in which they came.
         var silent: [Int32] = []
         var isStopped = false
+        /// For the spare threads.
+        var waiting: [ControlConnection] = []
     }
 
     private let directory: FileDescriptor
@@ -28,6 +33,7 @@ public final class ControlServer: Sendable {
     private let hub: SessionHub?
     private let state = Lock(State())
     private let accepting = Lock<WorkerThread?>(nil)
+    private let spare = Semaphore()
 
     /// Listens at `name` in `directory`, which is made (0700) when it is missing; what a dead daemon left there is replaced.
     /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
@@ -49,6 +55,7 @@ public final class ControlServer: Sendable {
         self.name = name
         self.handler = handler
         do throws(Errno) {
+            for _ in 0..<Self.spareThreads { try WorkerThread.start("control-spare") { [self] in answerWaiting() }.detach() }
             let thread = try WorkerThread.start("control") { [self] in acceptConnections() }
             accepting.withLock { $0 = thread }
         } catch {
@@ -69,6 +76,7 @@ public final class ControlServer: Sendable {
             state.isStopped = true
             for connection in state.connections.values { connection.socket.shutdownReceiving() }
         }
+        for _ in 0..<Self.spareThreads { spare.post() }
         _ = write(wakeUp.writing.number, [0], 1)
         hub?.stop()
         thread.join()
@@ -105,17 +113,24 @@ public final class ControlServer: Sendable {
         }
         guard isOpen else { return }
         do throws(Errno) {
-            try WorkerThread.start("control-client") { [self] in
-                answer(connection)
-                forget(connection)
-            }.detach()
+            try WorkerThread.start("control-client") { [self] in finish(connection) }.detach()
         } catch {
-            forget(connection)
-            throw error
+            state.withLock { $0.waiting.append(connection) }
+            spare.post()
         }
     }
 
-    private func forget(_ connection: ControlConnection) {
+    /// A spare thread: serves clients for whom none could be made.
+    private func answerWaiting() {
+        while true {
+            spare.wait()
+            let (next, isStopped) = state.withLock { ($0.waiting.isEmpty ? nil : $0.waiting.removeFirst(), $0.isStopped) }
+            if let next { finish(next) } else if isStopped { return }
+        }
+    }
+
+    private func finish(_ connection: ControlConnection) {
+        answer(connection)
         state.withLock { state in
             state.connections[connection.socket.number] = nil
             state.silent.removeAll { $0 == connection.socket.number }

@@ -75,7 +75,7 @@ public final class Coordinator: @unchecked Sendable {
 
     // MARK: the way of an operation
 
-    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter` and `.claimed` the thread is inside until `leave(slot)`;
+    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter`, `.claimed` and `.crowded` the thread is inside until `leave(slot)`;
     /// after anything else it is outside.
     @inline(__always)
     public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
@@ -93,9 +93,9 @@ public final class Coordinator: @unchecked Sendable {
             return .enter
         }
         // Its mark stands while it looks at the claims, so whoever takes one either is seen by it or waits for it.
-        if refused & entry.obstacles == Refusals.claimed.rawValue {
+        if refused & entry.obstacles & ~Refusals.detours.rawValue == 0 {
             count(scope, slot: slot)
-            return .claimed
+            return refused & Refusals.crowded.rawValue != 0 ? .crowded : .claimed
         }
         own.pointee.mark.store(0, ordering: .releasing)
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
@@ -141,7 +141,7 @@ public final class Coordinator: @unchecked Sendable {
         var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
         while old & Refusals.read.rawValue == 0 {
             let (done, seen) = gate.pointee.refusals.compareExchange(
-                expected: old, desired: old & Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
+                expected: old, desired: old & Refusals.detours.rawValue, ordering: .sequentiallyConsistent)
             if done { return }
             old = seen
         }
@@ -154,6 +154,24 @@ public final class Coordinator: @unchecked Sendable {
             gate.pointee.refusals.bitwiseOr(Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
         } else {
             gate.pointee.refusals.bitwiseAnd(~Refusals.claimed.rawValue, ordering: .sequentiallyConsistent)
+        }
+    }
+
+    /// Sends whoever comes into a scope to look whether there is room first, or no more.
+    public func setCrowded(_ scope: ScopeID, _ isCrowded: Bool) {
+        let gate = gate(scope)
+        if isCrowded {
+            gate.pointee.refusals.bitwiseOr(Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+        } else {
+            gate.pointee.refusals.bitwiseAnd(~Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+        }
+    }
+
+    /// Calls `body` with the slot and the scope of everybody who is inside one now, among the first `count` slots.
+    public func forEachInside(upTo count: Int, _ body: (Int, ScopeID) -> Void) {
+        for index in 0..<min(count, slotCount) {
+            let mark = slots[index].mark.load(ordering: .relaxed)
+            if mark != 0 { body(index, ScopeID(rawValue: UInt32(truncatingIfNeeded: mark))) }
         }
     }
 

@@ -21,10 +21,10 @@ public enum Entry: UInt32, Sendable {
     @inline(__always)
     var obstacles: UInt32 {
         switch self {
-        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue
-        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue
-        case .cacheWrite: Refusals.cacheWrite.rawValue
-        case .closing: Refusals.read.rawValue
+        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
+        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
+        case .cacheWrite: Refusals.cacheWrite.rawValue | Refusals.crowded.rawValue
+        case .closing: Refusals.read.rawValue | Refusals.crowded.rawValue
         }
     }
 
@@ -32,7 +32,7 @@ public enum Entry: UInt32, Sendable {
     public var isChange: Bool { self == .write || self == .cacheWrite }
 }
 
-/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access and for claims, which come and go.
+/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access, and for claims and crowds, which come and go.
 public struct Refusals: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -42,6 +42,10 @@ public struct Refusals: OptionSet, Sendable {
     public static let cacheWrite = Refusals(rawValue: 4)
     /// Claims are held here: who reads or writes has to look at them first.
     public static let claimed = Refusals(rawValue: 8)
+    /// So many are inside, here or for one user, that others could be left without a worker: who comes has to look whether there is room.
+    public static let crowded = Refusals(rawValue: 16)
+    /// What refuses nobody by itself.
+    static let detours: Refusals = [.claimed, .crowded]
 
     /// `open`: nothing is refused.
     public static let none: Refusals = []
@@ -68,10 +72,15 @@ public struct Gate: ~Copyable {
     let readBytes = Atomic<UInt64>(0)
     let writtenBytes = Atomic<UInt64>(0)
 
-    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)) }
+    /// What is refused, whether or not it is crowded.
+    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)).subtracting(.crowded) }
 }
 
 public enum Verdict {
+    /// Whether the thread is inside now.
+    @inline(__always)
+    public var isInside: Bool { self != .revoked && self != .readOnly }
+
     case enter
     /// Revoked: EACCES.
     case revoked
@@ -79,4 +88,6 @@ public enum Verdict {
     case readOnly
     /// Inside, and to look at the claims before anything is done.
     case claimed
+    /// Inside, and to look whether there is room before anything is done, and then at the claims.
+    case crowded
 }

@@ -23,6 +23,12 @@ struct Readers: ~Copyable {
 
     /// So many read, however little there is to do.
     static let kept = 4
+    /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
+    static let reserve = 12
+    /// More workers than that are looked at: see `Session.look`.
+    static let many = 32
+    /// Something is to be looked at, although no requests come.
+    let isWanted = Atomic<Bool>(false)
 
     /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
     private static let standbyNanoseconds: Int64 = 10_000_000_000
@@ -71,7 +77,7 @@ struct Readers: ~Copyable {
         standing.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if call.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
         // Who has taken us off is about to call.
-        if takeOff() { return false }
+        if takeOff(leaving: Self.reserve) { return false }
         call.wait()
         return true
     }
@@ -84,9 +90,9 @@ struct Readers: ~Copyable {
         return true
     }
 
-    private func takeOff() -> Bool {
+    private func takeOff(leaving rest: Int = 0) -> Bool {
         var seen = standing.load(ordering: .sequentiallyConsistent)
-        while seen > 0 {
+        while seen > rest {
             let (done, now) = standing.compareExchange(expected: seen, desired: seen - 1, ordering: .sequentiallyConsistent)
             if done { return true }
             seen = now
@@ -107,11 +113,12 @@ extension Session {
     func watchReaders() {
         var before = readers.snapshot.taken
         var (quiet, waited, spare, step) = (0, 0, 0, 1)
+        var isWatching = false
         var rate = RequestRate()
         let polling = context.pointee.options.idlePolling
         defer { polling?.end() }
         while !hasEnded {
-            if quiet >= 3, !rate.isHigh { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
+            if quiet >= 3, !rate.isHigh, !isWatching { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
             usleep(1_000)
             let now = readers.snapshot
             let isHeldUp = now.taken == before && now.idle == 0
@@ -124,6 +131,12 @@ extension Session {
             if spare >= 32 {
                 spare = 0
                 readers.isOneTooMany.store(readers.count > Readers.kept, ordering: .relaxed)
+            }
+            // Before there are more, so that who holds too many gets none of them.
+            if isHeldUp || isWatching || readers.workers > Readers.many || readers.isWanted.load(ordering: .relaxed) {
+                readers.isWanted.store(false, ordering: .sequentiallyConsistent)
+                isWatching = look()
+                if hasReady { startResuming() }
             }
             if isHeldUp {
                 for _ in 0..<step { addReader() }
@@ -143,12 +156,18 @@ extension Session {
     private func sleepUnlessBusy(since taken: UInt32) -> Bool {
         readers.isWatchAsleep.store(true, ordering: .sequentiallyConsistent)
         let now = readers.snapshot
-        if now.taken == taken, now.idle > 0, !hasEnded {
+        if now.taken == taken, now.idle > 0, !hasEnded, !readers.isWanted.load(ordering: .sequentiallyConsistent) {
             readers.watch.waitForAny()
             return true
         }
         readers.isWatchAsleep.store(false, ordering: .sequentiallyConsistent)
         return false
+    }
+
+    /// Has `look` called soon, and from then on for as long as it says so.
+    public func wakeWatch() {
+        readers.isWanted.store(true, ordering: .sequentiallyConsistent)
+        if readers.isWatchAsleep.exchange(false, ordering: .sequentiallyConsistent) { readers.watch.post() }
     }
 
     private var hasWaitingRequest: Bool {

@@ -37,6 +37,7 @@ public struct Request: ~Copyable {
         self.raw = raw
         self.worker = worker
         caller = Caller(uid: context.pointee.uid, gid: context.pointee.gid, pid: context.pointee.pid, umask: context.pointee.umask)
+        worker.pointee.user.store(context.pointee.uid, ordering: .relaxed)
         killsSetID = worker.pointee.killsSetID.load(ordering: .relaxed)
         sequence = (worker.pointee.answer.load(ordering: .relaxed) >> 1) &+ 1
         worker.pointee.request.store(UInt(bitPattern: UnsafeRawPointer(raw)), ordering: .relaxed)
@@ -51,6 +52,12 @@ public struct Request: ~Copyable {
 
     /// Whether it opens something: OPEN, OPENDIR, CREATE, TMPFILE.
     public var isOpening: Bool { [14, 27, 35, 51].contains(worker.pointee.opcode.load(ordering: .relaxed)) }
+
+    /// The kernel's number for it, as `Session.suspend` gives it; 0 for what is no longer there.
+    public var unique: UInt64 {
+        let message = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed))
+        return message?.load(fromByteOffset: 8, as: UInt64.self) ?? 0
+    }
 
     /// What `Session` was given as its file system.
     @inline(__always)

@@ -10,13 +10,39 @@ struct SuspendedRequests {
     /// To be served now, the first first.
     var ready: [SuspendedMessage] = []
     var bytes = 0
+    /// What each scope and each user has of them.
+    private var bytesOfScopes: [UInt32: Int] = [:]
+    private var bytesOfUsers: [UInt32: Int] = [:]
     /// Together they may not take more memory than this.
     static let mostBytes = 1 << 30
+    /// What one counts besides its bytes, much more than it takes: so there are 32,768 at the most, of which the kernel sends so many on its own (`configure`).
+    static let overhead = 32 << 10
 
     mutating func take(_ unique: UInt64) -> SuspendedMessage? {
         guard let message = waiting.removeValue(forKey: unique) else { return nil }
-        bytes -= message.size
+        count(message, -1)
         return message
+    }
+
+    /// False when there is no room. No scope and no user has more than what is left then, so that one alone takes half; the echo of what was written
+    /// before (`isEcho`), which the kernel itself keeps small, is not asked for its share, because an error would lose it.
+    mutating func add(_ message: SuspendedMessage, as unique: UInt64, isEcho: Bool) -> Bool {
+        let size = message.size + Self.overhead
+        let share = max(bytesOfScopes[message.scope, default: 0], bytesOfUsers[message.user, default: 0]) + size
+        let left = Self.mostBytes - bytes - size
+        guard left >= 0, isEcho || share <= left else { return false }
+        waiting[unique] = message
+        count(message, 1)
+        return true
+    }
+
+    private mutating func count(_ message: SuspendedMessage, _ sign: Int) {
+        let size = sign * (message.size + Self.overhead)
+        bytes += size
+        bytesOfScopes[message.scope, default: 0] += size
+        bytesOfUsers[message.user, default: 0] += size
+        if bytesOfScopes[message.scope] == 0 { bytesOfScopes[message.scope] = nil }
+        if bytesOfUsers[message.user] == 0 { bytesOfUsers[message.user] = nil }
     }
 }
 
@@ -25,6 +51,9 @@ struct SuspendedMessage: @unchecked Sendable {
     // Safe to send: one holder at a time.
     let memory: UnsafeMutableRawPointer
     let size: Int
+    /// Whose share it takes.
+    let scope: UInt32
+    let user: UInt32
 }
 
 // A request that is put aside is still unanswered for the kernel. The library has forgotten it: what it would do for an INTERRUPT is done here.
@@ -36,10 +65,10 @@ extension Session {
         case answered(error: Int32)
     }
 
-    /// Puts the request aside that the calling worker holds.
+    /// Puts the request aside that the calling worker holds. `scope`: what it is about, for its share of memory. `isEcho`: see `SuspendedRequests.add`.
     ///
     /// Locking: `suspended`, for a moment.
-    public func suspend(_ request: consuming Request) -> Suspension {
+    public func suspend(_ request: consuming Request, scope: UInt32, isEcho: Bool = false) -> Suspension {
         let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
         guard let memory = UnsafeMutableRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else {
             request.reply(error: EAGAIN)
@@ -51,14 +80,8 @@ extension Session {
         copy.copyMemory(from: memory, byteCount: size)
         // As the kernel wrote it: `Message.passOn` may have given it the number of another kind.
         copy.storeBytes(of: worker.pointee.opcode.load(ordering: .relaxed), toByteOffset: 4, as: UInt32.self)
-        let message = SuspendedMessage(memory: copy, size: size)
-        let hasRoom = suspended.withLock { suspended -> Bool in
-            guard suspended.bytes + size <= SuspendedRequests.mostBytes else { return false }
-            suspended.waiting[unique] = message
-            suspended.bytes += size
-            return true
-        }
-        guard hasRoom else {
+        let message = SuspendedMessage(memory: copy, size: size, scope: scope, user: request.caller.uid)
+        guard suspended.withLock({ $0.add(message, as: unique, isEcho: isEcho) }) else {
             copy.deallocate()
             request.reply(error: EAGAIN)
             return .answered(error: EAGAIN)
@@ -112,20 +135,27 @@ extension Session {
 
     // MARK: workers
 
-    private func startResuming() {
-        if startWorker(resumes: true) { return }
-        // All slots are taken: as soon as one is free.
-        _ = try? WorkerThread.start("grantfs-resume") { [self] in
-            while !hasEnded, !startWorker(resumes: true) { usleep(5_000) }
-        }.detach()
+    /// Has somebody serve what is to be resumed: one who stands by, a new worker, or, when there is none, whoever the watching thread finds later.
+    func startResuming() {
+        if !startWorker(resumes: true), !readers.callOne() { wakeWatch() }
+    }
+
+    /// Whether something waits to be resumed.
+    var hasReady: Bool { suspended.withLock { !$0.ready.isEmpty } }
+
+    /// Serves what is to be resumed until there is no more, and ends then.
+    func serveResumed(_ worker: UnsafeMutablePointer<Worker>) {
+        clinux_set_worker(worker)
+        serveReady(worker)
+        var none = fuse_buf()
+        finish(worker, &none)
     }
 
     /// Serves what is to be resumed until there is no more.
-    func serveResumed(_ worker: UnsafeMutablePointer<Worker>) {
-        clinux_set_worker(worker)
+    func serveReady(_ worker: UnsafeMutablePointer<Worker>) {
         while let (message, isMore) = nextResumed() {
             // One that hangs must not hold up those behind it.
-            if isMore { startWorker(resumes: true) }
+            if isMore { startResuming() }
             var buffer = fuse_buf()
             buffer.mem = message.memory
             buffer.size = message.size
@@ -136,8 +166,6 @@ extension Session {
             fuse_session_process_buf(pointer, &buffer)
             message.memory.deallocate()
         }
-        var none = fuse_buf()
-        finish(worker, &none)
     }
 
     private func nextResumed() -> (SuspendedMessage, isMore: Bool)? {

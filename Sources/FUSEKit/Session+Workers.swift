@@ -8,12 +8,12 @@ extension Session {
     /// Starts a worker unless all slots are taken.
     ///
     /// Locking: takes `freeSlots` for a moment.
-    /// `resumes`: it serves what was put aside, and ends then. False when it could not be started.
+    /// `resumes`: it serves what was put aside, and ends then. `standsBy`: it reads when it is called. False when it could not be started.
     @discardableResult
-    func startWorker(resumes: Bool = false) -> Bool {
+    func startWorker(resumes: Bool = false, standsBy: Bool = false) -> Bool {
         guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
-        start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes))
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes, standsBy: standsBy))
         if !resumes { readers.began() }
         var thread = pthread_t()
         var attributes = pthread_attr_t()
@@ -27,14 +27,26 @@ extension Session {
             start.deinitialize(count: 1)
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
+            noThreadsSince.store(Clock.monotonic, ordering: .relaxed)
         }
         return result == 0
     }
 
+    /// How many workers there can be now: while no threads can be made (RLIMIT_NPROC, pids.max of the control group), those that there are.
+    public var workersAtMost: Int {
+        let failed = noThreadsSince.load(ordering: .relaxed)
+        if failed == 0 || Clock.monotonic - failed > 1_000_000_000 { return workerLimit }
+        return workerLimit - freeSlots.withLock { $0.count }
+    }
+
     /// Receives and processes until the connection ends or nobody needs this worker any more.
-    func serve(_ worker: UnsafeMutablePointer<Worker>) {
+    func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {
         clinux_set_worker(worker)
         var buffer = fuse_buf()
+        if standsBy {
+            if !readers.standBy() { return finish(worker, &buffer) }
+            if hasReady { serveReady(worker) }
+        }
         readers.beginWaiting()
         while true {
             let received = fuse_session_receive_buf(pointer, &buffer)
@@ -55,9 +67,10 @@ extension Session {
             fuse_session_process_buf(pointer, &buffer)
             if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
-            if readers.shouldStandBy(), !readers.standBy() {
-                finish(worker, &buffer)
-                return
+            if readers.shouldStandBy() {
+                if !readers.standBy() { return finish(worker, &buffer) }
+                // It may have been called for that.
+                if hasReady { serveReady(worker) }
             }
             readers.beginWaiting()
         }
@@ -81,15 +94,17 @@ private struct WorkerStart {
     let session: Session
     let worker: UnsafeMutablePointer<Worker>
     let resumes: Bool
+    let standsBy: Bool
 }
 
 private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = argument!.assumingMemoryBound(to: WorkerStart.self)
-    let (session, worker, resumes) = (start.pointee.session, start.pointee.worker, start.pointee.resumes)
+    let (session, worker) = (start.pointee.session, start.pointee.worker)
+    let (resumes, standsBy) = (start.pointee.resumes, start.pointee.standsBy)
     start.deinitialize(count: 1)
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     Identity.resetOnThisThread()
-    if resumes { session.serveResumed(worker) } else { session.serve(worker) }
+    if resumes { session.serveResumed(worker) } else { session.serve(worker, standsBy: standsBy) }
     return nil
 }

@@ -25,18 +25,24 @@ public final class Session: @unchecked Sendable {
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     let suspended = Lock(SuspendedRequests())
+    /// When a thread could last not be made, `Clock.monotonic`; 0: never.
+    let noThreadsSince = Atomic<Int64>(0)
+    /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
+    let look: @Sendable () -> Bool
     /// Told before a request that was put aside is answered because it was interrupted, by its number.
     let interrupted: @Sendable (UInt64) -> Void
     let context: UnsafeMutablePointer<SessionContext>
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
     /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
-    /// because it was interrupted; on a worker's thread, holding no lock.
+    /// because it was interrupted; on a worker's thread, holding no lock. `look` is called every millisecond by a thread that serves no requests, while workers
+    /// are held up or many, or as long as it says true; it must not wait for anything. `wakeWatch` has it called when nothing else happens.
     public init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void
+        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         self.interrupted = interrupted
+        self.look = look
         // The library reports what is wrong with the device to standard error alone.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         self.workerLimit = workerLimit
@@ -95,6 +101,8 @@ public final class Session: @unchecked Sendable {
             throw error
         }
         for _ in 0..<Readers.kept { startWorker() }
+        // Some more from the beginning, for when no threads can be made.
+        for _ in 0..<Readers.reserve { startWorker(standsBy: true) }
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
@@ -111,6 +119,9 @@ public final class Session: @unchecked Sendable {
         fuse_reply_err(request, answerable(error))
         return true
     }
+
+    /// For whom the worker of `slot` serves a request, or served the last one.
+    public func user(ofSlot slot: Int) -> UInt32 { slot < workerLimit ? workers[slot].user.load(ordering: .relaxed) : 0 }
 
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
@@ -154,9 +165,9 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     connection.pointee.want = UInt32(truncatingIfNeeded: wanted) & connection.pointee.capable
     connection.pointee.max_write = 1 << 20
     connection.pointee.max_readahead = 1 << 20
-    // Hung readaheads of one grant must not stop every other's (64 did).
-    // Fewer than there are workers: when as many hang, there are still some for everything else.
-    connection.pointee.max_background = 512
-    connection.pointee.congestion_threshold = 384
+    // Hung readaheads of one grant must not stop every other's (64 did), so as many as can be put aside here: no grant has more than half of them.
+    // The kernel gives an unprivileged mount fewer when memory is small (fs/fuse/inode.c, max_user_bgreq).
+    connection.pointee.max_background = UInt32(clamping: SuspendedRequests.mostBytes / SuspendedRequests.overhead)
+    connection.pointee.congestion_threshold = connection.pointee.max_background / 4 * 3
     connection.pointee.time_gran = 1
 }

@@ -18,6 +18,8 @@ public struct Worker: ~Copyable {
     /// What the request is and what it brings besides what the library passes on. Written and read on the worker's thread, before `process`.
     let opcode = Atomic<UInt32>(0)
     let killsSetID = Atomic<Bool>(false)
+    /// Who asks. Written by the worker; whoever counts what users hold reads it.
+    public let user = Atomic<UInt32>(0)
     /// Where the request is as the kernel wrote it. Of the worker's thread.
     let message = Atomic<UInt>(0)
     /// How many bytes it has, whatever its head says.

@@ -17,6 +17,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case storeFull
         case mountFailed
         case unsupported
+        /// Descriptors or memory have run out, of this process or of the machine. It says nothing about what was asked for: to be tried again.
+        case exhausted
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
         case system
@@ -51,7 +53,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case .unconfirmed: 3
         case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .permission, .storeUnavailable, .storeDamaged,
             .storeNewer,
-            .storeFull, .mountFailed, .unsupported, .system:
+            .storeFull, .mountFailed, .unsupported, .exhausted, .system:
             1
         }
     }

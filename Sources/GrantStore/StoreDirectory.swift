@@ -21,7 +21,7 @@ struct StoreDirectory: Sendable {
         guard let resolved = realpath(given, nil) else {
             let error = Errno(errno)
             if error.rawValue == ENOENT { throw StoreFailure.missing(given) }
-            throw StoreFailure.unavailable(given, error.description)
+            throw StoreFailure.failed(given, error)
         }
         defer { free(resolved) }
         path = String(cString: resolved)
@@ -80,7 +80,7 @@ struct StoreDirectory: Sendable {
         guard lstat(database, &status) == 0 else {
             let error = Errno(errno)
             if error.rawValue == ENOENT { throw StoreFailure.missing(path) }
-            throw StoreFailure.unavailable(path, error.description)
+            throw StoreFailure.failed(path, error)
         }
         guard status.st_mode & S_IFMT == S_IFREG else { throw StoreFailure.damaged(database, "it is not a regular file") }
         if status.st_size == 0 { throw StoreFailure.damaged(database, "it is empty") }
@@ -100,7 +100,7 @@ struct StoreDirectory: Sendable {
             bytes = try File.contents(of: Array(key.utf8))
         } catch {
             if error.rawValue == ENOENT { throw StoreFailure.damaged(path, "its key is missing") }
-            throw StoreFailure.unavailable(path, "its key cannot be read: \(error)")
+            throw StoreFailure.failed(path, error, "its key cannot be read: \(error)")
         }
         guard let hash = SipHash(key: bytes) else { throw StoreFailure.damaged(path, "its key is not 16 bytes long") }
         return hash
@@ -136,7 +136,7 @@ struct StoreDirectory: Sendable {
 
     private func failure(_ error: Errno) -> GrantError {
         if error.rawValue == ENOSPC || error.rawValue == EDQUOT { return StoreFailure.full(path) }
-        return StoreFailure.unavailable(path, error.description)
+        return StoreFailure.failed(path, error)
     }
 
     private func exists(_ file: String) -> Bool {
@@ -166,7 +166,7 @@ struct StoreDirectory: Sendable {
         var status = stat()
         guard lstat(path, &status) == 0 else {
             if errno == ENOENT, kind == S_IFREG { return }
-            throw StoreFailure.unavailable(path, Errno(errno).description)
+            throw StoreFailure.failed(path, Errno(errno))
         }
         guard status.st_mode & S_IFMT == kind else {
             throw StoreFailure.unavailable(path, kind == S_IFDIR ? "it is not a directory" : "it is not a regular file")

@@ -1,6 +1,7 @@
 import CSQLite
 import Glibc
 import GrantModel
+import LinuxFS
 
 /// The errors of the store, each with what to do about it. None of them ever leads to writing the file anew.
 enum StoreFailure {
@@ -13,6 +14,7 @@ enum StoreFailure {
         let number = handle.map { sqlite3_system_errno($0) } ?? 0
         if result & 0xFF == SQLITE_FULL || number == ENOSPC || number == EDQUOT { return full(path) }
         if result == shortRead { return damaged(path, words) }
+        if isExhaustion(result, number) { return exhausted(path, number == 0 ? words : String(cString: strerror(number))) }
         switch result & 0xFF {
         case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_SCHEMA, SQLITE_MISMATCH, SQLITE_CONSTRAINT:
             return damaged(path, words)
@@ -24,6 +26,36 @@ enum StoreFailure {
             let cause = number == 0 ? words : "\(words): \(String(cString: strerror(number)))"
             return GrantError(.storeUnavailable, "the store \(path) cannot be used", cause: cause)
         }
+    }
+
+    /// Whether SQLite failed for want of memory or descriptors. `number`: errno, which it keeps of what it could not open, read or write.
+    private static func isExhaustion(_ result: Int32, _ number: Int32) -> Bool {
+        switch result & 0xFF {
+        case SQLITE_NOMEM: return true
+        case SQLITE_IOERR: return result == ioErrorNoMemory || Errno(number).isExhaustion
+        // It may have been asked about another file meanwhile, so whether there are descriptors is tried.
+        case SQLITE_CANTOPEN: return Errno(number).isExhaustion || hasNoDescriptors
+        default: return false
+        }
+    }
+
+    /// SQLITE_IOERR_NOMEM, as `shortRead`.
+    private static let ioErrorNoMemory = SQLITE_IOERR | 12 << 8
+
+    private static var hasNoDescriptors: Bool {
+        let tried = dup(STDERR_FILENO)
+        if tried >= 0 { close(tried) }
+        return tried < 0 && Errno(errno).isExhaustion
+    }
+
+    /// What is missing has nothing to do with the store, which is as good as before.
+    static func exhausted(_ path: String, _ cause: String) -> GrantError {
+        GrantError(.exhausted, "the store \(path) cannot be used now", cause: cause, advice: "try again")
+    }
+
+    /// What a call on one of its files says: exhaustion, or that the store cannot be used.
+    static func failed(_ path: String, _ error: Errno, _ cause: String? = nil) -> GrantError {
+        error.isExhaustion ? exhausted(path, cause ?? error.description) : unavailable(path, cause ?? error.description)
     }
 
     static func damaged(_ path: String, _ cause: String) -> GrantError {

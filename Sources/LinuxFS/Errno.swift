@@ -19,6 +19,9 @@ public struct Errno: Error, Equatable, Hashable, Sendable, CustomStringConvertib
         result < 0 && result >= -4095 ? 0 &- Int32(truncatingIfNeeded: result) : EIO
     }
 
+    /// Whether descriptors, memory or threads have run out, of this process or of the machine, which says nothing about what was asked for.
+    public var isExhaustion: Bool { [EMFILE, ENFILE, ENOMEM, EAGAIN].contains(rawValue) }
+
     /// Takes what the functions of CLinux return: 0 or more, or the negative error number.
     public static func check<Value: SignedInteger & FixedWidthInteger>(_ result: Value) throws(Errno) -> Value {
         if result < 0 { throw Errno(number(of: result)) }

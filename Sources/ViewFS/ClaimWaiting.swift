@@ -173,7 +173,7 @@ final class ClaimWaiting: @unchecked Sendable {
     func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ opening: OpenAudit.Waiting?) {
         guard let session = view.session else { return }
         let unique: UInt64
-        switch session.suspend(request) {
+        switch session.suspend(request, scope: scope) {
         case .aside(let number): unique = number
         case .answered(let error): return note(opening, error: error)
         }

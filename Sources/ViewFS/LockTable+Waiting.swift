@@ -111,7 +111,7 @@ extension LockTable {
     private func attempt(_ waiter: LockWaiter, _ wish: LockWish, _ lane: LockLane) {
         var error = EINTR
         if !waiter.interrupted.load(ordering: .acquiring) {
-            guard let view, view.coordinator.enter(waiter.scope, for: .closing, slot: lane.slot) == .enter else {
+            guard let view, view.coordinator.enter(waiter.scope, for: .closing, slot: lane.slot).isInside else {
                 if take(waiter) { answer(waiter, EACCES) }
                 return
             }

@@ -132,6 +132,12 @@ extension ViewFS {
         audit!.record(caller, scope: scope, descriptor: descriptor, error: error) ? 0 : EACCES
     }
 
+    /// As `waitingOpening` by node, with its descriptor.
+    func waitingOpening(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> OpenAudit.Waiting? {
+        guard audit != nil, request.isOpening else { return nil }
+        return OpenAudit.Waiting(caller: request.caller, scope: scope, path: OpenAudit.path(descriptor))
+    }
+
     /// What is to be written down of an opening that is about to wait for a claim; nil for what is none, and where nothing is written down. Inside
     /// the scope.
     func waitingOpening(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> OpenAudit.Waiting? {

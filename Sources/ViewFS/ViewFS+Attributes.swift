@@ -69,7 +69,11 @@ extension ViewFS {
                 ? view.touchOwner(
                     of: descriptor, for: request.caller,
                     mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
-                : view.apply(changes, attributes, to: descriptor, file: handle)
+                : view.apply(changes, attributes, to: node, descriptor, file: handle)
+            if result == ViewFS.leaseInTheWay {
+                view.leases.wait(request, in: node.pointee.scope, nil)
+                return
+            }
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(failure: result)
@@ -135,10 +139,12 @@ extension ViewFS {
         request.reply(attributes: &nothing, timeout: 0)
     }
 
-    private func apply(_ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to descriptor: Int32, file handle: UInt64?) -> Int32 {
+    private func apply(
+        _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?
+    ) -> Int32 {
         // First: it is what fails, for size or space, and then set-id bits that the kernel wants cleared with it have to stay.
         if changes.contains(.size) {
-            let result = truncate(descriptor, to: wanted.pointee.st_size, file: handle)
+            let result = truncate(node, descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
         }
         if !changes.isDisjoint(with: [.user, .group]) {
@@ -173,14 +179,17 @@ extension ViewFS {
 
     /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
     /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
-    private func truncate(_ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
+    private func truncate(_ node: NodePointer, _ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
         if let handle, let file = files.hold(handle) {
             defer { files.letGo(handle) }
             return clinux_ftruncate(file.pointee.descriptor, size)
         }
-        if size != 0 { return clinux_truncate_descriptor(descriptor, size) }
-        let opened = clinux_reopen(descriptor, O_WRONLY | O_TRUNC | O_NONBLOCK)
-        return opened < 0 ? opened : clinux_close(opened)
+        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
+        if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }
+        // While it is open for writing nobody gets a lease on it that truncate(2) would wait for.
+        let result = size == 0 ? 0 : clinux_truncate_descriptor(descriptor, size)
+        let closed = clinux_close(opened)
+        return result < 0 ? result : closed
     }
 
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {

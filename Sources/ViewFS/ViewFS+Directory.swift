@@ -12,7 +12,9 @@ extension ViewFS {
             return
         }
         view.onNode(request, id, for: .read) { request, node, descriptor in
-            let opened = view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
+            let user = request.caller.uid
+            let hasRoom = view.tree.shares.hasRoom(scope: node.pointee.scope, user: user)
+            let opened = hasRoom ? view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
             let unwritten = view.audit(
                 request.caller, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
             if opened < 0 || unwritten != 0 {
@@ -23,8 +25,11 @@ extension ViewFS {
             // Before the number is given away: from then on it may be closed at any time.
             var status = FileStatus()
             let isKnown = clinux_statx(opened, nil, &status) == 0
-            let directory = OpenDirectory(descriptor: FileDescriptor(owning: opened), node: id.rawValue, scope: node.pointee.scope)
-            guard let handle = view.directories.add(directory) else {
+            let backing = FileDescriptor(owning: opened)
+            guard view.tree.takeShare(scope: node.pointee.scope, user: user),
+                let handle = view.directories.add(
+                    OpenDirectory(descriptor: backing, node: id.rawValue, scope: node.pointee.scope, user: user))
+            else {
                 request.reply(error: ENFILE)
                 return
             }

@@ -42,7 +42,7 @@ extension ViewFS {
         let found = parent.node.pointee.withOwner {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
         }
-        guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
+        guard let id = found, let node = tree.nodes.find(id) else { return ENFILE }
         if isMistaken(id, node, status) { return EIO }
         describe(id, node, status, found: parent, into: &parameters)
         return 0

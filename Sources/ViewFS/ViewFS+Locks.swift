@@ -50,10 +50,11 @@ extension ViewFS {
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
         view.onFile(request, info.fh, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
-            // Asked through the owner's own description, its own locks are not in the way.
-            let descriptor = own.map { dup($0.descriptor) } ?? clinux_reopen(file.pointee.descriptor, file.pointee.flags & O_ACCMODE)
+            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open it anew could
+            // wait for a lease of somebody else's.
+            let descriptor = dup(own?.descriptor ?? file.pointee.descriptor)
             if descriptor < 0 {
-                request.reply(error: own == nil ? Errno.number(of: descriptor) : EMFILE)
+                request.reply(error: ENOLCK)
                 return
             }
             var type = lock.l_type
@@ -108,7 +109,9 @@ extension ViewFS {
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
         let scope = ScopeID(rawValue: file.pointee.scope)
-        guard coordinator.enter(scope, for: .closing, slot: slot) == .enter else {
+        let verdict = coordinator.enter(scope, for: .closing, slot: slot)
+        if verdict == .crowded, crowd.holdsUp(request, in: scope.rawValue) { return queueUp(request, .closing, scope: scope.rawValue) }
+        guard verdict.isInside else {
             request.reply(error: 0)
             return
         }

@@ -15,7 +15,17 @@ extension ViewFS {
                 request.reply(error: ENXIO)
                 return
             }
+            guard view.tree.shares.hasRoom(scope: node.pointee.scope, user: request.caller.uid) else {
+                _ = view.audit(request.caller, node, descriptor, error: ENFILE)
+                request.reply(error: ENFILE)
+                return
+            }
             let (opened, appendsOnly) = view.reopen(descriptor, flags)
+            if flags & O_NONBLOCK == 0, view.isLease(opened, node) {
+                let opening = view.waitingOpening(of: descriptor, request, scope: node.pointee.scope)
+                view.leases.wait(request, in: node.pointee.scope, opening)
+                return
+            }
             if opened < 0 {
                 _ = view.audit(request.caller, node, descriptor, error: Errno.number(of: opened))
                 request.reply(error: Errno.number(of: opened))
@@ -36,10 +46,11 @@ extension ViewFS {
                 return
             }
             // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
+            let user = request.caller.uid
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
                 let handle = view.keep(
-                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request.worker)
+                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, for: user, request.worker)
             else {
                 request.reply(error: ENFILE)
                 return
@@ -60,6 +71,13 @@ extension ViewFS {
         }
         let flags = info.pointee.flags
         view.onNode(request, parent, for: .write, name: name) { request, node, directory in
+            // Before anything is made.
+            let user = request.caller.uid
+            guard view.tree.shares.hasRoom(scope: node.pointee.scope, user: user) else {
+                _ = view.audit(request.caller, node, directory, error: ENFILE)
+                request.reply(error: ENFILE)
+                return
+            }
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
@@ -87,7 +105,8 @@ extension ViewFS {
             view.noteMode(parameters.attr.st_mode)
             let unwritten = error == 0 ? view.audit(request.caller, node, opened, error: 0) : 0
             guard error == 0, unwritten == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request.worker)
+                let handle = view.keep(
+                    opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, for: user, request.worker)
             else {
                 if error != 0 || unwritten != 0 { _ = clinux_close(opened) }
                 if error == 0 { view.tree.forget(parameters.ino, 1) }
@@ -135,10 +154,12 @@ extension ViewFS {
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
-        keepCache: Bool, appendsOnly: Bool = false, _ worker: UnsafeMutablePointer<Worker>
+        keepCache: Bool, appendsOnly: Bool = false, for user: uid_t, _ worker: UnsafeMutablePointer<Worker>
     ) -> UInt64? {
+        let descriptor = FileDescriptor(owning: opened)
+        guard tree.takeShare(scope: node.pointee.scope, user: user) else { return nil }
         let file = OpenFile(
-            descriptor: FileDescriptor(owning: opened), node: id, scope: node.pointee.scope, flags: flags, appendsOnly: appendsOnly)
+            descriptor: descriptor, node: id, scope: node.pointee.scope, user: user, flags: flags, appendsOnly: appendsOnly)
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)

@@ -23,12 +23,17 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
         if verdict != .enter {
-            guard verdict == .claimed else {
+            guard verdict.isInside else {
                 // Times of the kernel's own: see `setattr`.
                 if entry == .cacheWrite, handle != nil { return swallowCachedTimes(request, id) }
                 return refuse(request, verdict, scope: node.pointee.scope)
             }
-            if let hold = blocker(request.caller, id, node, entry, Names(first: name, second: other, isLookup: isLookup), file: handle) {
+            if verdict == .crowded, crowd.holdsUp(request, in: node.pointee.scope) {
+                return queueUp(request, entry, scope: node.pointee.scope)
+            }
+            if isClaimed(verdict, entry, node.pointee.scope),
+                let hold = blocker(request.caller, id, node, entry, Names(first: name, second: other, isLookup: isLookup), file: handle)
+            {
                 return stepAside(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
         }
@@ -62,10 +67,13 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
-        let hold = verdict == .claimed ? blocker(request.caller, file, entry) : nil
-        if let hold {
+        let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: file.pointee.scope)
+        let hold = !isHeldUp && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
+        if isHeldUp {
+            queueUp(request, entry, scope: file.pointee.scope)
+        } else if let hold {
             stepAside(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
-        } else if verdict == .enter || verdict == .claimed {
+        } else if verdict.isInside {
             let identity = Identity.assume(request.caller)
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
@@ -89,10 +97,13 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
-        let hold = verdict == .claimed ? blocker(request.caller, directory, entry) : nil
-        if let hold {
+        let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: directory.pointee.scope)
+        let hold = !isHeldUp && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
+        if isHeldUp {
+            queueUp(request, entry, scope: directory.pointee.scope)
+        } else if let hold {
             stepAside(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
-        } else if verdict == .enter || verdict == .claimed {
+        } else if verdict.isInside {
             let node = tree.nodes.find(directory.pointee.node)
             let identity = Identity.assume(request.caller, groups: node?.pointee.asksCallers ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
@@ -109,6 +120,24 @@ extension ViewFS {
         let opening = waitingOpening(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
         waiting.wait(request, for: hold, scope: scope, node: node, opening)
+    }
+
+    /// Whether the claims are to be looked at by who has come in with this verdict.
+    @inline(__always)
+    private func isClaimed(_ verdict: Verdict, _ entry: Entry, _ scope: UInt32) -> Bool {
+        verdict == .claimed
+            || (verdict == .crowded && (entry == .read || entry == .write)
+                && coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.claimed))
+    }
+
+    /// Leaves the scope, and lets the request wait until it is less crowded. A close(2) is never refused.
+    @inline(never)
+    func queueUp(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
+        // Where the file is would be asked of a filesystem that may hang.
+        let opening = audit != nil && request.isOpening ? OpenAudit.Waiting(caller: request.caller, scope: scope, path: nil) : nil
+        let refusal = entry == .cacheWrite ? nil : request.worker.pointee.isClosing.load(ordering: .relaxed) ? 0 : EACCES
+        coordinator.leave(slot: request.worker.pointee.slot)
+        crowd.wait(request, in: scope, refusal: refusal, opening)
     }
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {

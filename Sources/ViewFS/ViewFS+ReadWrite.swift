@@ -99,7 +99,11 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
-        guard view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter else {
+        let verdict = view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot)
+        if verdict == .crowded, view.crowd.holdsUp(request, in: file.pointee.scope) {
+            return view.queueUp(request, .closing, scope: file.pointee.scope)
+        }
+        guard verdict.isInside else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
             return

@@ -33,7 +33,7 @@ extension ViewFS {
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
-        guard verdict == .enter else { return refuse(request, verdict, scope: scope.id.rawValue) }
+        guard verdict.isInside else { return refuse(request, verdict, scope: scope.id.rawValue) }
         if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root

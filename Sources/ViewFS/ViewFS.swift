@@ -14,11 +14,14 @@ public final class ViewFS: @unchecked Sendable {
     // Safe to share: everything is fixed after `init` but the session, which has a lock.
     public let coordinator: Coordinator
     public let tree: NodeTree
-    public let files = OpenFiles()
-    public let directories = OpenDirectories()
+    public let files: OpenFiles
+    public let directories: OpenDirectories
+    private let plan: DescriptorPlan
     public let root: RootDirectory
     let locks: LockTable
     let waiting = ClaimWaiting()
+    let crowd = Crowd()
+    let leases = LeaseWaiting()
     let policy: CachePolicy
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -41,24 +44,28 @@ public final class ViewFS: @unchecked Sendable {
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
 
-    /// Workers at the most. Each hung request holds one; beyond that, requests wait in the kernel.
+    /// Workers at the most, fewer where there are few descriptors. Each hung request holds one, until its grant has its share (`Crowd`).
     public static let workerLimit = 1000
     /// The slots of the threads that wait for locks: in so many grants at once somebody can wait for one.
     static let lockSlots = workerLimit..<workerLimit + 128
 
-    /// `descriptorLimit`: how many descriptors nodes may keep open together.
+    /// `descriptorLimit`: how many descriptors the process may have: `DescriptorPlan` says what of them is for what.
     ///
     /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
     public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil, holdsOpenings: Bool = true) {
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
-        tree = NodeTree(descriptorLimit: descriptorLimit)
+        plan = DescriptorPlan(limit: descriptorLimit)
+        tree = NodeTree(plan: plan)
+        (files, directories) = (OpenFiles(tree.shares), OpenDirectories(tree.shares))
         root = RootDirectory()
         locks = LockTable()
         policy = CachePolicy(cache)
         hostWatch = cache == .shared ? HostWatch() : nil
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
+        crowd.view = self
+        leases.view = self
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
@@ -75,7 +82,17 @@ public final class ViewFS: @unchecked Sendable {
             mapsDirectly: mapsDirectly, idlePolling: idlePolling)
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
-            workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
+            workerLimit: plan.workers,
+            interrupted: { [waiting, crowd, leases] unique in
+                waiting.giveUp(unique)
+                crowd.giveUp(unique)
+                leases.giveUp(unique)
+            },
+            look: { [crowd, leases] in
+                let isCrowded = crowd.look()
+                return leases.look() || isCrowded
+            })
+        crowd.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }
         ReserveThreads.prepare()
         locks.view = self

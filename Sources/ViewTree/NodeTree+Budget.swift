@@ -4,8 +4,18 @@ import LinuxFS
 import Synchronization
 
 /// Counts the descriptors that nodes hold.
-final class DescriptorBudget: Sendable {
+final class DescriptorBudget: @unchecked Sendable {
+    // Safe to share: the table is allocated once, its elements are atomics.
+    /// What nodes may have of their own accord, and together with what programs hold.
     private let base: Int
+    private let shared: Int
+    private let shares: HolderShares
+    /// What the nodes of a scope have; see `HolderShares`.
+    private let ofScopes: UnsafeMutablePointer<Atomic<Int>>
+    private static let places = 4096
+    /// When descriptors could last not be had back, `Clock.monotonic`: looking through all nodes is not for each request.
+    let failed = Atomic<Int64>(0)
+    static let rest: Int64 = 5_000_000
     /// Scopes, each of which keeps the descriptor of its root: they come on top, or a view of many grants would have none left for files.
     private let scopes = Atomic<Int>(0)
     private let used = Atomic<Int>(0)
@@ -13,9 +23,18 @@ final class DescriptorBudget: Sendable {
     let hand = Atomic<UInt32>(0)
     let wasExceeded = Atomic<Bool>(false)
 
-    init(limit: Int) { base = limit }
+    init(limit: Int, shared: Int, shares: HolderShares) {
+        (base, self.shared, self.shares) = (limit, shared, shares)
+        ofScopes = .allocate(capacity: Self.places)
+        for place in 0..<Self.places { (ofScopes + place).initialize(to: Atomic(0)) }
+    }
 
-    var limit: Int { base + kept }
+    deinit { ofScopes.deallocate() }
+
+    /// So many nodes may have; fewer as programs hold more.
+    var limit: Int { min(base, max(shared / 16, shared - shares.inUse)) + kept }
+    /// What neither nodes nor programs have of what they share.
+    var left: Int { shared + kept - shares.inUse - inUse }
     /// Descriptors that nobody is to lend.
     var kept: Int { scopes.load(ordering: .relaxed) }
 
@@ -25,8 +44,20 @@ final class DescriptorBudget: Sendable {
     var inUse: Int { used.load(ordering: .relaxed) }
 
     /// Counts one more; true when that is more than the limit.
-    func add() -> Bool { used.wrappingAdd(1, ordering: .relaxed).newValue > limit }
-    func remove() { used.wrappingSubtract(1, ordering: .relaxed) }
+    func add(_ scope: UInt32) -> Bool {
+        (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.wrappingAdd(1, ordering: .relaxed)
+        return used.wrappingAdd(1, ordering: .relaxed).newValue > limit
+    }
+
+    func remove(_ scope: UInt32) {
+        (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.wrappingSubtract(1, ordering: .relaxed)
+        used.wrappingSubtract(1, ordering: .relaxed)
+    }
+
+    /// Whether a scope's nodes have more than four times what is left, which they can only get by files that have lost their names: those keep theirs.
+    func isOverdrawn(_ scope: UInt32) -> Bool {
+        (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.load(ordering: .relaxed) > 4 * left
+    }
 }
 
 extension NodeTree {
@@ -38,13 +69,20 @@ extension NodeTree {
     /// them. One thread at a time; the others go on and find room again when it is through.
     ///
     /// Locking: the shards', one at a time, each for a moment.
-    func evict(numbersRanOut: Bool = false) {
+    ///
+    /// `least`: so much is to be left in any case.
+    func evict(numbersRanOut: Bool = false, leaving least: Int = 0) {
+        if budget.failed.load(ordering: .relaxed) != 0, Clock.monotonic - budget.failed.load(ordering: .relaxed) < DescriptorBudget.rest {
+            return
+        }
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         defer { budget.evicting.store(false, ordering: .releasing) }
         budget.wasExceeded.store(true, ordering: .relaxed)
         let kept = budget.kept
         let (lent, room) = (min(budget.inUse, budget.limit) - kept, budget.limit - kept)
-        let goal = kept + (numbersRanOut ? lent / 2 : room - room / 8)
+        var goal = kept + (numbersRanOut ? lent / 2 : room - room / 8)
+        if least > 0 { goal = max(kept, min(goal, budget.inUse + budget.left - least)) }
+        let before = budget.inUse
         let limit = nodes.indexLimit
         for takesDirectories in [false, true] {
             var steps = takesDirectories ? limit : min(limit, UInt32(clamping: budget.limit * 8))
@@ -55,6 +93,23 @@ extension NodeTree {
                 withNode(id, key, in: scope) { lend($0) }
             }
         }
+        budget.failed.store(budget.inUse > goal && before - budget.inUse < 8 ? Clock.monotonic : 0, ordering: .relaxed)
+    }
+
+    /// Takes a share of descriptors for something that a program holds, which gives it back (`HolderShares.give`). False when the scope or the user has
+    /// what it may have, or there are none.
+    public func takeShare(scope: UInt32, user: UInt32) -> Bool {
+        guard shares.take(scope: scope, user: user) else { return false }
+        let least = shares.needed(scope: scope, user: user)
+        if budget.left < least {
+            // An eighth more, so that not each opening has to.
+            evict(leaving: least + least / 8 + 8)
+            if budget.left < least {
+                shares.give(scope: scope, user: user)
+                return false
+            }
+        }
+        return true
     }
 
     /// Calls `open`, and again after descriptors were lent if there are no numbers left.
@@ -94,9 +149,9 @@ extension NodeTree {
         }
         // Somebody may have opened or removed it, and have been gone again, between the two looks.
         if canBeFoundAgain(node) {
-            close(old)
+            close(old, of: node.pointee.scope)
         } else if install(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, in: node) >= 0 {
-            budget.remove()
+            budget.remove(node.pointee.scope)
         }
         node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing)
     }

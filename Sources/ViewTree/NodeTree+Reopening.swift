@@ -30,7 +30,7 @@ extension NodeTree {
             }
             let new = old | UInt64(truncatingIfNeeded: UInt32(bitPattern: opened &+ 1))
             if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
-                if budget.add() { evict() }
+                if budget.add(node.pointee.scope) { evict() }
                 return opened
             }
         }

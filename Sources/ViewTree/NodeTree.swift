@@ -11,8 +11,17 @@ public final class NodeTree: @unchecked Sendable {
     let budget: DescriptorBudget
     private let scopes = Lock<[UInt32: ScopeNodes]>([:])
 
-    /// `descriptorLimit`: how many O_PATH descriptors nodes may hold together.
-    public init(descriptorLimit: Int) { budget = DescriptorBudget(limit: descriptorLimit) }
+    /// What programs hold of the descriptors: files and directories that are open, and what carries their locks.
+    public let shares: HolderShares
+
+    public convenience init(plan: DescriptorPlan) { self.init(descriptorLimit: plan.nodes, shared: plan.shared, held: plan.held) }
+
+    /// `descriptorLimit`: how many O_PATH descriptors nodes may hold together. `shared`: how many they and what programs hold may be together. `held`: how
+    /// many of those programs may hold.
+    public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40) {
+        shares = HolderShares(limit: held)
+        budget = DescriptorBudget(limit: descriptorLimit, shared: shared, shares: shares)
+    }
 
     public var descriptorsInUse: Int { budget.inUse }
 
@@ -64,7 +73,14 @@ public final class NodeTree: @unchecked Sendable {
             return (id, true)
         }
         if isNew {
-            if budget.add() { evict() }
+            if budget.add(scope.scope) {
+                evict()
+                // What nobody can be made to lend is for those who have few of them.
+                if budget.left <= 0 || budget.isOverdrawn(scope.scope), parent != 0, budget.inUse > budget.limit, let id {
+                    forget(id, 1)
+                    return nil
+                }
+            }
         } else {
             _ = clinux_close(number)
         }
@@ -149,8 +165,9 @@ public final class NodeTree: @unchecked Sendable {
 
     private func finish(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
         let held = node.pointee.hold.load(ordering: .acquiring)
+        let scope = node.pointee.scope
         nodes.remove(id)
-        if held & Node.descriptorMask != 0 { close(held) }
+        if held & Node.descriptorMask != 0 { close(held, of: scope) }
     }
 
     /// Closes the descriptor of a node nobody pins.
@@ -159,13 +176,13 @@ public final class NodeTree: @unchecked Sendable {
         guard old & Node.descriptorMask != 0, old >> 32 == 0,
             node.pointee.hold.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged
         else { return }
-        close(old)
+        close(old, of: node.pointee.scope)
     }
 
     /// Closes the descriptor that was in a node's `hold`.
-    func close(_ hold: UInt64) {
+    func close(_ hold: UInt64, of scope: UInt32) {
         _ = clinux_close(Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1)
-        budget.remove()
+        budget.remove(scope)
     }
 
     /// Lets go of every descriptor of a shut scope in which nobody is inside, for good: its filesystem can be unmounted. False

@@ -8,6 +8,8 @@ public struct OpenFile: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
+    /// Who opened it.
+    public let user: UInt32
     /// open(2) flags of the caller.
     public let flags: Int32
     /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
@@ -15,10 +17,11 @@ public struct OpenFile: ~Copyable {
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32, appendsOnly: Bool) {
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, user: UInt32, flags: Int32, appendsOnly: Bool) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
+        self.user = user
         self.flags = flags
         self.appendsOnly = appendsOnly
     }
@@ -33,14 +36,17 @@ public struct OpenDirectory: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
+    /// Who opened it.
+    public let user: UInt32
     let holders = Atomic<UInt32>(1)
     /// Entries read and not yet passed on.
     public let stream: Lock<DirectoryStream>
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32) {
+    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, user: UInt32) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
+        self.user = user
         stream = Lock(DirectoryStream())
     }
 
@@ -51,13 +57,20 @@ public struct OpenDirectory: ~Copyable {
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
     private let table = SlotTable<OpenFile>(lists: 8)
-    public init() {}
+    private let shares: HolderShares
+    /// What is added here has taken a share of `shares`, and gives it back with its end.
+    public init(_ shares: HolderShares) { self.shares = shares }
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
     /// `worker`: the number of the caller's slot.
-    public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? { table.insert(file, by: worker) }
+    public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? {
+        let (scope, user) = (file.scope, file.user)
+        let id = table.insert(file, by: worker)
+        if id == nil { shares.give(scope: scope, user: user) }
+        return id
+    }
 
     /// The file, counted once more until `letGo`.
     @inline(__always)
@@ -70,7 +83,10 @@ public final class OpenFiles: @unchecked Sendable {
     @inline(__always)
     public func letGo(_ id: UInt64) {
         guard let file = table.find(id) else { return }
-        if file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
+        let (scope, user) = (file.pointee.scope, file.pointee.user)
+        guard file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        table.remove(id)
+        shares.give(scope: scope, user: user)
     }
 
     /// Lets go of the backing files of a shut scope in which nobody is inside. Their numbers stand for `nothing`
@@ -93,12 +109,19 @@ public final class OpenFiles: @unchecked Sendable {
 public final class OpenDirectories: @unchecked Sendable {
     // Safe to share: as OpenFiles.
     private let table = SlotTable<OpenDirectory>()
-    public init() {}
+    private let shares: HolderShares
+    /// As `OpenFiles`.
+    public init(_ shares: HolderShares) { self.shares = shares }
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
-    public func add(_ directory: consuming OpenDirectory) -> UInt64? { table.insert(directory) }
+    public func add(_ directory: consuming OpenDirectory) -> UInt64? {
+        let (scope, user) = (directory.scope, directory.user)
+        let id = table.insert(directory)
+        if id == nil { shares.give(scope: scope, user: user) }
+        return id
+    }
 
     public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
         guard let directory = table.find(id) else { return nil }
@@ -108,7 +131,10 @@ public final class OpenDirectories: @unchecked Sendable {
 
     public func letGo(_ id: UInt64) {
         guard let directory = table.find(id) else { return }
-        if directory.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { table.remove(id) }
+        let (scope, user) = (directory.pointee.scope, directory.pointee.user)
+        guard directory.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        table.remove(id)
+        shares.give(scope: scope, user: user)
     }
 
     /// As `OpenFiles.release`.

@@ -31,7 +31,7 @@ enum Daemon {
         // For tests: what a daemon without CAP_SYS_ADMIN does.
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         let files = ViewFS(
-            cache: options.cache, descriptorLimit: max(64, limit / 2 - 64), audit: audit, holdsOpenings: holdsOpenings)
+            cache: options.cache, descriptorLimit: limit, audit: audit, holdsOpenings: holdsOpenings)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
         let claims = ClaimService(
             files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
@@ -184,10 +184,19 @@ enum Daemon {
         return set
     }
 
-    /// Raises RLIMIT_NOFILE to its hard limit and returns what it is then.
+    /// Raises RLIMIT_NOFILE to its hard limit and returns what it is then. The programs that use the mount have a limit each, and all that they open is open here;
+    /// so root's daemon raises the hard limit too, as far as the kernel lets it (fs.nr_open). A limit below the kernel's own, 4,096 (INR_OPEN_MAX), somebody has set
+    /// on purpose: it stays.
     private static func raiseDescriptorLimit() -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
+        let most = rlim_t(1 << 20)
+        if geteuid() == 0, limit.rlim_max >= 4096, limit.rlim_max < most {
+            let text = (try? File.contents(of: "/proc/sys/fs/nr_open".utf8)) ?? []
+            let possible = min(most, rlim_t(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self)) ?? 0)
+            var higher = rlimit(rlim_cur: possible, rlim_max: possible)
+            if possible > limit.rlim_max, setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &higher) == 0 { limit = higher }
+        }
         limit.rlim_cur = limit.rlim_max
         setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
         return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))

@@ -14,7 +14,7 @@ extension MountedView {
         while true {
             usleep(untilNextLook())
             let (now, file, isRefusing) = state.withLock { state in
-                (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing)
+                (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing || state.wantsReopening)
             }
             let isWritten = file == nil || file != stamp
             if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {

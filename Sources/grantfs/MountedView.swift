@@ -47,6 +47,8 @@ final class MountedView: @unchecked Sendable {
         /// Why the store cannot be read: everything is refused until it can.
         var failure: GrantError?
         var isRefusing: Bool { failure != nil }
+        /// The store's file was written to, and it could not be opened anew yet: see `reopen`.
+        var wantsReopening = false
     }
 
     /// A grant as this mount sees it.
@@ -108,8 +110,8 @@ final class MountedView: @unchecked Sendable {
         var isRecovered = false
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
-                if reopening || state.isRefusing { state.store = try GrantStore(directory: state.store.directory, create: false) }
-                let grants = try state.store.grants(view: view)
+                if reopening || state.isRefusing || state.wantsReopening { try reopen(&state) }
+                let grants = try MountedView.patiently { () throws(GrantError) in try state.store.grants(view: view) }
                 isRecovered = state.isRefusing
                 state.failure = nil
                 return (withdraw(grants, &state, &isChanged), false)

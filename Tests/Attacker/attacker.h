@@ -21,5 +21,8 @@ attack attack_keys;
 attack attack_shared;
 attack attack_snapshot;
 attack attack_terminal;
+attack attack_callers;
+attack attack_hold_files;
+attack attack_leases;
 
 #endif

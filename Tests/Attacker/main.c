@@ -17,6 +17,9 @@ static const struct {
     {"shared", attack_shared},
     {"snapshot", attack_snapshot},
     {"terminal", attack_terminal},
+    {"callers", attack_callers},
+    {"hold_files", attack_hold_files},
+    {"leases", attack_leases},
     {NULL, NULL},
 };
 

@@ -40,8 +40,8 @@ public enum Programs {
     nonisolated(unsafe) private static var sharedToRemove: String?
 
     public static func grantfs(for identity: Identity) -> String { path(grantfs, for: identity) }
+    public static func attacker(for identity: Identity) -> String { path(attacker, for: identity) }
     static func probe(for identity: Identity) -> String { path(probe, for: identity) }
-    static func attacker(for identity: Identity) -> String { path(attacker, for: identity) }
 
     static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"
 

@@ -1,0 +1,73 @@
+import Synchronization
+
+/// Shares of something there is only so much of, such as descriptors, for each grant and for each user: whoever uses all that he can get leaves
+/// something to everybody else.
+///
+/// No grant may hold more than 16 times what is left. So one alone may have nearly all of it (16 parts of 17), two have 16 of 33
+/// each, and however many there are, there is something left; nothing has to be set, and nobody is to know who will come. It is the way in which switches
+/// share the memory of their queues (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256 times
+/// what is left: who has used up one grant's share still has others of his own, and whoever opens all of them leaves something to other users.
+///
+/// Users are told apart by a number that is drawn from the user id, so two of many thousands may have to share.
+/// Locking: none.
+public final class HolderShares: @unchecked Sendable {
+    // Safe to share: the tables are allocated once, their elements are atomics.
+    /// So much there is.
+    let limit: Int
+    private let used = Atomic<Int>(0)
+    private let scopes: UnsafeMutablePointer<Atomic<Int>>
+    private let users: UnsafeMutablePointer<Atomic<Int>>
+
+    private static let generosity = (scope: 16, user: 256)
+    private static let places = 4096
+
+    public init(limit: Int) {
+        self.limit = limit
+        scopes = .allocate(capacity: Self.places)
+        users = .allocate(capacity: Self.places)
+        for place in 0..<Self.places {
+            (scopes + place).initialize(to: Atomic(0))
+            (users + place).initialize(to: Atomic(0))
+        }
+    }
+
+    deinit {
+        scopes.deallocate()
+        users.deallocate()
+    }
+
+    /// All that is taken.
+    public var inUse: Int { used.load(ordering: .relaxed) }
+
+    /// Takes one for a grant's scope and a user, and `give`s it back later. False when either has his share.
+    public func take(scope: UInt32, user: UInt32) -> Bool {
+        let all = used.wrappingAdd(1, ordering: .relaxed).newValue
+        let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
+        let ofUser = Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed).newValue
+        if max(ofScope * (Self.generosity.user / Self.generosity.scope), ofUser) <= Self.generosity.user * (limit - all) { return true }
+        give(scope: scope, user: user)
+        return false
+    }
+
+    /// Whether there would be one. What must leave nothing behind asks first.
+    public func hasRoom(scope: UInt32, user: UInt32) -> Bool { needed(scope: scope, user: user) <= limit - inUse - 1 }
+
+    /// So much must be left for others when a scope and a user have one more.
+    func needed(scope: UInt32, user: UInt32) -> Int {
+        let ofScope = Self.place(scope, in: scopes).pointee.load(ordering: .relaxed)
+        let ofUser = Self.place(user, in: users).pointee.load(ordering: .relaxed)
+        return max(
+            (ofScope + Self.generosity.scope) / Self.generosity.scope, (ofUser + Self.generosity.user) / Self.generosity.user)
+    }
+
+    public func give(scope: UInt32, user: UInt32) {
+        used.wrappingSubtract(1, ordering: .relaxed)
+        Self.place(scope, in: scopes).pointee.wrappingSubtract(1, ordering: .relaxed)
+        Self.place(user, in: users).pointee.wrappingSubtract(1, ordering: .relaxed)
+    }
+
+    /// Ids that follow each other have places of their own, and multiples of a power of two as well.
+    private static func place(_ number: UInt32, in table: UnsafeMutablePointer<Atomic<Int>>) -> UnsafeMutablePointer<Atomic<Int>> {
+        table + Int(truncatingIfNeeded: (number ^ number >> 12 ^ number >> 24) & UInt32(truncatingIfNeeded: places - 1))
+    }
+}

@@ -1,0 +1,63 @@
+// callers CALL PATH COUNT: so many processes that each make one call on PATH with their number in the place of %d: truncate (to one byte), empty (to
+// nothing), open (for writing), nonblock (the same with O_NONBLOCK), read, stat or directory (open it). "ready" when all have begun. A line: it says how many
+// have ended so far. The line "all": it waits for all, and says how many ended how, as "OK 3 EACCES 2".
+#include "attacker.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int opened(int fd) { return fd < 0 ? errno : (close(fd), 0); }
+
+static int call(const char *what, const char *path) {
+    char byte;
+    struct stat status;
+    if (!strcmp(what, "truncate")) return truncate(path, 1) ? errno : 0;
+    if (!strcmp(what, "empty")) return truncate(path, 0) ? errno : 0;
+    if (!strcmp(what, "open")) return opened(open(path, O_WRONLY));
+    if (!strcmp(what, "nonblock")) return opened(open(path, O_WRONLY | O_NONBLOCK));
+    if (!strcmp(what, "directory")) return opened(open(path, O_RDONLY | O_DIRECTORY));
+    if (!strcmp(what, "stat")) return stat(path, &status) ? errno : 0;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return errno;
+    return read(fd, &byte, 1) < 0 ? errno : 0;
+}
+
+int attack_callers(int count, char **arguments) {
+    if (count != 3) return 2;
+    int many = atoi(arguments[2]), ends[2], left = many;
+    int ended[256] = {0};
+    if (pipe(ends)) attack_failed("pipe");
+    for (int i = 0; i < many; i++) {
+        pid_t child = fork();
+        if (child < 0) attack_failed("fork");
+        if (child) continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        char path[4096];
+        snprintf(path, sizeof path, arguments[1], i);
+        unsigned char result = (unsigned char)call(arguments[0], path);
+        _exit(write(ends[1], &result, 1) != 1);
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    attack_ready();
+    for (char line[64]; fgets(line, sizeof line, stdin);) {
+        int all = !strcmp(line, "all\n");
+        unsigned char result;
+        while (left > 0) {
+            if (read(ends[0], &result, 1) == 1) ended[result]++, left--;
+            else if (!all) break;
+            else usleep(2000);
+        }
+        if (!all) printf("%d", many - left);
+        for (int error = 0; all && error < 256; error++)
+            if (ended[error]) printf("%s%s %d", error && ended[0] ? " " : "", error ? strerrorname_np(error) : "OK", ended[error]);
+        puts("");
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,35 @@
+// leases PATH COUNT: takes a write lease on each of the files PATH with their number in the place of %d, and keeps it when somebody comes. A line:
+// it gives all of them back and says "given".
+#include "attacker.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+int attack_leases(int count, char **arguments) {
+    if (count != 2) return 2;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    signal(SIGIO, SIG_IGN);
+    int many = atoi(arguments[1]), *files = calloc((size_t)many, sizeof *files);
+    for (int i = 0; i < many; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, arguments[0], i);
+        files[i] = open(path, O_RDWR | O_CREAT, 0666);
+        if (files[i] < 0 || fcntl(files[i], F_SETLEASE, F_WRLCK)) attack_failed(path);
+    }
+    attack_ready();
+    if (!attack_wait()) return 0;
+    for (int i = 0; i < many; i++) {
+        fcntl(files[i], F_SETLEASE, F_UNLCK);
+        close(files[i]);
+    }
+    puts("given");
+    fflush(stdout);
+    attack_wait();
+    return 0;
+}
