@@ -58,7 +58,7 @@ extension ViewFS {
                 ? view.touchOwner(
                     of: descriptor, for: request.caller,
                     mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
-                : view.apply(changes, attributes, to: descriptor, file: handle)
+                : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: descriptor, file: handle) }
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(error: -result)

@@ -35,11 +35,13 @@ extension ViewFS {
             }
             var done = 0
             var result = 0
+            let writer = isEcho ? file.pointee.opener : request.caller
             while done < size {
-                result =
+                result = Identity.withReserve(of: writer) {
                     isEcho && file.pointee.appendsOnly
-                    ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done))
-                    : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
+                        ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done))
+                        : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset + off_t(done), appends)
+                }
                 if result <= 0 { break }
                 done += result
             }
@@ -114,7 +116,8 @@ extension ViewFS {
     ) {
         view.onFile(request, info.fh, for: .write) { request, file in
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            reply(request, clinux_fallocate(file.pointee.descriptor, mode, offset, length))
+            let result = Identity.withReserve(of: request.caller) { clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
+            reply(request, result)
         }
     }
 
@@ -136,8 +139,10 @@ extension ViewFS {
                 return
             }
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            let result = clinux_copy_file_range(
-                from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+            let result = Identity.withReserve(of: request.caller) {
+                clinux_copy_file_range(
+                    from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+            }
             if result < 0 { request.reply(error: Int32(-result)) } else { request.reply(written: result) }
         }
     }

@@ -122,7 +122,7 @@ extension ViewFS {
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
             // Ending a lock closes a file, which can hang as well.
-            let (locks, closed) = (locks, Set(nodes))
+            let (locks, closed) = (locks, scope.id)
             let unlocking = BackgroundTask { locks.releaseScope(closed) }
             wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
         } else {

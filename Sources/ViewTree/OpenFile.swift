@@ -8,6 +8,8 @@ public struct OpenFile: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
+    /// Who opened it. What the kernel's cache brings later is written in that one's name.
+    public let (uid, gid, pid): (uid_t, gid_t, pid_t)
     /// open(2) flags of the caller.
     public let flags: Int32
     /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
@@ -15,10 +17,14 @@ public struct OpenFile: ~Copyable {
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, flags: Int32, appendsOnly: Bool) {
+    public init(
+        descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, opener: (uid: uid_t, gid: gid_t, pid: pid_t), flags: Int32,
+        appendsOnly: Bool
+    ) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
+        (uid, gid, pid) = opener
         self.flags = flags
         self.appendsOnly = appendsOnly
     }

@@ -4,12 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const struct {
     const char *name;
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"lock-bystander", attack_lock_bystander},
+    {"lock-chain", attack_lock_chain},
+    {"lock-many", attack_lock_many},
+    {"lock-pieces", attack_lock_pieces},
     {NULL, NULL},
 };
 
@@ -26,6 +31,14 @@ void attack_ready(void) {
 int attack_wait(void) {
     char line[256];
     return fgets(line, sizeof line, stdin) != NULL;
+}
+
+void attack_raise_limits(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 int main(int count, char **arguments) {
