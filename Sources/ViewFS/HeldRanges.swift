@@ -26,7 +26,9 @@ struct HeldRanges {
         } else {
             for range in removed {
                 let place = place(of: range.start, description.number)
-                guard place < all.count, all[place].description == description.number, all[place].range.start == range.start else { continue }
+                guard place < all.count, all[place].description == description.number, all[place].range.start == range.start else {
+                    continue
+                }
                 all.remove(at: place)
                 settle(from: place)
             }

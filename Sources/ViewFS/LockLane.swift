@@ -103,10 +103,12 @@ final class LockLane {
             left -= tryForWholes(of: file) + tryForPolled(in: file, upTo: left)
         }
         let done = polled.prefix(visited)
-        polled = polled.dropFirst(visited) + done.filter { file in
-            file.isPolled = file.state.withLock { state in !state.wholes.isEmpty || state.waiters.contains { $0.isPolled } }
-            return file.isPolled
-        }
+        polled =
+            polled.dropFirst(visited)
+            + done.filter { file in
+                file.isPolled = file.state.withLock { state in !state.wholes.isEmpty || state.waiters.contains { $0.isPolled } }
+                return file.isPolled
+            }
     }
 
     /// Tries for those of a file whom somebody else than this mount's programs keeps waiting. Returns how many tries it took.
@@ -162,9 +164,11 @@ final class LockLane {
 
     // MARK: one waiter
 
-    private func attempt(_ waiter: LockWaiter, in file: LockedFile) {
+    /// `certain`: also when somebody of this mount is in its way, as far as is known here: the filesystem may have lost that lock.
+    private func attempt(_ waiter: LockWaiter, in file: LockedFile, certain: Bool = false) {
         guard !waiter.isTaken, let wish = wish(of: waiter) else { return }
-        let isBlocked = waiter.range.map { range in file.state.withLock { $0.held.isBlocked(range, for: waiter.owner) } } ?? false
+        let isBlocked =
+            certain ? false : waiter.range.map { range in file.state.withLock { $0.held.isBlocked(range, for: waiter.owner) } } ?? false
         var error = EAGAIN
         if waiter.interrupted.load(ordering: .acquiring) {
             error = EINTR
@@ -177,8 +181,8 @@ final class LockLane {
             view.coordinator.leave(slot: slot)
         }
         if error == EAGAIN {
-            waiter.isPolled = !isBlocked
-            if !isBlocked, !file.isPolled {
+            waiter.isPolled = !isBlocked && !certain
+            if waiter.isPolled, !file.isPolled {
                 file.isPolled = true
                 polled.append(file)
             }
@@ -214,15 +218,21 @@ final class LockLane {
         return waiter.suspicions < 2
     }
 
-    /// Looks at as many as there are steps for.
+    /// Looks at as many as there are steps for, and tries for one.
     private func watch() {
         var left = watched.count - firstWatched
+        var isFirst = true
         while left > 0, steps > 0 {
             left -= 1
             let waiter = watched[firstWatched]
             firstWatched += 1
             if waiter.isTaken { continue }
             watched.append(waiter)
+            if isFirst, !waiter.isPolled, waiter.suspicions == 0, let file = scope.file(of: waiter) {
+                isFirst = false
+                attempt(waiter, in: file, certain: true)
+                continue
+            }
             // Suspects have their own turn.
             if waiter.suspicions == 0, !lookForCircle(waiter), let wish = wish(of: waiter) { conclude(waiter, wish, EDEADLK) }
         }

@@ -208,10 +208,18 @@ final class LockTable: @unchecked Sendable {
         if gone.isEmpty { return }
         // Now, not when the last reference to a description goes.
         for description in gone {
-            _ = set(.whole, of: description, isLocked: false)
+            let result = set(.whole, of: description, isLocked: false)
+            // A filesystem may fail to: it ends with the descriptor all the same, and nobody is to wait for it until then.
+            if result != 0 { forgetRanges(of: description) }
             _ = file.scope.count(-1, of: description.uid)
         }
         tidy(file)
+    }
+
+    private func forgetRanges(of description: LockDescription) {
+        let noted = description.file.note(.whole, of: description, isLocked: false)
+        _ = description.file.scope.count(noted.more, of: description.uid)
+        if noted.isAwaited { description.file.scope.list(description.file) }
     }
 
     /// Ends the locks of every owner below a grant that was revoked.

@@ -50,7 +50,9 @@ import Testing
                 let count = copy.count
                 _ = copy.set(asked, isLocked: false)
                 #expect(cut == (copy.count > count))
-                #expect(descriptions[which].ranges.hasExclusive(in: asked) == descriptions[which].ranges.contains { $0.isExclusive && $0.overlaps(asked) })
+                #expect(
+                    descriptions[which].ranges.hasExclusive(in: asked)
+                        == descriptions[which].ranges.contains { $0.isExclusive && $0.overlaps(asked) })
             }
         }
         for description in descriptions { _ = file.note(.whole, of: description, isLocked: false) }
