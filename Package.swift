@@ -105,6 +105,7 @@ let package = Package(
         tests("GrantModelTests", ["GrantModel"]),
         tests("CoordinatorTests", ["Coordinator", "TestSupport"]),
         tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
+        tests("ViewFSTests", ["ViewFS", "Coordinator", "FUSEKit", "GrantModel", "LinuxFS"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter", "TestSupport"]),
         tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux", "TestSupport"]),
         .executableTarget(

@@ -61,6 +61,34 @@ public enum Identity {
         return body()
     }
 
+    /// Runs `body`, which may take up space: first as anybody, since workers act without CAP_SYS_RESOURCE, and when there is no room for anybody, once more
+    /// with what `caller` has: that capability, or the group that a filesystem reserves space for. Returns what `body` does, a negative error number or a count.
+    ///
+    /// Nothing is looked up and nothing switched as long as there is room. What the reserve is for is the filesystem's to say (ext4's reserved blocks,
+    /// limits of quotas); it takes the file's new owner's word through the thread's fsuid, which is the caller's.
+    @inline(__always)
+    public static func withReserve<Result: FixedWidthInteger>(of caller: Caller, _ body: () -> Result) -> Result {
+        let result = body()
+        return result == Result(truncatingIfNeeded: -ENOSPC) || result == Result(truncatingIfNeeded: -EDQUOT)
+            ? again(as: caller, result, body) : result
+    }
+
+    @inline(never)
+    private static func again<Result: FixedWidthInteger>(as caller: Caller, _ result: Result, _ body: () -> Result) -> Result {
+        // Otherwise the thread has the rights of the daemon's user, whoever asks.
+        guard canChange, caller.pid > 0 else { return result }
+        let hadGroups = clinux_identity().has_groups
+        guard change(to: caller, groups: true) == 0 else { return result }
+        let mayExceed = caller.has(capability: resources)
+        if mayExceed { _ = clinux_thread_use_capability(resources, true) }
+        defer {
+            if mayExceed { _ = clinux_thread_use_capability(resources, false) }
+            // Nobody else's request finds them, whatever it assumes.
+            _ = change(to: caller, groups: hadGroups)
+        }
+        return body()
+    }
+
     private static func change(toKeepSetID keeps: Bool) {
         // A daemon that never had the capability keeps no bits, whatever is asked for; giving it up cannot fail.
         _ = clinux_thread_use_capability(fsetid, keeps)
@@ -71,6 +99,7 @@ public enum Identity {
 
     private static let fsetid: Int32 = 4
     private static let systemAdministration: Int32 = 21
+    private static let resources: Int32 = 24
 
     private static func change(to caller: Caller, groups: Bool) -> Int32 {
         let group = clinux_thread_setfsgid(caller.gid)
@@ -96,6 +125,8 @@ public enum Identity {
         _ = clinux_thread_umask(0)
         // What mounting and watching take is not for who serves requests.
         _ = clinux_capability_drop(systemAdministration)
+        // Space that is kept for who has it is not for those whom the thread acts for: see `withReserve`.
+        if canChange { _ = clinux_thread_use_capability(resources, false) }
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
         if canChange { _ = clinux_thread_setgroups(nil, 0) }

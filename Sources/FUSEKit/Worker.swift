@@ -81,6 +81,8 @@ public struct Caller: Equatable, Sendable {
     public let pid: pid_t
     public let umask: mode_t
 
+    public init(uid: uid_t, gid: gid_t, pid: pid_t, umask: mode_t) { (self.uid, self.gid, self.pid, self.umask) = (uid, gid, pid, umask) }
+
     /// Its effective capabilities, a bit for each, as far as they are the daemon's to go by; none when that cannot be found out. Not on the way
     /// of every request: it reads from /proc.
     public var capabilities: UInt64 { clinux_other_capabilities(pid) }

@@ -6,23 +6,30 @@ import ViewTree
 /// The open file description that carries the POSIX (or open-file-description) locks of one owner on one node. Closed with its last user,
 /// which ends its locks.
 ///
-/// Locking: `order` is rank 3, held over calls that do not wait for others' locks; `ranges` belongs to the table's lock.
+/// Locking: `order` is rank 3, held over calls that do not wait for others' locks; `ranges` and `isGone` belong to the lock of its file.
 final class LockDescription: @unchecked Sendable {
-    // Safe to share: fixed, but for `ranges`, which only `LockTable` touches.
+    // Safe to share: fixed, but for what the file's lock guards.
+    /// Tells it from every other one.
+    let number: UInt64
     let owner: UInt64
     /// The open file that it was made for.
-    let file: UInt64
-    let node: UInt64
+    let handle: UInt64
+    let file: LockedFile
     /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from others.
     let pid: pid_t
+    /// Whose share it is counted in.
+    let uid: uid_t
     let descriptor: Int32
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
     let order = Lock(())
-    /// What the owner has locked through it.
+    /// What the owner has locked through it, in order.
     var ranges: [LockedRange] = []
+    /// Its owner has closed the file: what it still locks ends with the last user.
+    var isGone = false
 
-    init(owner: UInt64, file: UInt64, node: UInt64, pid: pid_t, descriptor: Int32) {
-        (self.owner, self.file, self.node, self.pid, self.descriptor) = (owner, file, node, pid, descriptor)
+    init(number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32) {
+        (self.number, self.owner, self.handle, self.file) = (number, owner, handle, file)
+        (self.pid, self.uid, self.descriptor) = (pid, uid, descriptor)
     }
 
     deinit { _ = clinux_close(descriptor) }
@@ -43,17 +50,31 @@ struct LockedRange: Equatable {
         self.isExclusive = isExclusive
     }
 
-    func conflicts(with other: LockedRange) -> Bool {
-        start <= other.end && other.start <= end && (isExclusive || other.isExclusive)
+    /// All of a file.
+    static let whole = LockedRange(start: 0, length: 0, isExclusive: true)
+
+    func overlaps(_ other: LockedRange) -> Bool { start <= other.end && other.start <= end }
+
+    func conflicts(with other: LockedRange) -> Bool { overlaps(other) && (isExclusive || other.isExclusive) }
+
+    /// Whether whoever cannot have this one cannot have `other` either.
+    func isPart(of other: LockedRange) -> Bool {
+        other.start <= start && end <= other.end && (other.isExclusive || !isExclusive)
     }
+
+    /// Makes it reach from the first to the last byte of both.
+    mutating func widen(to other: LockedRange) { (start, end) = (min(start, other.start), max(end, other.end)) }
 }
 
+/// The ranges of one owner: in order, apart from each other, neighbours of a kind made one, so that locking byte after byte makes no long list.
 extension [LockedRange] {
-    /// Makes `range` locked as it says, or free, whatever was there before.
-    mutating func set(_ range: LockedRange, isLocked: Bool) {
+    /// Makes `range` locked as it says, or free, whatever was there before. Returns what is no longer there, and what is instead. Looks at no more than
+    /// what it touches.
+    mutating func set(_ range: LockedRange, isLocked: Bool) -> (removed: [LockedRange], added: [LockedRange]) {
+        let touched = touched(by: range)
         var rest: [LockedRange] = []
-        for old in self {
-            if old.end < range.start || range.end < old.start {
+        for old in self[touched] {
+            if !old.overlaps(range) {
                 rest.append(old)
                 continue
             }
@@ -67,17 +88,54 @@ extension [LockedRange] {
                 rest.append(right)
             }
         }
-        if isLocked { rest.append(range) }
-        // Neighbours of a kind become one, so that locking byte after byte makes no long list.
-        rest.sort { $0.start < $1.start }
-        self = []
+        if isLocked {
+            let place = rest.firstIndex { $0.start > range.start } ?? rest.count
+            rest.insert(range, at: place)
+        }
+        var joined: [LockedRange] = []
         for next in rest {
-            if let last = last, last.isExclusive == next.isExclusive, last.end &+ 1 == next.start {
-                self[count - 1].end = next.end
+            if let last = joined.last, last.isExclusive == next.isExclusive, last.end == next.start &- 1 {
+                joined[joined.count - 1].end = next.end
             } else {
-                append(next)
+                joined.append(next)
             }
         }
+        var (removed, added) = (Array(self[touched]), joined)
+        // What is as it was is neither.
+        while let first = removed.first, first == added.first {
+            removed.removeFirst()
+            added.removeFirst()
+        }
+        while let last = removed.last, last == added.last {
+            removed.removeLast()
+            added.removeLast()
+        }
+        replaceSubrange(touched, with: joined)
+        return (removed, added)
+    }
+
+    /// Whether freeing `range` makes more of them.
+    func isCut(by range: LockedRange) -> Bool {
+        guard let old = self[touched(by: range)].first(where: { $0.overlaps(range) }) else { return false }
+        return old.start < range.start && range.end < old.end
+    }
+
+    /// Whether any of them that overlaps with `range` is exclusive.
+    func hasExclusive(in range: LockedRange) -> Bool { self[touched(by: range)].contains { $0.isExclusive && $0.overlaps(range) } }
+
+    /// Those that overlap with `range` or stand right beside it.
+    private func touched(by range: LockedRange) -> Range<Int> {
+        let first = partition { $0.end < range.start - 1 }
+        return first..<Swift.max(first, partition { $0.start - 1 <= range.end })
+    }
+
+    private func partition(_ isBefore: (LockedRange) -> Bool) -> Int {
+        var (low, high) = (0, count)
+        while low < high {
+            let middle = (low + high) / 2
+            if isBefore(self[middle]) { low = middle + 1 } else { high = middle }
+        }
+        return low
     }
 }
 

@@ -3,197 +3,143 @@ import FUSEKit
 import Glibc
 import LinuxFS
 import Synchronization
+import ViewTree
 
-/// Somebody who waits. `interrupted` is set by the kernel's INTERRUPT, from whichever thread receives it.
-final class LockWaiter: @unchecked Sendable {
-    // Safe to share: `request` is taken under the table's lock, once; the flag is atomic; `suspicions` is its lane's.
-    let scope: ScopeID
-    let node: UInt64
-    /// Until it is answered: what it would lock must not stay open for its sake. Under the table's lock.
-    var wish: LockWish?
-    var request: DetachedRequest?
-    let interrupted = Atomic<Bool>(false)
-    /// It has its lock, or gives it up, and waits for the kernel's view of the file. Set before it is shared.
-    var isGranted = false
-    /// What it is answered when its grant is withdrawn. Set before it is shared.
-    var refusal = EACCES
-    /// Larger than that of everybody who waited before; 0 when it got its lock at once. Set before it is shared.
-    var number: UInt64 = 0
-    /// How often in a row it seemed to be in a deadlock.
-    var suspicions = 0
-
-    init(scope: ScopeID, node: UInt64, wish: LockWish, request: consuming DetachedRequest) {
-        self.scope = scope
-        self.node = node
-        self.wish = wish
-        self.request = .some(request)
-    }
-}
-
-/// The thread that tries for all who wait in one scope: a filesystem that hangs holds up nobody else.
-final class LockLane: Sendable {
-    let scope: ScopeID
-    let slot: Int
-    let wake = Semaphore()
-    init(scope: ScopeID, slot: Int) { (self.scope, self.slot) = (scope, slot) }
-}
-
-// Locks that have to wait. Each scope's are tried for by one thread, at once when something was unlocked here and every few milliseconds
-// otherwise: a lock that the host holds is only seen by trying.
+// Locks that have to wait. Each grant's are tried for by one thread (`LockLane`).
 extension LockTable {
     /// How many wait.
-    var waitingCount: Int { state.withLock { $0.waiters.count } }
+    var waitingCount: Int { allScopes.reduce(0) { sum, scope in sum + scope.state.withLock { $0.waiters.count } } }
 
-    /// Has `waiter` answered once it has its lock, or cannot have it.
+    /// Has `waiter` answered once it has its lock, or cannot have it: ENOLCK when too many of its user's wait already.
     func wait(_ waiter: LockWaiter) {
+        let scope = waiter.scope
+        register(waiter)
         // First: as soon as it is on the list, the request may be answered by another thread.
         let data = Unmanaged.passUnretained(waiter).toOpaque()
         waiter.request?.onInterrupt(
             { _, data in
-                Unmanaged<LockWaiter>.fromOpaque(data!).takeUnretainedValue().interrupted.store(true, ordering: .releasing)
+                let waiter = Unmanaged<LockWaiter>.fromOpaque(data!).takeUnretainedValue()
+                waiter.interrupted.store(true, ordering: .sequentiallyConsistent)
+                waiter.scope.noteInterrupted(waiter)
             }, data: data)
-        let (lane, isNew) = state.withLock { state -> (LockLane?, Bool) in
-            state.count += 1
-            waiter.number = state.count
-            state.waiters.append(waiter)
-            if let lane = state.lanes[waiter.scope.rawValue] { return (lane, false) }
-            guard let slot = state.freeSlots.popLast() else { return (nil, false) }
-            let made = LockLane(scope: waiter.scope, slot: slot)
-            state.lanes[waiter.scope.rawValue] = made
-            return (made, true)
+        guard let isNew = list(waiter) else { return answer(waiter, ENOLCK) }
+        if isNew { start(scope) }
+        let (file, isListed) = withFile(waiter.node, in: scope) { file, state in (file, state.add(waiter)) }
+        let isLate = scope.state.withLock { _ in
+            waiter.file = file
+            return waiter.isTaken
         }
-        guard let lane else {
-            if take(waiter) { answer(waiter, ENOLCK) }
-            return
+        if isListed { scope.list(file) }
+        // Whoever took it meanwhile has not seen it here.
+        if isLate {
+            file.sweep()
+            tidy(file)
         }
-        if isNew { start(lane) }
-        lane.wake.post()
+        // Either a revoker or an interrupt has seen it on the list, or it is seen here.
+        if waiter.interrupted.load(ordering: .sequentiallyConsistent) { scope.noteInterrupted(waiter) }
+        if let view, view.coordinator.gate(scope.id).pointee.refused.contains(.read), scope.take(waiter) { answer(waiter, EACCES) }
     }
 
-    private func start(_ lane: LockLane) {
+    /// Gives a waiter its number, and lets searches for circles find it.
+    func register(_ waiter: LockWaiter) {
+        waits.withLock { waits in
+            waits.count += 1
+            waiter.number = waits.count
+            if waiter.range != nil, !waiter.isGranted { waits.byOwner[waiter.owner, default: []].append(waiter) }
+        }
+    }
+
+    private func unregister(_ waiter: LockWaiter) {
+        guard waiter.range != nil, !waiter.isGranted else { return }
+        waits.withLock { waits in
+            waits.byOwner[waiter.owner]?.removeAll { $0 === waiter }
+            if waits.byOwner[waiter.owner]?.isEmpty == true { waits.byOwner[waiter.owner] = nil }
+        }
+    }
+
+    /// Puts a waiter on its scope's list. Whether the scope needs a thread now; nil: there is no room.
+    private func list(_ waiter: LockWaiter) -> Bool? {
+        waiter.scope.state.withLock { state in
+            guard state.shares[waiter.uid]?.waiting ?? 0 < LockShare.mostWaiting else { return nil }
+            let isNew = state.slot == nil
+            if isNew {
+                guard let slot = freeSlots.withLock({ $0.popLast() }) else { return nil }
+                state.slot = slot
+            }
+            state.waiters[waiter.number] = waiter
+            state.shares[waiter.uid, default: LockShare()].waiting += 1
+            state.waiting += 1
+            return isNew
+        }
+    }
+
+    private func start(_ scope: ScopeLocks) {
+        guard let slot = scope.state.withLock({ $0.slot }) else { return }
         do throws(Errno) {
-            try WorkerThread.start("grantfs-locks") { [self] in while retry(lane) {} }.detach()
+            try WorkerThread.start("grantfs-locks") { [self] in LockLane(scope, slot: slot, of: self).serve() }.detach()
         } catch {
-            for waiter in end(lane, evenWithWaiters: true) ?? [] { answer(waiter, ENOLCK) }
-        }
-    }
-
-    /// Takes a lane away, unless somebody waits in it: nil then. Returns those who did.
-    private func end(_ lane: LockLane, evenWithWaiters: Bool) -> [LockWaiter]? {
-        state.withLock { state in
-            let left = state.waiters.filter { $0.scope == lane.scope && !$0.isGranted }
-            if !left.isEmpty, !evenWithWaiters { return nil }
-            state.waiters.removeAll { waiter in left.contains { $0 === waiter } }
-            state.lanes[lane.scope.rawValue] = nil
-            state.freeSlots.append(lane.slot)
-            return left
-        }
-    }
-
-    /// One round over those who wait in a lane. False when it has ended.
-    private func retry(_ lane: LockLane) -> Bool {
-        let waiting = state.withLock { state -> [(LockWaiter, LockWish)] in
-            let limit = Clock.monotonic - 5_000_000_000
-            state.retired.removeAll { $0.since < limit }
-            return state.waiters.compactMap { waiter in
-                waiter.scope != lane.scope || waiter.isGranted ? nil : waiter.wish.map { (waiter, $0) }
-            }
-        }
-        for (waiter, wish) in waiting { attempt(waiter, wish, lane) }
-        if !waiting.isEmpty {
-            lane.wake.waitForAny(within: 4)
-            return true
-        }
-        lane.wake.waitForAny(within: 1_000)
-        return end(lane, evenWithWaiters: false) == nil
-    }
-
-    private func attempt(_ waiter: LockWaiter, _ wish: LockWish, _ lane: LockLane) {
-        var error = EINTR
-        if !waiter.interrupted.load(ordering: .acquiring) {
-            guard let view, view.coordinator.enter(waiter.scope, for: .closing, slot: lane.slot).isInside else {
-                if take(waiter) { answer(waiter, EACCES) }
-                return
-            }
-            let result = attempt(wish)
-            error = result < 0 ? Errno.number(of: result) : 0
-            view.coordinator.leave(slot: lane.slot)
-        }
-        if error == EAGAIN {
-            waiter.suspicions = isInDeadlock(waiter) ? waiter.suspicions + 1 : 0
-            // What one look saw may just have been changing.
-            if waiter.suspicions < 2 { return }
-            error = EDEADLK
-        }
-        if !take(waiter) {
-            if error == 0 { undo(wish) }
-        } else if error == 0, let view, view.policy.sharesLocks, !view.isSole(waiter.node) {
-            refresh(waiter)
-        } else {
-            answer(waiter, error)
+            scope.state.withLock { $0.slot = nil }
+            freeSlots.withLock { $0.append(slot) }
+            for waiter in scope.takeAll(waiting: true) { answer(waiter, ENOLCK) }
         }
     }
 
     /// Answers `waiter`, which has its lock, once the kernel's view of the file is fresh. On a thread of its own: the
     /// invalidation can wait for the file system of this one file.
     func refresh(_ waiter: LockWaiter) {
-        waiter.isGranted = true
-        state.withLock { $0.waiters.append(waiter) }
-        refreshers.run { [self] in
+        run(waiter) { [self] in
             view?.showAsItIs(waiter.node)
-            if take(waiter) { answer(waiter, 0) }
+            if waiter.scope.take(waiter) { answer(waiter, 0) }
         }
+    }
+
+    /// Another one in the place of `waiter`, which has got what it waited for and was taken off the list.
+    func granted(_ waiter: LockWaiter, _ wish: LockWish) -> LockWaiter {
+        let granted = LockWaiter(
+            scope: waiter.scope, node: waiter.node, uid: waiter.uid, wish: wish, isGranted: true, request: waiter.request.take())
+        granted.earlier = waiter
+        unregister(waiter)
+        if let file = waiter.scope.file(of: waiter) { tidy(file) }
+        return granted
     }
 
     /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes the lock
     /// next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
     func finish(_ waiter: LockWaiter) {
         guard let wish = waiter.wish else { return }
-        (waiter.isGranted, waiter.refusal) = (true, 0)
-        state.withLock { $0.waiters.append(waiter) }
-        refreshers.run { [self] in
+        waiter.refusal = 0
+        run(waiter) { [self] in
             view?.writeDown(waiter.node)
-            undo(wish)
-            if take(waiter) { answer(waiter, 0) }
+            undo(wish, of: waiter.node)
+            if waiter.scope.take(waiter) { answer(waiter, 0) }
         }
     }
 
-    /// Whether something can have been changed under a lock: a shared one is for who only reads.
-    func mayGuardChanges(_ wish: LockWish) -> Bool {
-        switch wish {
-        case .range(let description, let range):
-            state.withLock { _ in description.ranges.contains { $0.isExclusive && $0.start <= range.end && range.start <= $0.end } }
-        case .whole: true
-        }
-    }
-
-    /// Takes a waiter off the list; whoever gets it answers it.
-    private func take(_ waiter: LockWaiter) -> Bool {
-        state.withLock { state in
-            guard let place = state.waiters.firstIndex(where: { $0 === waiter }) else { return false }
-            state.waiters.remove(at: place)
-            return true
-        }
+    private func run(_ waiter: LockWaiter, _ task: @escaping @Sendable () -> Void) {
+        register(waiter)
+        waiter.scope.state.withLock { $0.waiters[waiter.number] = waiter }
+        refreshers.run(for: UInt64(truncatingIfNeeded: waiter.scope.id.rawValue) << 32 | UInt64(truncatingIfNeeded: waiter.uid), task)
     }
 
     /// Answers everybody who waits in a scope that was revoked; their locks are released.
-    func refuse(_ scope: ScopeID) -> Int {
-        let waiting = state.withLock { state -> [LockWaiter] in
-            let meant = state.waiters.filter { $0.scope == scope }
-            state.waiters.removeAll { $0.scope == scope }
-            return meant
-        }
+    @discardableResult
+    func refuse(_ id: ScopeID) -> Int {
+        guard let waiting = knownScope(id.rawValue)?.takeAll() else { return 0 }
         for waiter in waiting { answer(waiter, waiter.refusal) }
         return waiting.count
     }
 
-    private func answer(_ waiter: LockWaiter, _ error: Int32) {
-        guard let request = waiter.request.take() else { return }
-        state.withLock { state in
+    /// Answers a waiter. By whoever took it off the list.
+    func answer(_ waiter: LockWaiter, _ error: Int32) {
+        unregister(waiter)
+        let request = waiter.request.take()
+        let file = waiter.scope.state.withLock { state -> LockedFile? in
             waiter.wish = nil
             // Nobody interrupts one that never waited.
-            if waiter.number != 0 { state.retired.append((waiter, Clock.monotonic)) }
+            if let waited = waiter.earlier ?? (waiter.isGranted ? nil : waiter) { state.retired.append((waited, Clock.monotonic)) }
+            return waiter.file
         }
-        request.reply(error: error)
+        if let request { request.reply(error: error) }
+        if let file { tidy(file) }
     }
 }

@@ -11,34 +11,82 @@ import ViewTree
 /// A POSIX lock belongs to a process and a file; here it is an open-file-description lock of a description that only this owner
 /// uses. A lock that has to wait leaves its worker: see `LockTable+Waiting`.
 ///
-/// Locking: one lock around the tables (rank 3); lock calls are made and replies are given outside.
+/// What locks cost is the affair of those who lock: there is a lock for each grant (`ScopeLocks`) and one for each file (`LockedFile`), and whoever closes a
+/// file in which nothing is locked takes none of them.
+///
+/// Locking: `scopes` and `waits` (rank 3) are held for one look into a dictionary; lock calls are made and replies are given outside of all.
 final class LockTable: @unchecked Sendable {
-    // Safe to share: everything is behind `state` but the count, which is atomic.
-
-    struct State {
-        var descriptions: [UInt64: [LockDescription]] = [:]
-        var waiters: [LockWaiter] = []
-        /// Waiters so far.
-        var count: UInt64 = 0
-        /// Answered waiters that an interrupt under way may still look at; let go a while later.
-        var retired: [(waiter: LockWaiter, since: Int64)] = []
-        /// The threads that try for those who wait, one for each scope in which somebody does.
-        var lanes: [UInt32: LockLane] = [:]
-        var freeSlots: [Int] = Array(ViewFS.lockSlots)
-    }
-
-    let state = Lock(State())
+    // Safe to share: what changes is behind locks; `view` is set before there are others.
+    let scopes = Lock<[UInt32: ScopeLocks]>([:])
+    /// Scopes that have gone, with what an interrupt under way may still look at.
+    private let ended = Lock<[(scope: ScopeLocks, since: Int64)]>([])
+    let waits = Lock(Waits())
+    let freeSlots = Lock(Array(ViewFS.lockSlots))
     let refreshers = KeptThreads()
     weak nonisolated(unsafe) var view: ViewFS?
-    /// How many descriptions there are, so that each close(2) need not take the lock to find none. A lock's request was answered before
-    /// its owner closes, so whoever closes sees its own counted.
-    private let descriptionCount = Atomic<Int>(0)
+    private let count = Atomic<UInt64>(0)
+
+    /// Who waits for ranges, by whose locks they would be: what a search for circles goes by.
+    struct Waits {
+        var byOwner: [UInt64: [LockWaiter]] = [:]
+        /// Waiters so far.
+        var count: UInt64 = 0
+    }
+
+    // MARK: places
+
+    func scope(_ id: ScopeID) -> ScopeLocks {
+        scopes.withLock { scopes in
+            if let known = scopes[id.rawValue] { return known }
+            let made = ScopeLocks(id: id)
+            scopes[id.rawValue] = made
+            return made
+        }
+    }
+
+    func knownScope(_ id: UInt32) -> ScopeLocks? { scopes.withLock { $0[id] } }
+
+    var allScopes: [ScopeLocks] { scopes.withLock { Array($0.values) } }
+
+    /// Runs `body` with a file's state; for a file of which nothing is known yet as well.
+    func withFile<Result>(_ node: UInt64, in scope: ScopeLocks, _ body: (LockedFile, inout LockedFile.State) -> Result) -> Result {
+        while true {
+            let file = scope.state.withLock { state -> LockedFile in
+                if let known = state.files[node] { return known }
+                let made = LockedFile(node: node, scope: scope)
+                state.files[node] = made
+                view?.tree.nodes.find(node)?.pointee.isLocked.store(true, ordering: .releasing)
+                return made
+            }
+            // It may have been taken out between the two locks.
+            if let result = file.state.withLock({ $0.isGone ? nil : .some(body(file, &$0)) }) { return result }
+        }
+    }
+
+    /// The file if anything is locked in it. Without a lock when nothing is: a lock's request was answered before its owner closes, so whoever closes sees
+    /// what it locked itself.
+    private func lockedFile(_ id: UInt64) -> LockedFile? {
+        guard let node = view?.tree.nodes.find(id), node.pointee.isLocked.load(ordering: .acquiring) else { return nil }
+        return knownScope(node.pointee.scope)?.state.withLock { $0.files[id] }
+    }
+
+    /// Takes a file out of its scope when nothing is locked in it any more and nobody waits.
+    func tidy(_ file: LockedFile) {
+        file.scope.state.withLock { scope in
+            file.state.withLock { state in
+                guard !state.isGone, state.isEmpty else { return }
+                state.isGone = true
+                scope.files[file.node] = nil
+                view?.tree.nodes.find(file.node)?.pointee.isLocked.store(false, ordering: .releasing)
+            }
+        }
+    }
 
     // MARK: trying
 
     /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
     ///
-    /// Locking: the description's `order`, then the table's for a moment.
+    /// Locking: the description's `order`, then its file's for a moment.
     func attempt(_ wish: LockWish) -> Int32 {
         switch wish {
         case .range(let description, let range): return set(range, of: description, isLocked: true)
@@ -50,98 +98,150 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Ends what a wish may have taken, and lets those try who wait for it.
-    func undo(_ wish: LockWish) {
+    func undo(_ wish: LockWish, of node: UInt64) {
         switch wish {
         case .range(let description, let range): _ = set(range, of: description, isLocked: false)
-        case .whole(let file, _): _ = attempt(.whole(file: file, operation: LOCK_UN))
+        case .whole(let file, _):
+            _ = attempt(.whole(file: file, operation: LOCK_UN))
+            wholeIsFree(of: node)
         }
-        unlocked()
+    }
+
+    /// Whether the owner's user may lock that much, or unlock it where that leaves a piece on either side. Else ENOLCK.
+    func hasRoom(for wish: LockWish, unlocking: Bool = false) -> Bool {
+        // What is locked anew splits one other range at the most.
+        guard case .range(let description, let range) = wish,
+            description.file.scope.locks(of: description.uid) > LockShare.mostLocks - 2
+        else { return true }
+        return unlocking && !description.file.state.withLock { _ in description.ranges.isCut(by: range) }
     }
 
     private func set(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> Int32 {
-        description.order.withLock { _ in
+        let file = description.file
+        let (result, more, isAwaited) = description.order.withLock { _ -> (Int32, Int, Bool) in
             let type = isLocked ? (range.isExclusive ? F_WRLCK : F_RDLCK) : F_UNLCK
             let length = range.end == .max ? 0 : range.end &- range.start &+ 1
             let result = clinux_ofd_set_lock(description.descriptor, Int16(truncatingIfNeeded: type), range.start, length)
-            if result == 0 { state.withLock { _ in description.ranges.set(range, isLocked: isLocked) } }
-            return result
+            if result != 0 { return (result, 0, false) }
+            let noted = file.note(range, of: description, isLocked: isLocked)
+            return (0, noted.more, noted.isAwaited)
         }
+        if more != 0 { _ = file.scope.count(more, of: description.uid) }
+        if isAwaited { file.scope.list(file) }
+        return result
     }
 
     // MARK: owners
 
-    /// The description of `owner` on `node`, made by opening the file of `file` once more. Throws what open(2) says.
-    func description(_ owner: UInt64, of node: UInt64, file: UInt64, pid: pid_t, open: () -> Int32) -> Result<LockDescription, Errno> {
-        if let known = state.withLock({ $0.descriptions[node]?.first { $0.owner == owner } }) { return .success(known) }
+    /// The description of `owner` on `node`, made by opening the file of `handle` once more. Throws what open(2) says; ENOLCK where the user has too many, or there
+    /// are no descriptors.
+    func description(
+        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, _ open: () -> Int32
+    ) -> Result<LockDescription, Errno> {
+        let scope = self.scope(scope)
+        if let known = withFile(node, in: scope, { _, state in state.owners[owner] }) { return .success(known) }
+        guard scope.count(1, of: uid, limit: LockShare.mostLocks) else { return .failure(Errno(ENOLCK)) }
         let descriptor = open()
-        if descriptor < 0 { return .failure(Errno(Errno.number(of: descriptor))) }
-        let made = LockDescription(owner: owner, file: file, node: node, pid: pid, descriptor: descriptor)
-        return .success(
-            state.withLock { state in
-                // Threads of one process can come here together; the second one's description holds no lock yet.
-                if let known = state.descriptions[node]?.first(where: { $0.owner == owner }) { return known }
-                state.descriptions[node, default: []].append(made)
-                descriptionCount.wrappingAdd(1, ordering: .releasing)
-                return made
-            })
+        if descriptor < 0 {
+            _ = scope.count(-1, of: uid)
+            if let file = scope.state.withLock({ $0.files[node] }) { tidy(file) }
+            return .failure(Errno([-EMFILE, -ENFILE].contains(descriptor) ? ENOLCK : Errno.number(of: descriptor)))
+        }
+        let number = count.wrappingAdd(1, ordering: .relaxed).newValue
+        let (description, isNew) = withFile(node, in: scope) { file, state -> (LockDescription, Bool) in
+            let made = LockDescription(
+                number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor)
+            // Threads of one process can come here together; the second one's description holds no lock yet.
+            if let known = state.owners[owner] { return (known, false) }
+            state.owners[owner] = made
+            state.handles[handle, default: []].append(owner)
+            return (made, true)
+        }
+        if !isNew { _ = scope.count(-1, of: uid) }
+        return .success(description)
     }
 
     func existingDescription(_ owner: UInt64, of node: UInt64) -> LockDescription? {
-        state.withLock { $0.descriptions[node]?.first { $0.owner == owner } }
+        lockedFile(node)?.state.withLock { $0.owners[owner] }
     }
 
     /// The process that has locked the byte at `start` here; nil when it was none of this mount.
     func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
-        state.withLock { state in
-            state.descriptions[node]?.first { description in
-                description.owner != owner
-                    && description.ranges.contains { $0.start <= start && start <= $0.end && $0.isExclusive == isExclusive }
-            }?.pid
+        lockedFile(node)?.state.withLock { state in
+            var pid: pid_t?
+            state.held.visit(overlapping: LockedRange(start: start, length: 1, isExclusive: isExclusive)) { held in
+                if held.owner != owner, held.range.isExclusive == isExclusive { pid = held.pid }
+                return pid == nil
+            }
+            return pid
+        }
+    }
+
+    /// Whether something can have been changed under a lock: a shared one is for who only reads.
+    func mayGuardChanges(_ wish: LockWish) -> Bool {
+        switch wish {
+        case .range(let description, let range): description.file.state.withLock { _ in description.ranges.hasExclusive(in: range) }
+        case .whole: true
         }
     }
 
     /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
     func releaseOwner(_ owner: UInt64, of node: NodeID) {
-        release {
-            $0.owner == owner
-        } of: {
-            $0 == node.rawValue
-        }
+        guard let file = lockedFile(node.rawValue) else { return }
+        release(file) { state in state.owners[owner].map { [$0] } ?? [] }
     }
 
     /// The last close of an open file ends what was locked through it: open-file-description locks.
-    func releaseFile(_ file: UInt64) {
-        release {
-            $0.file == file
-        } of: { _ in
-            true
-        }
+    func releaseFile(_ handle: UInt64, of node: NodeID) {
+        guard let file = lockedFile(node.rawValue) else { return }
+        release(file) { state in (state.handles[handle] ?? []).compactMap { state.owners[$0] } }
+        // A lock of the whole ends with the file, which is closed in a moment: by then its waiters are tried for again.
+        wholeIsFree(of: node.rawValue)
     }
 
-    private func release(_ isMeant: (LockDescription) -> Bool, of isNode: (UInt64) -> Bool) {
-        if descriptionCount.load(ordering: .acquiring) == 0 { return }
-        let gone = state.withLock { state -> [LockDescription] in
-            var gone: [LockDescription] = []
-            for (node, list) in state.descriptions where isNode(node) && list.contains(where: isMeant) {
-                gone += list.filter(isMeant)
-                let rest = list.filter { !isMeant($0) }
-                state.descriptions[node] = rest.isEmpty ? nil : rest
-            }
-            descriptionCount.wrappingSubtract(gone.count, ordering: .releasing)
+    private func release(_ file: LockedFile, _ meant: (LockedFile.State) -> [LockDescription]) {
+        let gone = file.state.withLock { state -> [LockDescription] in
+            let gone = meant(state)
+            for description in gone { state.takeOut(description) }
             return gone
         }
         if gone.isEmpty { return }
         // Now, not when the last reference to a description goes.
-        for description in gone { _ = set(LockedRange(start: 0, length: 0, isExclusive: true), of: description, isLocked: false) }
-        unlocked()
+        for description in gone {
+            let result = set(.whole, of: description, isLocked: false)
+            // A filesystem may fail to: it ends with the descriptor all the same, and nobody is to wait for it until then.
+            if result != 0 { forgetRanges(of: description) }
+            _ = file.scope.count(-1, of: description.uid)
+        }
+        tidy(file)
     }
 
-    /// Ends the locks of every owner on the nodes of a scope that was revoked.
-    func releaseScope(_ nodes: Set<UInt64>) { release({ _ in true }, of: { nodes.contains($0) }) }
+    private func forgetRanges(of description: LockDescription) {
+        let noted = description.file.note(.whole, of: description, isLocked: false)
+        _ = description.file.scope.count(noted.more, of: description.uid)
+        if noted.isAwaited { description.file.scope.list(description.file) }
+    }
 
-    /// Something was unlocked here: whoever waits may try at once.
-    func unlocked() {
-        let lanes = state.withLock { state in state.lanes.isEmpty ? [] : Array(state.lanes.values) }
-        for lane in lanes { lane.wake.post() }
+    /// Ends the locks of every owner below a grant that was revoked.
+    func releaseScope(_ id: ScopeID) {
+        guard let scope = knownScope(id.rawValue) else { return }
+        for file in scope.state.withLock({ Array($0.files.values) }) { release(file) { Array($0.owners.values) } }
+    }
+
+    /// Nobody will lock anything below a grant any more: it is shut, and nobody is inside.
+    func forget(_ id: ScopeID) {
+        releaseScope(id)
+        guard let scope = scopes.withLock({ $0.removeValue(forKey: id.rawValue) }) else { return }
+        ended.withLock { ended in
+            let now = Clock.monotonic
+            ended.removeAll { $0.since < now - 10_000_000_000 }
+            ended.append((scope, now))
+        }
+    }
+
+    /// A lock of the whole file may have ended here: whoever waits for one may try at once.
+    func wholeIsFree(of node: UInt64) {
+        guard let file = lockedFile(node) else { return }
+        if file.state.withLock({ $0.freeWhole() }) { file.scope.list(file) }
     }
 }

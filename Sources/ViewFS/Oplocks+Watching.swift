@@ -95,8 +95,8 @@ extension Oplocks {
     }
 
     private var millisecondsUntilLate: Int32 {
-        let deadline = state.withLock { state in state.breaking.compactMap { state.entries[$0]?.deadline }.min() }
-        guard let deadline else { return -1 }
+        let deadline = state.withLock { state in state.breaking.isEmpty ? .max : state.nextDeadline }
+        if deadline == .max { return -1 }
         return Int32(clamping: max(0, deadline - Clock.monotonic) / 1_000_000 + 1)
     }
 
@@ -104,12 +104,14 @@ extension Oplocks {
     private func giveUpLate() {
         let (requests, hasLate) = state.withLock { state -> ([LinuxFS.Semaphore], Bool) in
             let now = Clock.monotonic
-            let late = state.breaking.filter { state.entries[$0].map { $0.deadline <= now } ?? false }
+            guard state.nextDeadline <= now else { return ([], false) }
+            let late = state.breaking.values.filter { state.entries[$0].map { $0.deadline <= now } ?? false }
             var requests: [LinuxFS.Semaphore] = []
-            for key in late {
-                if let entry = state.entries[key] { requests += end(key, entry, &state) }
-                state.chores.append(.late)
-            }
+            for key in late { if let entry = state.entries[key] { requests += end(key, entry, &state) } }
+            // One word for all of them, and the next look not too soon, however many there are.
+            if !late.isEmpty { state.chores.append(.late) }
+            let next = state.breaking.values.compactMap { state.entries[$0]?.deadline }.min()
+            state.nextDeadline = next.map { max($0, now + 50_000_000) } ?? .max
             return (requests, !late.isEmpty)
         }
         for request in requests { request.post() }
@@ -127,8 +129,9 @@ extension Oplocks {
                 return state.chores
             }) {
                 switch chore {
-                case .writeDown(let key, let node, let number):
-                    writers.run { [self] in
+                case .writeDown(let key, let node, let scope, let number):
+                    // Nobody's share of tasks: there is no user 2³² − 1.
+                    writers.run(for: UInt64(truncatingIfNeeded: scope) << 32 | 0xFFFF_FFFF) { [self] in
                         view?.writeDown(node)
                         written(key, number)
                     }

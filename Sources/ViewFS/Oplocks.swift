@@ -57,14 +57,18 @@ final class Oplocks: @unchecked Sendable {
 
     /// What is to be written down, or was not in time.
     enum Chore {
-        case writeDown(NodeKey, node: UInt64, number: UInt64)
+        case writeDown(NodeKey, node: UInt64, scope: UInt32, number: UInt64)
         case late
     }
 
     struct State {
         var entries: [NodeKey: Entry] = [:]
-        /// The files that are being written down.
-        var breaking: [NodeKey] = []
+        /// Which of them are below one grant.
+        var scopes: [UInt32: Set<NodeKey>] = [:]
+        /// The files that are being written down, by node.
+        var breaking: [UInt64: NodeKey] = [:]
+        /// No deadline of theirs comes before; CLOCK_MONOTONIC in nanoseconds.
+        var nextDeadline: Int64 = .max
         var orders: [Order] = []
         var chores: [Chore] = []
         var count: UInt64 = 0
@@ -101,8 +105,12 @@ final class Oplocks: @unchecked Sendable {
         let key = node.pointee.key
         let answer = MarkAnswer()
         let isFirst = state.withLock { state -> Bool in
-            guard state.entries[key] == nil, state.entries.count < limit else { return false }
+            // One grant leaves room for others.
+            guard state.entries[key] == nil, state.entries.count < limit, state.scopes[node.pointee.scope]?.count ?? 0 < limit / 4 else {
+                return false
+            }
             state.count += 1
+            state.scopes[node.pointee.scope, default: []].insert(key)
             state.entries[key] = Entry(node: id, scope: node.pointee.scope, number: state.count)
             entryBits.store(entryBits.load(ordering: .relaxed) | Self.bit(of: key), ordering: .sequentiallyConsistent)
             state.orders.append(.mark(key, descriptor: descriptor, answer: answer))
@@ -163,10 +171,8 @@ final class Oplocks: @unchecked Sendable {
     @inline(never)
     private func extend(_ id: UInt64) {
         state.withLock { state in
-            for key in state.breaking {
-                guard let entry = state.entries[key], entry.node == id else { continue }
-                state.entries[key]?.deadline = min(Clock.monotonic + Self.patience, entry.end)
-            }
+            guard let key = state.breaking[id], let entry = state.entries[key] else { return }
+            state.entries[key]?.deadline = min(Clock.monotonic + Self.patience, entry.end)
         }
     }
 
@@ -191,7 +197,8 @@ final class Oplocks: @unchecked Sendable {
         let isDone = Semaphore()
         let requests = state.withLock { state -> [LinuxFS.Semaphore] in
             var requests: [LinuxFS.Semaphore] = []
-            for (key, entry) in state.entries where entry.scope == scope {
+            for key in state.scopes[scope] ?? [] {
+                guard let entry = state.entries[key] else { continue }
                 view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
                 requests += end(key, entry, &state)
             }
@@ -211,9 +218,10 @@ final class Oplocks: @unchecked Sendable {
         entry.stage = .breaking
         let now = Clock.monotonic
         (entry.deadline, entry.end) = (now + Self.patience, now + Self.longest)
-        state.breaking.append(key)
+        state.breaking[entry.node] = key
+        state.nextDeadline = min(state.nextDeadline, entry.deadline)
         breakingCount.store(state.breaking.count, ordering: .relaxed)
-        state.chores.append(.writeDown(key, node: entry.node, number: entry.number))
+        state.chores.append(.writeDown(key, node: entry.node, scope: entry.scope, number: entry.number))
     }
 
     /// Takes an entry away and lets those go on who opened the file; returns the requests that wait.
@@ -224,8 +232,10 @@ final class Oplocks: @unchecked Sendable {
     }
 
     private func remove(_ key: NodeKey, _ state: inout State) {
-        state.entries[key] = nil
-        state.breaking.removeAll { $0 == key }
+        guard let entry = state.entries.removeValue(forKey: key) else { return }
+        state.scopes[entry.scope]?.remove(key)
+        if state.scopes[entry.scope]?.isEmpty == true { state.scopes[entry.scope] = nil }
+        if state.breaking[entry.node] == key { state.breaking[entry.node] = nil }
         breakingCount.store(state.breaking.count, ordering: .relaxed)
         if state.entries.isEmpty { entryBits.store(0, ordering: .sequentiallyConsistent) }
         state.orders.append(.unmark(key))

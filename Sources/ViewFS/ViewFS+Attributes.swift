@@ -69,7 +69,7 @@ extension ViewFS {
                 ? view.touchOwner(
                     of: descriptor, for: request.caller,
                     mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
-                : view.apply(changes, attributes, to: node, descriptor, file: handle)
+                : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
             if result == ViewFS.leaseInTheWay {
                 view.leases.wait(request, in: node.pointee.scope, nil)
                 return

@@ -27,7 +27,10 @@ extension ViewFS {
         view.onFile(request, info.fh, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
             view.lookWhoElse(locks: file, id.rawValue, whole: false)
-            let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh, pid: lock.l_pid) {
+            let found = view.locks.description(
+                info.lock_owner, of: id.rawValue, in: ScopeID(rawValue: file.pointee.scope), handle: info.fh, pid: lock.l_pid,
+                uid: request.caller.uid
+            ) {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
                 if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }
@@ -120,20 +123,32 @@ extension ViewFS {
             request.reply(error: 0)
             return
         }
+        guard locks.hasRoom(for: wish, unlocking: true) else {
+            request.reply(error: ENOLCK)
+            return
+        }
         if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish), !isSole(id.rawValue) {
-            guard let detached = request.detach() else { return locks.undo(wish) }
-            locks.finish(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+            let uid = request.caller.uid
+            guard let detached = request.detach() else { return locks.undo(wish, of: id.rawValue) }
+            locks.finish(
+                LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, request: detached))
         } else {
-            locks.undo(wish)
+            locks.undo(wish, of: id.rawValue)
             request.reply(error: 0)
         }
     }
 
     private func take(_ wish: LockWish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
+        guard locks.hasRoom(for: wish) else {
+            request.reply(error: ENOLCK)
+            return
+        }
+        let uid = request.caller.uid
         let result = locks.attempt(wish)
         if result == 0, policy.sharesLocks, !isSole(id.rawValue) {
             guard let detached = request.detach() else { return }
-            locks.refresh(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+            locks.refresh(
+                LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, request: detached))
             return
         }
         guard result == -EAGAIN || result == -EACCES, wait else {
@@ -142,7 +157,7 @@ extension ViewFS {
         }
         // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
         guard let detached = request.detach() else { return }
-        locks.wait(LockWaiter(scope: scope, node: id.rawValue, wish: wish, request: detached))
+        locks.wait(LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, request: detached))
     }
 }
 

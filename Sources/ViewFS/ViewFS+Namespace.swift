@@ -29,7 +29,7 @@ extension ViewFS {
         }
         onNode(request, parent, for: .write, name: name) { request, node, directory in
             Identity.assumeMask(request.caller.umask)
-            let result = body(directory)
+            let result = Identity.withReserve(of: request.caller) { body(directory) }
             if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }
     }
@@ -71,7 +71,12 @@ extension ViewFS {
             let to = view.tree.pin(target)
             // Both names stay when they are exchanged.
             if to >= 0, flags & renameExchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
-            let result = to < 0 ? to : view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
+            let result =
+                to < 0
+                ? to
+                : Identity.withReserve(of: request.caller) {
+                    view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
+                }
             view.tree.unpin(newParent.rawValue, target)
             reply(request, result)
         }
@@ -116,7 +121,9 @@ extension ViewFS {
                 return
             }
             let descriptor = view.tree.pin(node)
-            let result = descriptor < 0 ? descriptor : clinux_link_descriptor(descriptor, directory, newName)
+            let result =
+                descriptor < 0
+                ? descriptor : Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
             if result < 0 {
                 request.reply(failure: result)
             } else {

@@ -46,11 +46,10 @@ extension ViewFS {
                 return
             }
             // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
-            let user = request.caller.uid
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
                 let handle = view.keep(
-                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, for: user, request.worker)
+                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request)
             else {
                 request.reply(error: ENFILE)
                 return
@@ -83,10 +82,12 @@ extension ViewFS {
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
             let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
             let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
-            let opened = view.tree.makingRoom {
-                isNameless
-                    ? clinux_open_nameless(directory, creation, mode)
-                    : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
+            let opened = Identity.withReserve(of: request.caller) {
+                view.tree.makingRoom {
+                    isNameless
+                        ? clinux_open_nameless(directory, creation, mode)
+                        : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
+                }
             }
             if opened < 0 {
                 let isRaced = opened == -EEXIST && flags & O_EXCL == 0
@@ -105,8 +106,7 @@ extension ViewFS {
             view.noteMode(parameters.attr.st_mode)
             let unwritten = error == 0 ? view.audit(request.caller, node, opened, error: 0) : 0
             guard error == 0, unwritten == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(
-                    opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, for: user, request.worker)
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
             else {
                 if error != 0 || unwritten != 0 { _ = clinux_close(opened) }
                 if error == 0 { view.tree.forget(parameters.ino, 1) }
@@ -122,7 +122,7 @@ extension ViewFS {
 
     static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         // Always passes. The file goes when the last operation on it has left.
-        view.locks.releaseFile(info.fh)
+        view.locks.releaseFile(info.fh, of: id)
         request.reply(error: 0)
         view.release(info.fh, of: id.rawValue)
     }
@@ -154,12 +154,14 @@ extension ViewFS {
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
     private func keep(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
-        keepCache: Bool, appendsOnly: Bool = false, for user: uid_t, _ worker: UnsafeMutablePointer<Worker>
+        keepCache: Bool, appendsOnly: Bool = false, _ request: borrowing Request
     ) -> UInt64? {
+        let (worker, caller) = (request.worker, request.caller)
         let descriptor = FileDescriptor(owning: opened)
-        guard tree.takeShare(scope: node.pointee.scope, user: user) else { return nil }
+        guard tree.takeShare(scope: node.pointee.scope, user: caller.uid) else { return nil }
         let file = OpenFile(
-            descriptor: descriptor, node: id, scope: node.pointee.scope, user: user, flags: flags, appendsOnly: appendsOnly)
+            descriptor: descriptor, node: id, scope: node.pointee.scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
+            appendsOnly: appendsOnly)
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)

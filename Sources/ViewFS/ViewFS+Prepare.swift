@@ -74,7 +74,8 @@ extension ViewFS {
         } else if let hold {
             stepAside(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
         } else if verdict.isInside {
-            let identity = Identity.assume(request.caller)
+            // What the cache brings comes from nobody: it is the opener's.
+            let identity = Identity.assume(echo == nil ? request.caller : file.pointee.opener)
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
@@ -146,6 +147,11 @@ extension ViewFS {
         if let audit, request.isOpening { _ = audit.record(request.caller, scope: scope, descriptor: nil, error: error) }
         request.reply(error: error)
     }
+}
+
+extension OpenFile {
+    /// As whom what the kernel's cache brings is written.
+    var opener: Caller { Caller(uid: uid, gid: gid, pid: pid, umask: 0) }
 }
 
 /// Replies to what creates, removes or renames names: success has no result.

@@ -42,11 +42,13 @@ extension ViewFS {
             }
             var done = 0
             var result = 0
+            let writer = isEcho ? file.pointee.opener : request.caller
             while done < size {
-                result =
+                result = Identity.withReserve(of: writer) {
                     isEcho && file.pointee.appendsOnly
-                    ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset &+ done)
-                    : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
+                        ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset &+ done)
+                        : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
+                }
                 if result <= 0 { break }
                 // A filesystem that says it took more than it was given would lead past the buffer.
                 done &+= min(result, size &- done)
@@ -128,7 +130,8 @@ extension ViewFS {
     ) {
         view.onFile(request, info.fh, for: .write) { request, file in
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            reply(request, clinux_fallocate(file.pointee.descriptor, mode, offset, length))
+            let result = Identity.withReserve(of: request.caller) { clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
+            reply(request, result)
         }
     }
 
@@ -150,8 +153,10 @@ extension ViewFS {
                 return
             }
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            let result = clinux_copy_file_range(
-                from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+            let result = Identity.withReserve(of: request.caller) {
+                clinux_copy_file_range(
+                    from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+            }
             if result < 0 { request.reply(failure: result) } else { request.reply(written: result) }
         }
     }

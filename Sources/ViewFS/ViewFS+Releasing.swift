@@ -30,7 +30,7 @@ extension ViewFS {
     private func letGo(of scope: Scope) -> Bool {
         // First what gives numbers back, of which one is needed then.
         let nodesAreGone = tree.release(scope.nodes)
-        locks.releaseScope(Set(scope.nodes.ids))
+        locks.forget(scope.id)
         oplocks?.release(scope.id.rawValue)
         let nothing = clinux_open_nothing()
         guard nothing >= 0 else { return false }

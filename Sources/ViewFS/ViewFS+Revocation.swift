@@ -136,7 +136,7 @@ extension ViewFS {
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
             // Ending a lock closes a file, which can hang as well.
-            let (locks, closed) = (locks, Set(scope.nodes.ids))
+            let (locks, closed) = (locks, scope.id)
             let unlocking = BackgroundTask { locks.releaseScope(closed) }
             wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
         }

@@ -50,7 +50,11 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .write) { request, _, descriptor in
             if strcmp(name, "system.posix_acl_access") == 0 { view.settleSetID(of: descriptor, for: request.caller, byACL: true) }
-            reply(request, isReserved(name) ? -EPERM : clinux_setxattr_descriptor(descriptor, name, value, size, flags))
+            let result =
+                isReserved(name)
+                ? -EPERM
+                : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
+            reply(request, result)
         }
     }
 

@@ -77,7 +77,10 @@ public struct Node: ~Copyable {
     public let dataVersion: Atomic<UInt64>
     public let scope: UInt32
     /// S_IFMT of the file: an inode never changes its type.
-    public let type: mode_t
+    public var type: mode_t { mode_t(truncatingIfNeeded: shortType) }
+    private let shortType: UInt16
+    /// Of a file: something is locked in it, or somebody waits for a lock. Whoever closes it looks here before he looks for locks.
+    public let isLocked: Atomic<Bool>
     /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
@@ -110,7 +113,9 @@ public struct Node: ~Copyable {
         scope = owner.scope
         asksCallers = owner.asksCallers
         ownerReference = Unmanaged.passUnretained(owner)
-        self.type = type
+        // S_IFMT is in the lower 16 bits.
+        shortType = UInt16(truncatingIfNeeded: type & S_IFMT)
+        isLocked = Atomic(false)
         lookups = Atomic(1)
         hold = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
         handle = KeptHandle()

@@ -8,8 +8,8 @@ public struct OpenFile: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
-    /// Who opened it.
-    public let user: UInt32
+    /// Who opened it. What the kernel's cache brings later is written in that one's name.
+    public let (uid, gid, pid): (uid_t, gid_t, pid_t)
     /// open(2) flags of the caller.
     public let flags: Int32
     /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
@@ -17,11 +17,14 @@ public struct OpenFile: ~Copyable {
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
-    public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, user: UInt32, flags: Int32, appendsOnly: Bool) {
+    public init(
+        descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, opener: (uid: uid_t, gid: gid_t, pid: pid_t), flags: Int32,
+        appendsOnly: Bool
+    ) {
         self.descriptor = descriptor.release()
         self.node = node
         self.scope = scope
-        self.user = user
+        (uid, gid, pid) = opener
         self.flags = flags
         self.appendsOnly = appendsOnly
     }
@@ -66,7 +69,7 @@ public final class OpenFiles: @unchecked Sendable {
     public func trim() -> Int { table.trim() }
     /// `worker`: the number of the caller's slot.
     public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? {
-        let (scope, user) = (file.scope, file.user)
+        let (scope, user) = (file.scope, file.uid)
         let id = table.insert(file, by: worker)
         if id == nil { shares.give(scope: scope, user: user) }
         return id
@@ -83,7 +86,7 @@ public final class OpenFiles: @unchecked Sendable {
     @inline(__always)
     public func letGo(_ id: UInt64) {
         guard let file = table.find(id) else { return }
-        let (scope, user) = (file.pointee.scope, file.pointee.user)
+        let (scope, user) = (file.pointee.scope, file.pointee.uid)
         guard file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
         table.remove(id)
         shares.give(scope: scope, user: user)

@@ -12,6 +12,8 @@ _Noreturn void attack_failed(const char *what);
 void attack_ready(void);
 /// Waits until standard input ends, or a line comes. Returns 1 for a line, 0 at the end.
 int attack_wait(void);
+/// As many descriptors as the user may have.
+void attack_raise_limits(void);
 
 // One line for each attack, in the order of their names.
 attack attack_held_listing;
@@ -24,5 +26,9 @@ attack attack_terminal;
 attack attack_callers;
 attack attack_hold_files;
 attack attack_leases;
+attack attack_lock_bystander;
+attack attack_lock_chain;
+attack attack_lock_many;
+attack attack_lock_pieces;
 
 #endif

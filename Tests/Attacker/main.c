@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const struct {
     const char *name;
@@ -20,6 +21,10 @@ static const struct {
     {"callers", attack_callers},
     {"hold_files", attack_hold_files},
     {"leases", attack_leases},
+    {"lock-bystander", attack_lock_bystander},
+    {"lock-chain", attack_lock_chain},
+    {"lock-many", attack_lock_many},
+    {"lock-pieces", attack_lock_pieces},
     {NULL, NULL},
 };
 
@@ -36,6 +41,14 @@ void attack_ready(void) {
 int attack_wait(void) {
     char line[256];
     return fgets(line, sizeof line, stdin) != NULL;
+}
+
+void attack_raise_limits(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 int main(int count, char **arguments) {

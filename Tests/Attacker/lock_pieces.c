@@ -1,0 +1,35 @@
+// lock-pieces FILE COUNT: one owner locks every second byte of FILE. Prints how many pieces it got, and why not more. Then, for every line on standard
+// input, unlocks every second byte of a lock of all that lies behind, and says how often it could.
+#include "attacker.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int set(int fd, short type, off_t start, off_t length) {
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return fcntl(fd, F_SETLK, &range);
+}
+
+int attack_lock_pieces(int count, char **arguments) {
+    if (count < 2) return 2;
+    int wanted = atoi(arguments[1]), held = 0;
+    int fd = open(arguments[0], O_RDWR | O_CLOEXEC);
+    if (fd == -1) attack_failed(arguments[0]);
+    errno = 0;
+    while (held < wanted && set(fd, F_WRLCK, (off_t)held * 2, 1) == 0) held++;
+    printf("held %d %s\n", held, held < wanted ? strerrorname_np(errno) : "-");
+    attack_ready();
+    while (attack_wait()) {
+        off_t behind = (off_t)1 << 40;
+        // The whole becomes pieces by what is taken out of it.
+        int all = set(fd, F_UNLCK, 0, 0) == 0 && set(fd, F_WRLCK, behind, 0) == 0, cut = 0;
+        errno = 0;
+        while (all && cut < wanted && set(fd, F_UNLCK, behind + 1 + (off_t)cut * 2, 1) == 0) cut++;
+        printf("cut %d %s\n", cut, cut < wanted ? strerrorname_np(errno) : "-");
+        fflush(stdout);
+    }
+    _exit(0);
+}
