@@ -17,6 +17,7 @@ int attack_wait(void);
 attack attack_keys;
 attack attack_shared;
 attack attack_snapshot;
+attack attack_sweep;
 attack attack_terminal;
 
 #endif

@@ -13,6 +13,7 @@ static const struct {
     {"keys", attack_keys},
     {"shared", attack_shared},
     {"snapshot", attack_snapshot},
+    {"sweep", attack_sweep},
     {"terminal", attack_terminal},
     {NULL, NULL},
 };
