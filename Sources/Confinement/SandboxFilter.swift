@@ -8,8 +8,8 @@ import LinuxFS
 public enum SandboxFilter {
     /// Keys are found by user and by session, which no namespace separates: keyrings(7).
     private static let keys = ["add_key", "keyctl", "request_key"]
-    /// TIOCSTI and TIOCLINUX, requests of ioctl(2) that put input into a terminal, for whoever reads there afterwards: ioctl_tty(2), ioctl_console(2).
-    private static let input: [UInt64] = [0x5412, 0x541C]
+    /// Requests of ioctl(2) that put input into a terminal, for whoever reads there afterwards: TIOCSTI, ioctl_tty(2), and TIOCLINUX, ioctl_console(2).
+    private static let input: [UInt64] = [UInt64(TIOCSTI), UInt64(TIOCLINUX)]
 
     /// The filter as the kernel takes it, in a file without a name, to be read from its start: what bwrap(1) expects behind `--seccomp`.
     public static func file() throws(Errno) -> FileDescriptor {

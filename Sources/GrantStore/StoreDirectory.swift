@@ -17,6 +17,7 @@ struct StoreDirectory: Sendable {
         guard given.hasPrefix("/"), !given.utf8.contains(0) else {
             throw GrantError(.usage, "“\(given)” is no place for a store", cause: "it is not an absolute path")
         }
+        try StoreDirectory.checkWay(to: given)
         if create { try StoreDirectory.makeDirectories(given) }
         guard let resolved = realpath(given, nil) else {
             let error = Errno(errno)
@@ -158,6 +159,32 @@ struct StoreDirectory: Sendable {
             let error = Errno(errno)
             if error.rawValue == ENOSPC || error.rawValue == EDQUOT { throw StoreFailure.full(path) }
             throw StoreFailure.unavailable(path, error.description)
+        }
+    }
+
+    /// Root is not led to a store by others: who may exchange a directory or link on the way could put another store there, or a directory that is none. What
+    /// does not exist yet is made where that is so. `.permission`.
+    private static func checkWay(to path: String) throws(GrantError) {
+        if geteuid() != 0 { return }
+        var names = path.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
+        var isWhole = true
+        while true {
+            let found: (path: [UInt8], cause: String)
+            do throws(Errno) {
+                let opened = try OwnDirectory.open([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")]))
+                // The store itself is looked at more closely.
+                guard let objection = opened.objection, !isWhole || objection.path != opened.path else { return }
+                found = objection
+            } catch {
+                // What else is wrong, opening it says.
+                guard error == Errno(ENOENT), names.popLast() != nil else { return }
+                isWhole = false
+                continue
+            }
+            throw GrantError(
+                .permission, "the store \(path) cannot be used",
+                cause: "“\(String(decoding: found.path, as: UTF8.self))” is on the way there, and \(found.cause)",
+                advice: "choose another with --store")
         }
     }
 

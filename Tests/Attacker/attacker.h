@@ -22,6 +22,7 @@ attack attack_numbers;
 attack attack_keys;
 attack attack_shared;
 attack attack_snapshot;
+attack attack_sweep;
 attack attack_terminal;
 attack attack_callers;
 attack attack_hold_files;

@@ -17,6 +17,7 @@ static const struct {
     {"keys", attack_keys},
     {"shared", attack_shared},
     {"snapshot", attack_snapshot},
+    {"sweep", attack_sweep},
     {"terminal", attack_terminal},
     {"callers", attack_callers},
     {"hold_files", attack_hold_files},

@@ -20,6 +20,8 @@ static int start(char **command) {
 
 /// terminal push: takes the terminal for its own session, and pushes a byte into it.
 static int push(void) {
+    // Nobody else's session has it.
+    setsid();
     printf("take: %s\n", ioctl(0, TIOCSCTTY, 0) == -1 ? strerror(errno) : "done");
     printf("push: %s\n", ioctl(0, TIOCSTI, "x") == -1 ? strerror(errno) : "done");
     // The upper half of a request is not looked at by the kernel.

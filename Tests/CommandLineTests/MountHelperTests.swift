@@ -4,9 +4,6 @@ import Testing
 
 /// mount.grantfs with a stand-in for grantfs that prints its words and ends as it is told.
 @Suite struct MountHelperTests {
-    private static let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent().appendingPathComponent("mount-helpers/mount.grantfs").path
-
     private func run(_ words: [String], status: Int32 = 0) throws -> (words: [String], status: Int32) {
         let directory = NSTemporaryDirectory() + "/grantfs-helper-\(UUID().uuidString)"
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
@@ -15,7 +12,7 @@ import Testing
         // what somebody has open for writing is not run (ETXTBSY).
         let program = "#!/bin/sh\nprintf '%s|' \"$@\"\nexit \(status)\n"
         try Command.shell(#"printf '%s' "$2" >"$1"; chmod 755 "$1""#, directory + "/grantfs", program).orThrow()
-        let output = try Command.run(["/bin/sh", Self.script] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
+        let output = try Command.run(["/bin/sh", Programs.mountHelper] + words, environment: ["PATH": directory + ":/usr/bin:/bin"])
         return (output.text.split(separator: "|").map(String.init), output.status)
     }
 

@@ -81,6 +81,30 @@ import Testing
         }
     }
 
+    @Test(
+        "of root's, to which somebody else could lead by a directory or a link of his, is refused and not made",
+        .enabled(if: geteuid() == 0, "needs root"))
+    func onAWayOfOthers() throws {
+        do { _ = try GrantStore(directory: scratch.store, create: true) }
+        make(scratch.path + "/theirs")
+        make(scratch.path + "/theirs/roots")
+        symlink(scratch.store, scratch.path + "/link")
+        symlink(scratch.store, scratch.path + "/theirs/link")
+        _ = try GrantStore(directory: scratch.path + "/link", create: false)
+        chown(scratch.path + "/theirs", 65_534, 65_534)
+        for (number, way) in ["theirs/new", "theirs/roots/new", "theirs/roots/deep/new", "theirs/link", "theirs/../store"].enumerated() {
+            #expect(code { _ = try GrantStore(directory: "\(scratch.path)/\(way)", create: number % 2 == 0) } == .permission, "\(way)")
+        }
+        #expect(try FileManager.default.subpathsOfDirectory(atPath: scratch.path + "/theirs").sorted() == ["link", "roots"])
+        lchown(scratch.path + "/link", 65_534, 65_534)
+        #expect(code { _ = try GrantStore(directory: scratch.path + "/link", create: false) } == .permission)
+        // As /tmp is: others may write, and take nothing away.
+        chmod(scratch.path, 0o1777)
+        _ = try GrantStore(directory: scratch.store, create: false)
+        chmod(scratch.path, 0o777)
+        #expect(code { _ = try GrantStore(directory: scratch.store, create: false) } == .permission)
+    }
+
     @Test func becauseALinkStandsInItsPlaceIsRefused() throws {
         do { _ = try GrantStore(directory: scratch.store, create: true) }
         rename(scratch.database, scratch.path + "/elsewhere.sqlite")

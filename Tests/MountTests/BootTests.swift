@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own, in which this checkout's helper is there.
+    /// mount(8) finds its helpers in /sbin alone. Each script has a mount namespace of its own, in which the helper under test is there.
     @Suite("mount(8), fstab and umount", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root")) struct Boot {
         private let fixture: MountFixture
         private let source: String
@@ -24,9 +24,6 @@ extension MountTests {
 
         /// What the script prints. `$B` is the fixture's directory, `$S` its store.
         private func run(_ script: String) throws -> Output {
-            let helper =
-                URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-                .path + "/mount-helpers/mount.grantfs"
             return try Command.run(
                 [
                     "unshare", "-m", "bash", "-c",
@@ -44,7 +41,7 @@ extension MountTests {
                         pgrep -f -- "-- ci $1\\$"; ls "$S/run"; grantfs status; echo "gone"
                     }
                     \(script)
-                    """, "bash", fixture.base, Programs.grantfs, helper,
+                    """, "bash", fixture.base, Programs.grantfs, Programs.mountHelper,
                 ], within: 300)
         }
 

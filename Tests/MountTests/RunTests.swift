@@ -174,6 +174,23 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: source + "/alive"), "the program is dead")
         }
 
+        @Test("is never refused because others are started and other commands clean up at that moment")
+        func many() throws {
+            try fixture.grantfs("run", "--grant", source, "--", "true").orThrow()
+            // Whoever finds a file unlocked takes it for left behind.
+            let sweeper = try Child([Programs.attacker, "sweep", fixture.store + "/run"])
+            try sweeper.expect("ready")
+            let output = try Command.shell(
+                """
+                export GRANTFS_STORE=$1
+                seq 60 | xargs -P 20 -I{} sh -c '"$1" run --grant "$2" -- cat docs/file || echo failed' sh "$2" "$3"
+                """, fixture.store, Programs.grantfs, source, within: 240)
+            #expect(output.lines == [String](repeating: "granted", count: 60) && output.errors.isEmpty, "\(output)")
+            sweeper.closeInput()
+            try sweeper.expect("got 0")
+            try expectNothingLeft("after sixty of them")
+        }
+
         @Test("of a plain user sees that user's view", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
         func plainUser() throws {
             let user = try #require(Machine.plainUser)

@@ -1,7 +1,8 @@
 import Foundation
 import Glibc
 
-/// The programs under test: the ones that were built beside the test bundle, or what GRANTFS_BINARY and GRANTFS_PROBE name.
+/// The programs under test: the ones that were built beside the test bundle, or what GRANTFS_BINARY and GRANTFS_PROBE name. `.ci/test` names the program that
+/// `make install` has put below GRANTFS_INSTALLED.
 public enum Programs {
     public static let grantfs = located("grantfs", variable: "GRANTFS_BINARY")
     public static let probe = located("AccessProbe", variable: "GRANTFS_PROBE")
@@ -18,6 +19,12 @@ public enum Programs {
     public static let decoderFuzzer = located("DecoderFuzzer", variable: "GRANTFS_DECODER_FUZZER")
     public static let confinedProbe = located("ConfinedProbe", variable: "GRANTFS_CONFINED_PROBE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
+
+    /// What mount(8) runs: as it is installed, or as it is in the checkout.
+    public static let mountHelper: String = {
+        if let installed = ProcessInfo.processInfo.environment["GRANTFS_INSTALLED"] { return installed + "/sbin/mount.grantfs" }
+        return URL(fileURLWithPath: #filePath).appendingPathComponent("../../../mount-helpers/mount.grantfs").standardized.path
+    }()
 
     /// The examples of docs/Examples.
     public static let directoryList = located("DirectoryList", variable: "GRANTFS_DIRECTORY_LIST")

@@ -15,7 +15,9 @@ extension Snapshot {
         static func open(parent path: [UInt8], name: [UInt8]) throws(GrantError) -> Place {
             let opened = try look(at: path)
             let canonical = opened.path
-            guard let (directory, cause) = opened.objection else { return Place(parent: opened.directory, path: canonical, name: name) }
+            guard let (directory, cause) = opened.objection else {
+                return Place(parent: opened.intoDirectory(), path: canonical, name: name)
+            }
             throw GrantError(
                 .permission, "no snapshot can be made in “\(String(decoding: canonical, as: UTF8.self))”",
                 cause: directory == canonical ? cause : "“\(String(decoding: directory, as: UTF8.self))” is not safe: \(cause)",

@@ -1,6 +1,4 @@
 import Glibc
-import GrantModel
-import LinuxFS
 
 /// Directories in which nobody but this process's user and root can take a name away or put something else in its place. What a name there stands for is still
 /// what this process has made.
@@ -8,9 +6,9 @@ import LinuxFS
 /// Whoever may write to a directory may rename and exchange what is in it, and no descriptor helps against that: rename(2) and unlink(2) go by names. The kernel
 /// protects entries of others where the directory is sticky, as /tmp is. POSIX ACLs need no look of their own: no entry of one gives more than its mask, and
 /// that is what the mode shows as the group's.
-enum OwnDirectory {
+public enum OwnDirectory {
     /// What speaks against the directory, as a cause of an error; nil when nothing does.
-    static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
+    public static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let status = try directory.status().st
         if let objection = objection(toOwner: status.st_uid) { return objection }
         // In a sticky directory an entry is its owner's, the directory's owner's, and root's.
@@ -19,23 +17,33 @@ enum OwnDirectory {
         return "others may write to it, and so put something else in the place of what is made there"
     }
 
+    /// Who owns the root directory decides about all below it. In a user namespace that is nobody's number: the machine's root has none there.
+    private static let administrator: uid_t = {
+        var status = stat()
+        return stat("/", &status) == 0 ? status.st_uid : 0
+    }()
+
     /// A link is as good as the directory that it lies in, and as its owner.
     static func objection(toOwner owner: uid_t) -> String? {
-        if owner == geteuid() || owner == 0 { return nil }
+        if owner == geteuid() || owner == 0 || owner == administrator { return nil }
         return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
     }
 
-    struct Opened: ~Copyable {
+    /// What `open` gives.
+    public struct Opened: ~Copyable {
         /// Where it is, without links.
-        let path: [UInt8]
-        let objection: (path: [UInt8], cause: String)?
+        public let path: [UInt8]
+        public let objection: (path: [UInt8], cause: String)?
         /// For reading.
-        let directory: FileDescriptor
+        public let directory: FileDescriptor
+
+        /// Keeps the directory alone.
+        public consuming func intoDirectory() -> FileDescriptor { directory }
     }
 
     /// Opens a directory as open(2) does, links followed, and looks at it; for root, who may be led to places where only root may write, also at every directory
     /// and link on the way there. The objection, with the path it is about.
-    static func open(_ path: [UInt8]) throws(Errno) -> Opened {
+    public static func open(_ path: [UInt8]) throws(Errno) -> Opened {
         var current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
         var objection: (path: [UInt8], cause: String)?
         let isRoot = geteuid() == 0
@@ -54,7 +62,7 @@ enum OwnDirectory {
                 links += 1
                 guard links <= 40 else { throw Errno(ELOOP) }
                 if isRoot, objection == nil, let cause = self.objection(toOwner: status.st_uid) {
-                    objection = (CanonicalPath.join(try current.path(), Array(name)), cause)
+                    objection = (try current.path() + [UInt8(ascii: "/")] + name, cause)
                 }
                 let text = try link.linkText()
                 if text.first == UInt8(ascii: "/") { current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY) }
