@@ -25,6 +25,8 @@ struct Readers: ~Copyable {
     static let kept = 4
     /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
     static let reserve = 12
+    /// The same for what was put aside.
+    static let reserveForResumed = 2
     /// More workers than that are looked at: see `Session.look`.
     static let many = 32
     /// Something is to be looked at, although no requests come.
@@ -183,6 +185,7 @@ extension Session {
     /// The connection has ended: everybody comes and sees.
     func callEveryone() {
         readers.watch.post()
+        for _ in 0..<Readers.reserveForResumed { resumeCall.post() }
         while readers.callOne() {}
     }
 }

@@ -16,13 +16,15 @@ final class LockDescription: @unchecked Sendable {
     /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from others.
     let pid: pid_t
     let descriptor: Int32
+    /// Whose share the descriptor is.
+    private let share: HeldShare?
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
     let order = Lock(())
     /// What the owner has locked through it.
     var ranges: [LockedRange] = []
 
-    init(owner: UInt64, file: UInt64, node: UInt64, pid: pid_t, descriptor: Int32) {
-        (self.owner, self.file, self.node, self.pid, self.descriptor) = (owner, file, node, pid, descriptor)
+    init(owner: UInt64, file: UInt64, node: UInt64, pid: pid_t, descriptor: Int32, share: HeldShare?) {
+        (self.owner, self.file, self.node, self.pid, self.descriptor, self.share) = (owner, file, node, pid, descriptor, share)
     }
 
     deinit { _ = clinux_close(descriptor) }

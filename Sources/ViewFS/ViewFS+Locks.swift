@@ -20,6 +20,8 @@ extension ViewFS {
             let flags = file.pointee.flags & O_ACCMODE
             view.lookWhoElse(locks: file, id.rawValue, whole: false)
             let found = view.locks.description(info.lock_owner, of: id.rawValue, file: info.fh, pid: lock.l_pid) {
+                view.tree.share(scope: file.pointee.scope, user: request.caller.uid)
+            } open: {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
                 if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }

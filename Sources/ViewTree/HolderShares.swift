@@ -71,3 +71,14 @@ public final class HolderShares: @unchecked Sendable {
         table + Int((number ^ number >> 12 ^ number >> 24) & UInt32(places - 1))
     }
 }
+
+/// One of a `HolderShares`, given back with the end of this value.
+public final class HeldShare: Sendable {
+    private let shares: HolderShares
+    private let scope: UInt32
+    private let user: UInt32
+
+    init(_ shares: HolderShares, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
+
+    deinit { shares.give(scope: scope, user: user) }
+}

@@ -61,6 +61,11 @@ final class DescriptorBudget: @unchecked Sendable {
 }
 
 extension NodeTree {
+    /// A share that goes with the value: see `takeShare`.
+    public func share(scope: UInt32, user: UInt32) -> HeldShare? {
+        takeShare(scope: scope, user: user) ? HeldShare(shares, scope: scope, user: user) : nil
+    }
+
     /// Whether nodes have had to lend their descriptors.
     var isTight: Bool { budget.wasExceeded.load(ordering: .relaxed) }
 
