@@ -118,6 +118,10 @@ private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     Identity.resetOnThisThread()
-    if task.reads { session.serve(worker, standsBy: task == .standingBy) } else { session.serveResumed(worker, always: task == .resumingAlways) }
+    if task.reads {
+        session.serve(worker, standsBy: task == .standingBy)
+    } else {
+        session.serveResumed(worker, always: task == .resumingAlways)
+    }
     return nil
 }

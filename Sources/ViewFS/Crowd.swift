@@ -150,7 +150,8 @@ final class Crowd: @unchecked Sendable {
 
     /// Takes those out of a scope's queue for whom there is room, and all whom its gate refuses by now.
     private func call(
-        from scope: UInt32, _ sample: Sample, _ state: inout State, _ refused: inout [(unique: UInt64, error: Int32, opening: OpenAudit.Waiting?)]
+        from scope: UInt32, _ sample: Sample, _ state: inout State,
+        _ refused: inout [(unique: UInt64, error: Int32, opening: OpenAudit.Waiting?)]
     ) -> [UInt64] {
         let gate = view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused
         // Half of what it may have more, so that looks which come too early do not add up to too many.

@@ -71,7 +71,9 @@ final class LockTable: @unchecked Sendable {
     // MARK: owners
 
     /// The description of `owner` on `node`, made by opening the file of `file` once more, which takes a share of the descriptors. Throws what open(2) says.
-    func description(_ owner: UInt64, of node: UInt64, file: UInt64, pid: pid_t, share: () -> HeldShare?, open: () -> Int32) -> Result<LockDescription, Errno> {
+    func description(_ owner: UInt64, of node: UInt64, file: UInt64, pid: pid_t, share: () -> HeldShare?, open: () -> Int32) -> Result<
+        LockDescription, Errno
+    > {
         if let known = state.withLock({ $0.descriptions[node]?.first { $0.owner == owner } }) { return .success(known) }
         guard let share = share() else { return .failure(Errno(ENOLCK)) }
         let descriptor = open()

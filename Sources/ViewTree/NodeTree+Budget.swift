@@ -77,7 +77,9 @@ extension NodeTree {
     ///
     /// `least`: so much is to be left in any case.
     func evict(numbersRanOut: Bool = false, leaving least: Int = 0) {
-        if budget.failed.load(ordering: .relaxed) != 0, Clock.monotonic - budget.failed.load(ordering: .relaxed) < DescriptorBudget.rest { return }
+        if budget.failed.load(ordering: .relaxed) != 0, Clock.monotonic - budget.failed.load(ordering: .relaxed) < DescriptorBudget.rest {
+            return
+        }
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         defer { budget.evicting.store(false, ordering: .releasing) }
         budget.wasExceeded.store(true, ordering: .relaxed)
@@ -103,7 +105,7 @@ extension NodeTree {
     /// what it may have, or there are none.
     public func takeShare(scope: UInt32, user: UInt32) -> Bool {
         guard shares.take(scope: scope, user: user) else { return false }
-        let least = shares.needed(scope: scope, user: user)
+        let least = max(0, shares.needed(scope: scope, user: user))
         if budget.left < least {
             // An eighth more, so that not each opening has to.
             evict(leaving: least + least / 8 + 8)

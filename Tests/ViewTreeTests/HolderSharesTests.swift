@@ -12,9 +12,11 @@ import ViewTree
     @Test("of one grant alone is nearly all there is, and leaves something to each that comes")
     func leaving() {
         let shares = HolderShares(limit: 1700)
-        #expect(fill(shares, scope: 1, user: 7) == 1600)
+        // 16 parts of 17 of all but a sixty-fourth.
+        #expect(fill(shares, scope: 1, user: 7) == 1575)
         #expect(!shares.hasRoom(scope: 1, user: 7) && shares.hasRoom(scope: 2, user: 7) && shares.hasRoom(scope: 2, user: 8))
-        for scope in UInt32(2)..<6 { #expect(fill(shares, scope: scope, user: scope) > 0) }
+        // One after the other, each takes all that he can get.
+        for scope in UInt32(2)..<9 { #expect(fill(shares, scope: scope, user: scope) >= 4) }
         #expect(shares.inUse < 1700)
     }
 
@@ -23,13 +25,13 @@ import ViewTree
         let shares = HolderShares(limit: 10_000)
         for scope in UInt32(1)..<3000 { _ = fill(shares, scope: scope, user: 7) }
         let left = 10_000 - shares.inUse
-        #expect(left >= 38 && !shares.hasRoom(scope: 5000, user: 7))
-        #expect(fill(shares, scope: 4000, user: 8) >= left * 9 / 10)
+        #expect(left >= 10_000 / 64 + 38 && !shares.hasRoom(scope: 5000, user: 7))
+        #expect(fill(shares, scope: 4000, user: 8) >= 30)
     }
 
     @Test("that is given back can be taken again, and one that was refused takes nothing")
     func giving() {
-        let shares = HolderShares(limit: 170)
+        let shares = HolderShares(limit: 172)
         #expect(fill(shares, scope: 1, user: 1) == 160)
         #expect(fill(shares, scope: 1, user: 1) == 0 && shares.inUse == 160)
         for _ in 0..<160 { shares.give(scope: 1, user: 1) }
