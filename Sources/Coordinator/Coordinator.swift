@@ -101,6 +101,18 @@ public final class Coordinator: @unchecked Sendable {
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
     }
 
+    /// Shows the thread that owns `slot` inside `scope`, whatever the gate says, until `leave`: it gives back what was given out, which always passes, and
+    /// is not counted. Whether it is crowded there.
+    @inline(__always)
+    public func show(_ scope: ScopeID, slot: Int) -> Bool {
+        let own = slots + slot
+        let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
+        own.pointee.sequence.store(sequence, ordering: .relaxed)
+        let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(Entry.closing.rawValue) << 32 | UInt64(scope.rawValue)
+        own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
+        return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.crowded.rawValue != 0
+    }
+
     /// Leaves whatever scope the slot is in.
     @inline(__always)
     public func leave(slot: Int) {

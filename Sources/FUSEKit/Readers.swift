@@ -25,6 +25,8 @@ struct Readers: ~Copyable {
     static let kept = 4
     /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
     static let reserve = 12
+    /// The same for what was put aside.
+    static let reserveForResumed = 2
     /// More workers than that are looked at: see `Session.look`.
     static let many = 32
     /// Something is to be looked at, although no requests come.
@@ -82,9 +84,9 @@ struct Readers: ~Copyable {
         return true
     }
 
-    /// Calls one who stands by; false when nobody does.
-    func callOne() -> Bool {
-        guard takeOff() else { return false }
+    /// Calls one who stands by; false when nobody does but the `rest` that is to be left.
+    func callOne(leaving rest: Int = 0) -> Bool {
+        guard takeOff(leaving: rest) else { return false }
         number.wrappingAdd(1, ordering: .relaxed)
         call.post()
         return true
@@ -139,7 +141,7 @@ extension Session {
                 if hasReady { startResuming() }
             }
             if isHeldUp {
-                for _ in 0..<step { addReader() }
+                for _ in 0..<step where !addReader() { break }
                 step = min(step * 2, 64)
                 continue
             }
@@ -175,14 +177,19 @@ extension Session {
         return poll(&request, 1, 0) > 0
     }
 
-    /// One more reads requests from now on, unless all slots are taken.
-    func addReader() {
-        if !readers.callOne() { startWorker() }
+    /// One more reads requests from now on, unless all slots are taken. False when it had to be one of the reserve, because no thread can be made: then one
+    /// after the other, with a look at who holds them in between.
+    @discardableResult
+    func addReader() -> Bool {
+        if readers.callOne(leaving: Readers.reserve) || startWorker() { return true }
+        _ = readers.callOne()
+        return false
     }
 
     /// The connection has ended: everybody comes and sees.
     func callEveryone() {
         readers.watch.post()
+        for _ in 0..<Readers.reserveForResumed { resumeCall.post() }
         while readers.callOne() {}
     }
 }

@@ -137,16 +137,23 @@ extension Session {
 
     /// Has somebody serve what is to be resumed: one who stands by, a new worker, or, when there is none, whoever the watching thread finds later.
     func startResuming() {
-        if !startWorker(resumes: true), !readers.callOne() { wakeWatch() }
+        if startWorker(.resuming) || readers.callOne() { return }
+        readyWaits.store(true, ordering: .relaxed)
+        resumeCall.post()
+        wakeWatch()
     }
 
     /// Whether something waits to be resumed.
     var hasReady: Bool { suspended.withLock { !$0.ready.isEmpty } }
 
-    /// Serves what is to be resumed until there is no more, and ends then.
-    func serveResumed(_ worker: UnsafeMutablePointer<Worker>) {
+    /// Serves what is to be resumed until there is no more, and ends then; or, `always`, whenever it is called.
+    func serveResumed(_ worker: UnsafeMutablePointer<Worker>, always: Bool) {
         clinux_set_worker(worker)
         serveReady(worker)
+        while always, !hasEnded {
+            resumeCall.waitForAny()
+            serveReady(worker)
+        }
         var none = fuse_buf()
         finish(worker, &none)
     }

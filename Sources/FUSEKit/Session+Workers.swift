@@ -8,13 +8,13 @@ extension Session {
     /// Starts a worker unless all slots are taken.
     ///
     /// Locking: takes `freeSlots` for a moment.
-    /// `resumes`: it serves what was put aside, and ends then. `standsBy`: it reads when it is called. False when it could not be started.
+    /// False when it could not be started.
     @discardableResult
-    func startWorker(resumes: Bool = false, standsBy: Bool = false) -> Bool {
+    func startWorker(_ task: WorkerTask = .reading) -> Bool {
         guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
-        start.initialize(to: WorkerStart(session: self, worker: workers + slot, resumes: resumes, standsBy: standsBy))
-        if !resumes { readers.began() }
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot, task: task))
+        if task.reads { readers.began() }
         var thread = pthread_t()
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
@@ -23,7 +23,7 @@ extension Session {
         let result = pthread_create(&thread, &attributes, workerMain, start)
         pthread_attr_destroy(&attributes)
         if result != 0 {
-            if !resumes { readers.ended() }
+            if task.reads { readers.ended() }
             start.deinitialize(count: 1)
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
@@ -67,6 +67,7 @@ extension Session {
             fuse_session_process_buf(pointer, &buffer)
             if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
+            if readyWaits.load(ordering: .relaxed), readyWaits.exchange(false, ordering: .relaxed) { serveReady(worker) }
             if readers.shouldStandBy() {
                 if !readers.standBy() { return finish(worker, &buffer) }
                 // It may have been called for that.
@@ -93,18 +94,34 @@ extension Session {
 private struct WorkerStart {
     let session: Session
     let worker: UnsafeMutablePointer<Worker>
-    let resumes: Bool
-    let standsBy: Bool
+    let task: WorkerTask
+}
+
+/// What a worker is for.
+enum WorkerTask {
+    case reading
+    /// Reading, when it is called.
+    case standingBy
+    /// What is to be resumed; it ends then.
+    case resuming
+    /// The same, whenever no other worker can be had.
+    case resumingAlways
+
+    var reads: Bool { self == .reading || self == .standingBy }
 }
 
 private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = argument!.assumingMemoryBound(to: WorkerStart.self)
     let (session, worker) = (start.pointee.session, start.pointee.worker)
-    let (resumes, standsBy) = (start.pointee.resumes, start.pointee.standsBy)
+    let task = start.pointee.task
     start.deinitialize(count: 1)
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     Identity.resetOnThisThread()
-    if resumes { session.serveResumed(worker) } else { session.serve(worker, standsBy: standsBy) }
+    if task.reads {
+        session.serve(worker, standsBy: task == .standingBy)
+    } else {
+        session.serveResumed(worker, always: task == .resumingAlways)
+    }
     return nil
 }

@@ -25,6 +25,9 @@ public final class Session: @unchecked Sendable {
     let endings = Semaphore()
     let freeSlots: Lock<[Int]>
     let suspended = Lock(SuspendedRequests())
+    /// Somebody is to serve what is ready, and no worker could be had for it.
+    let readyWaits = Atomic<Bool>(false)
+    let resumeCall = Semaphore()
     /// When a thread could last not be made, `Clock.monotonic`; 0: never.
     let noThreadsSince = Atomic<Int64>(0)
     /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
@@ -102,7 +105,8 @@ public final class Session: @unchecked Sendable {
         }
         for _ in 0..<Readers.kept { startWorker() }
         // Some more from the beginning, for when no threads can be made.
-        for _ in 0..<Readers.reserve { startWorker(standsBy: true) }
+        for _ in 0..<Readers.reserve { startWorker(.standingBy) }
+        for _ in 0..<Readers.reserveForResumed { startWorker(.resumingAlways) }
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is

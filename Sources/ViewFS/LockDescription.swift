@@ -20,6 +20,8 @@ final class LockDescription: @unchecked Sendable {
     /// Whose share it is counted in.
     let uid: uid_t
     let descriptor: Int32
+    /// Whose share the descriptor is.
+    private let share: HeldShare?
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
     let order = Lock(())
     /// What the owner has locked through it, in order.
@@ -27,9 +29,11 @@ final class LockDescription: @unchecked Sendable {
     /// Its owner has closed the file: what it still locks ends with the last user.
     var isGone = false
 
-    init(number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32) {
+    init(
+        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: HeldShare?
+    ) {
         (self.number, self.owner, self.handle, self.file) = (number, owner, handle, file)
-        (self.pid, self.uid, self.descriptor) = (pid, uid, descriptor)
+        (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)
     }
 
     deinit { _ = clinux_close(descriptor) }

@@ -133,15 +133,16 @@ final class LockTable: @unchecked Sendable {
 
     // MARK: owners
 
-    /// The description of `owner` on `node`, made by opening the file of `handle` once more. Throws what open(2) says; ENOLCK where the user has too many, or there
+    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2) says; ENOLCK where the user has too many, or there
     /// are no descriptors.
     func description(
-        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, _ open: () -> Int32
+        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> HeldShare?, open: () -> Int32
     ) -> Result<LockDescription, Errno> {
         let scope = self.scope(scope)
         if let known = withFile(node, in: scope, { _, state in state.owners[owner] }) { return .success(known) }
         guard scope.count(1, of: uid, limit: LockShare.mostLocks) else { return .failure(Errno(ENOLCK)) }
-        let descriptor = open()
+        let share = share()
+        let descriptor = share == nil ? -ENFILE : open()
         if descriptor < 0 {
             _ = scope.count(-1, of: uid)
             if let file = scope.state.withLock({ $0.files[node] }) { tidy(file) }
@@ -150,7 +151,8 @@ final class LockTable: @unchecked Sendable {
         let number = count.wrappingAdd(1, ordering: .relaxed).newValue
         let (description, isNew) = withFile(node, in: scope) { file, state -> (LockDescription, Bool) in
             let made = LockDescription(
-                number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor)
+                number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor,
+                share: share)
             // Threads of one process can come here together; the second one's description holds no lock yet.
             if let known = state.owners[owner] { return (known, false) }
             state.owners[owner] = made

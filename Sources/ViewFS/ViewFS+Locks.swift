@@ -31,6 +31,8 @@ extension ViewFS {
                 info.lock_owner, of: id.rawValue, in: ScopeID(rawValue: file.pointee.scope), handle: info.fh, pid: lock.l_pid,
                 uid: request.caller.uid
             ) {
+                view.tree.share(scope: file.pointee.scope, user: request.caller.uid)
+            } open: {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
                 if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }

@@ -122,9 +122,30 @@ extension ViewFS {
 
     static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         // Always passes. The file goes when the last operation on it has left.
-        view.locks.releaseFile(info.fh, of: id)
-        request.reply(error: 0)
-        view.release(info.fh, of: id.rawValue)
+        guard let file = view.files.hold(info.fh) else {
+            request.reply(error: 0)
+            return
+        }
+        let (scope, slot) = (file.pointee.scope, request.worker.pointee.slot)
+        view.files.letGo(info.fh)
+        // Closing may wait for the filesystem, so who counts workers sees it.
+        let isCrowded = view.coordinator.show(ScopeID(rawValue: scope), slot: slot)
+        if isCrowded {
+            view.coordinator.leave(slot: slot)
+            request.reply(error: 0)
+            view.closers.close(info.fh, of: id.rawValue, in: scope)
+        } else {
+            view.locks.releaseFile(info.fh, of: id)
+            request.reply(error: 0)
+            view.release(info.fh, of: id.rawValue)
+            view.coordinator.leave(slot: slot)
+        }
+    }
+
+    /// What `release` does, later.
+    func closeReleased(_ handle: UInt64, of id: NodeID) {
+        locks.releaseFile(handle, of: id)
+        release(handle, of: id.rawValue)
     }
 
     private static func entry(for flags: Int32) -> Entry {

@@ -22,6 +22,7 @@ public final class ViewFS: @unchecked Sendable {
     let waiting = ClaimWaiting()
     let crowd = Crowd()
     let leases = LeaseWaiting()
+    let closers = Closers()
     let policy: CachePolicy
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -66,6 +67,7 @@ public final class ViewFS: @unchecked Sendable {
         waiting.view = self
         crowd.view = self
         leases.view = self
+        closers.view = self
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
@@ -88,9 +90,9 @@ public final class ViewFS: @unchecked Sendable {
                 crowd.giveUp(unique)
                 leases.giveUp(unique)
             },
-            look: { [crowd, leases] in
-                let isCrowded = crowd.look()
-                return leases.look() || isCrowded
+            look: { [crowd, leases, closers] in
+                let (isCrowded, isWaiting) = (crowd.look(), leases.look())
+                return closers.look() || isCrowded || isWaiting
             })
         crowd.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }

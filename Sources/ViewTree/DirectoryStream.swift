@@ -1,13 +1,14 @@
 import CLinux
 import Glibc
 import LinuxFS
+import Synchronization
 
 /// Reads a directory with getdents64(2) and hands out its entries one by one. Positions are the filesystem's own (d_off), so
 /// they stay true while entries come and go.
 ///
 /// Locking: belongs to its open directory's lock, which is rank 3 (a system call is allowed, a reply is not).
 public struct DirectoryStream {
-    private var buffer: [UInt8] = []
+    private var buffer: Buffer?
     private var next = 0
     private var end = 0
     /// The position of the entry at `next`.
@@ -19,7 +20,20 @@ public struct DirectoryStream {
     /// How likely the kernel knows the files of this listing already: more than 0 as long as looking for that first pays.
     public var familiarity: Int8 = 0
 
-    private static let size = 32 << 10
+    /// What was read and not yet passed on. There are only so many at once, because whoever opens directories and reads a little of each could have the
+    /// daemon keep one for each: with more, what is left of it is read again with the next part.
+    private final class Buffer {
+        static let size = 32 << 10
+        static let most = 1024
+        static let count = Atomic<Int>(0)
+        let bytes = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 16)
+
+        init() { Self.count.wrappingAdd(1, ordering: .relaxed) }
+        deinit {
+            bytes.deallocate()
+            Self.count.wrappingSubtract(1, ordering: .relaxed)
+        }
+    }
     /// What stands before an entry's name.
     private static let headSize = 19
 
@@ -37,7 +51,8 @@ public struct DirectoryStream {
 
     /// Goes to `offset`, as telldir(3) gave it; 0 starts anew and sees what has come since. Returns 0 or an error number.
     public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
-        if offset == position, offset != 0 { return 0 }
+        // Where nothing is left of what was read, the descriptor is there already.
+        if offset == position, offset != 0, buffer != nil || next >= end { return 0 }
         let result = clinux_lseek(descriptor, Int64(bitPattern: offset), SEEK_SET)
         if result < 0 { return Errno.number(of: result) }
         next = 0
@@ -49,28 +64,29 @@ public struct DirectoryStream {
     /// Calls `body` with each entry from the present position on, until it returns false (that entry comes again) or the
     /// directory ends. Returns 0 or an error number.
     public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
-        if buffer.isEmpty { buffer = [UInt8](repeating: 0, count: Self.size) }
+        let buffer = self.buffer ?? Buffer()
+        self.buffer = Buffer.count.load(ordering: .relaxed) > Buffer.most ? nil : buffer
         while true {
             if next >= end {
-                let count = buffer.withUnsafeMutableBytes { clinux_getdents(descriptor, $0.baseAddress!, $0.count) }
+                let count = clinux_getdents(descriptor, buffer.bytes, Buffer.size)
                 if count < 0 { return Errno.number(of: count) }
-                if count == 0 { return 0 }
+                if count == 0 {
+                    self.buffer = nil
+                    return 0
+                }
                 next = 0
-                end = min(count, buffer.count)
+                end = min(count, Buffer.size)
             }
             // struct linux_dirent64 { u64 d_ino; s64 d_off; u16 d_reclen; u8 d_type; char d_name[]; }
-            let (goesOn, length, offset) = buffer.withUnsafeBytes { bytes -> (Bool, Int, UInt64) in
-                let entry = bytes.baseAddress! + next
-                let length = Int(truncatingIfNeeded: entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
-                guard length > Self.headSize, length <= end - next else { return (false, 0, 0) }
-                let offset = entry.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
-                let found = Entry(
-                    inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
-                    name: (entry + 19).assumingMemoryBound(to: CChar.self))
-                // Names come from whoever made the filesystem. An empty one would stand for the directory itself.
-                return (found.name.pointee == 0 || body(found), length, offset)
-            }
-            if length == 0 { return EIO }
+            let entry = UnsafeRawPointer(buffer.bytes + next)
+            let length = Int(truncatingIfNeeded: entry.loadUnaligned(fromByteOffset: 16, as: UInt16.self))
+            guard length > Self.headSize, length <= end - next else { return EIO }
+            let offset = entry.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+            let found = Entry(
+                inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
+                name: (entry + 19).assumingMemoryBound(to: CChar.self))
+            // Names come from whoever made the filesystem. An empty one would stand for the directory itself.
+            let goesOn = withExtendedLifetime(buffer) { found.name.pointee == 0 || body(found) }
             if !goesOn { return 0 }
             next &+= length
             position = offset

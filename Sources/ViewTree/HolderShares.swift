@@ -8,6 +8,9 @@ import Synchronization
 /// share the memory of their queues (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256 times
 /// what is left: who has used up one grant's share still has others of his own, and whoever opens all of them leaves something to other users.
 ///
+/// A sixty-fourth of all is not counted as left: it is for grants and users that have only a few, so that several who have all that they can get, one after the
+/// other, do not leave nothing.
+///
 /// Users are told apart by a number that is drawn from the user id, so two of many thousands may have to share.
 /// Locking: none.
 public final class HolderShares: @unchecked Sendable {
@@ -44,21 +47,30 @@ public final class HolderShares: @unchecked Sendable {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         let ofUser = Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed).newValue
-        if max(ofScope * (Self.generosity.user / Self.generosity.scope), ofUser) <= Self.generosity.user * (limit - all) { return true }
+        if limit - all >= needed(ofScope, ofUser) { return true }
         give(scope: scope, user: user)
         return false
     }
 
     /// Whether there would be one. What must leave nothing behind asks first.
-    public func hasRoom(scope: UInt32, user: UInt32) -> Bool { needed(scope: scope, user: user) <= limit - inUse - 1 }
+    public func hasRoom(scope: UInt32, user: UInt32) -> Bool { limit - inUse - 1 >= needed(scope: scope, user: user, more: 1) }
 
-    /// So much must be left for others when a scope and a user have one more.
-    func needed(scope: UInt32, user: UInt32) -> Int {
-        let ofScope = Self.place(scope, in: scopes).pointee.load(ordering: .relaxed)
-        let ofUser = Self.place(user, in: users).pointee.load(ordering: .relaxed)
-        return max(
-            (ofScope + Self.generosity.scope) / Self.generosity.scope, (ofUser + Self.generosity.user) / Self.generosity.user)
+    /// So much must be left for others when a scope and a user have what they have and so many more.
+    func needed(scope: UInt32, user: UInt32, more: Int = 0) -> Int {
+        needed(
+            Self.place(scope, in: scopes).pointee.load(ordering: .relaxed) + more,
+            Self.place(user, in: users).pointee.load(ordering: .relaxed) + more)
     }
+
+    @inline(__always)
+    private func needed(_ ofScope: Int, _ ofUser: Int) -> Int {
+        if ofScope <= few, ofUser <= 4 * few { return 0 }
+        let (scope, user) = Self.generosity
+        return limit / 64 + max((ofScope + scope - 1) / scope, (ofUser + user - 1) / user)
+    }
+
+    /// So many are only a few for a grant; for a user four times as many.
+    private var few: Int { max(4, limit / 1024) }
 
     public func give(scope: UInt32, user: UInt32) {
         used.wrappingSubtract(1, ordering: .relaxed)
@@ -70,4 +82,15 @@ public final class HolderShares: @unchecked Sendable {
     private static func place(_ number: UInt32, in table: UnsafeMutablePointer<Atomic<Int>>) -> UnsafeMutablePointer<Atomic<Int>> {
         table + Int(truncatingIfNeeded: (number ^ number >> 12 ^ number >> 24) & UInt32(truncatingIfNeeded: places - 1))
     }
+}
+
+/// One of a `HolderShares`, given back with the end of this value.
+public final class HeldShare: Sendable {
+    private let shares: HolderShares
+    private let scope: UInt32
+    private let user: UInt32
+
+    init(_ shares: HolderShares, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
+
+    deinit { shares.give(scope: scope, user: user) }
 }

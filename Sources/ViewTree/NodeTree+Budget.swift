@@ -61,6 +61,11 @@ final class DescriptorBudget: @unchecked Sendable {
 }
 
 extension NodeTree {
+    /// A share that goes with the value: see `takeShare`.
+    public func share(scope: UInt32, user: UInt32) -> HeldShare? {
+        takeShare(scope: scope, user: user) ? HeldShare(shares, scope: scope, user: user) : nil
+    }
+
     /// Whether nodes have had to lend their descriptors.
     var isTight: Bool { budget.wasExceeded.load(ordering: .relaxed) }
 
@@ -100,7 +105,7 @@ extension NodeTree {
     /// what it may have, or there are none.
     public func takeShare(scope: UInt32, user: UInt32) -> Bool {
         guard shares.take(scope: scope, user: user) else { return false }
-        let least = shares.needed(scope: scope, user: user)
+        let least = max(0, shares.needed(scope: scope, user: user))
         if budget.left < least {
             // An eighth more, so that not each opening has to.
             evict(leaving: least + least / 8 + 8)

@@ -1,14 +1,14 @@
-// callers CALL PATH COUNT: so many processes that each make one call on PATH with their number in the place of %d: truncate (to one byte), empty (to
+// callers CALL PATH COUNT: so many threads that each make one call on PATH with their number in the place of %d: truncate (to one byte), empty (to
 // nothing), open (for writing), nonblock (the same with O_NONBLOCK), read, stat or directory (open it). "ready" when all have begun. A line: it says how many
 // have ended so far. The line "all": it waits for all, and says how many ended how, as "OK 3 EACCES 2".
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,20 +28,33 @@ static int call(const char *what, const char *path) {
     return read(fd, &byte, 1) < 0 ? errno : 0;
 }
 
+static char **words;
+static int ends[2];
+
+static void *make_one(void *number) {
+    char path[4096];
+    snprintf(path, sizeof path, words[1], (int)(long)number);
+    unsigned char result = (unsigned char)call(words[0], path);
+    if (write(ends[1], &result, 1) != 1) attack_failed("write");
+    return NULL;
+}
+
 int attack_callers(int count, char **arguments) {
     if (count != 3) return 2;
-    int many = atoi(arguments[2]), ends[2], left = many;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int many = atoi(arguments[2]), left = many;
     int ended[256] = {0};
+    words = arguments;
     if (pipe(ends)) attack_failed("pipe");
-    for (int i = 0; i < many; i++) {
-        pid_t child = fork();
-        if (child < 0) attack_failed("fork");
-        if (child) continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        char path[4096];
-        snprintf(path, sizeof path, arguments[1], i);
-        unsigned char result = (unsigned char)call(arguments[0], path);
-        _exit(write(ends[1], &result, 1) != 1);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    for (long i = 0; i < many; i++) {
+        pthread_t thread;
+        if ((errno = pthread_create(&thread, &small, make_one, (void *)i))) attack_failed("pthread_create");
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     attack_ready();

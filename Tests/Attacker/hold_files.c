@@ -1,33 +1,44 @@
-// hold_files PATH PROCESSES HOW: so many processes open PATH again and again until it is refused: HOW is file, directory, or kept, which makes files PATH/N,
+// hold_files PATH THREADS HOW: so many threads, each with a table of descriptors of its own, as processes have, open PATH again and again until it is refused: HOW is file, directory, or kept, which makes files PATH/N,
 // opens each with O_PATH and removes it. "ready", how many are held, and why it ended. A line: they let go, and it says "gone".
 #include "attacker.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-struct held {
-    int count, error;
-};
+static char **words;
+static int total, error_at_end;
+static sem_t done, go;
 
-static int take(const char *path, const char *how, int number) {
+static int take(const char *path, const char *how, long thread, int number) {
     if (!strcmp(how, "file")) return open(path, O_RDONLY);
     if (!strcmp(how, "directory")) return open(path, O_RDONLY | O_DIRECTORY);
     char name[4096];
-    snprintf(name, sizeof name, "%s/%d-%d", path, getpid(), number);
-    int made = mknod(name, S_IFREG | 0600, 0);
-    if (made) return -1;
+    snprintf(name, sizeof name, "%s/%ld-%d", path, thread, number);
+    if (mknod(name, S_IFREG | 0600, 0)) return -1;
     int fd = open(name, O_PATH), error = errno;
     unlink(name);
     errno = error;
     return fd;
+}
+
+static void *hold(void *number) {
+    if (unshare(CLONE_FILES)) attack_failed("unshare");
+    int count = 0;
+    while (take(words[0], words[2], (long)number, count) >= 0) count++;
+    error_at_end = errno;
+    total += count;
+    sem_post(&done);
+    // Let go: with the thread its table ends.
+    sem_wait(&go);
+    return NULL;
 }
 
 int attack_hold_files(int count, char **arguments) {
@@ -36,33 +47,23 @@ int attack_hold_files(int count, char **arguments) {
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    int many = atoi(arguments[1]), results[2], go[2];
-    if (pipe(results) || pipe(go)) attack_failed("pipe");
-    struct held sum = {0, 0}, one;
+    words = arguments;
+    int many = atoi(arguments[1]);
+    pthread_t threads[64];
+    if (many > 64) return 2;
+    sem_init(&done, 0, 0);
+    sem_init(&go, 0, 0);
     // One after the other, so that each ends by what is left for it.
-    for (int i = 0; i < many; i++) {
-        pid_t child = fork();
-        if (child < 0) attack_failed("fork");
-        if (!child) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            close(go[1]);
-            one = (struct held){0, 0};
-            while (take(arguments[0], arguments[2], one.count) >= 0) one.count++;
-            one.error = errno;
-            char byte;
-            if (write(results[1], &one, sizeof one) != sizeof one) _exit(1);
-            _exit(read(go[0], &byte, 1) < 0);
-        }
-        if (read(results[0], &one, sizeof one) != sizeof one) attack_failed("read");
-        sum.count += one.count;
-        sum.error = one.error;
+    for (long i = 0; i < many; i++) {
+        if ((errno = pthread_create(&threads[i], NULL, hold, (void *)i))) attack_failed("pthread_create");
+        sem_wait(&done);
     }
     attack_ready();
-    printf("%d %s\n", sum.count, strerrorname_np(sum.error));
+    printf("%d %s\n", total, strerrorname_np(error_at_end));
     fflush(stdout);
     if (attack_wait()) {
-        close(go[1]);
-        while (wait(NULL) > 0) {}
+        for (int i = 0; i < many; i++) sem_post(&go);
+        for (int i = 0; i < many; i++) pthread_join(threads[i], NULL);
         puts("gone");
         fflush(stdout);
         attack_wait();

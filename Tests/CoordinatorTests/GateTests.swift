@@ -49,6 +49,37 @@ import Testing
         #expect(coordinator.enter(scope, for: .closing, slot: 1) == .revoked)
     }
 
+    @Test("a crowd sends everybody who may come in to look for room, and nobody else")
+    func crowds() throws {
+        let coordinator = Coordinator(slotCount: 2)
+        let scope = try #require(coordinator.makeScope(refusing: .none))
+        coordinator.setCrowded(scope, true)
+        for entry in [Entry.read, .write, .cacheWrite, .closing] {
+            #expect(coordinator.enter(scope, for: entry, slot: 0) == .crowded)
+            var inside: [Int] = []
+            coordinator.forEachInside(upTo: 2) { slot, _ in inside.append(slot) }
+            #expect(inside == [0])
+            coordinator.leave(slot: 0)
+        }
+        #expect(coordinator.show(scope, slot: 1))
+        coordinator.leave(slot: 1)
+        coordinator.setClaimed(scope, true)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .crowded)
+        coordinator.leave(slot: 0)
+        // It is no refusal: whoever asks what is refused does not see it.
+        #expect(coordinator.gate(scope).pointee.refused == .claimed)
+        coordinator.close(scope, .readOnly)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
+        coordinator.widen(scope)
+        coordinator.setClaimed(scope, false)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .crowded)
+        coordinator.leave(slot: 0)
+        coordinator.close(scope, .shut)
+        #expect(coordinator.enter(scope, for: .closing, slot: 0) == .revoked)
+        coordinator.setCrowded(scope, false)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
+    }
+
     @Test("counts what it lets in, and no refusal, for each scope by itself, however many scopes there are and whoever looks meanwhile")
     func counts() throws {
         let coordinator = Coordinator(slotCount: 3)

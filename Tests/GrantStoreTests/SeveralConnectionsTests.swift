@@ -72,6 +72,22 @@ import Testing
     }
 }
 
+@Suite struct AStoreWithoutDescriptors {
+    let scratch = Scratch()
+
+    @Test("is exhausted and not broken, and one that is open is read and written all the same")
+    func isNoDamage() throws {
+        try GrantStore(directory: scratch.store, create: true).insert(try sample("docs"), by: tester)
+        let starved = try writer("starve", scratch.store)
+        let output = try #require(starved.collected(within: 60)).output
+        let lines = String(decoding: output, as: UTF8.self).split(separator: "\n").map(String.init)
+        #expect(lines.count == 8, "\(lines)")
+        for line in lines { #expect(line.hasSuffix(" read: 1 revoked: 1"), "\(line)") }
+        #expect(lines.allSatisfy { $0.contains("opened: exhausted ") || $0.contains("opened: 1 ") }, "\(lines)")
+        #expect(lines.first?.contains("opened: exhausted") == true && lines.last?.contains("opened: 1") == true, "\(lines)")
+    }
+}
+
 /// A `StoreWriter` that runs.
 private func writer(_ arguments: String...) throws -> Child {
     let products = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()

@@ -52,7 +52,7 @@ extension MountTests {
 
         @Test("is EWOULDBLOCK for who does not want to wait, and a signal ends the wait of others")
         func ending() throws {
-            let (_, mountpoint, leases) = try prepare(2)
+            let (fixture, mountpoint, leases) = try prepare(2)
             let impatient = try Child([Programs.attacker, "callers", "nonblock", mountpoint + "/leased/f%d", "1"])
             try impatient.expect("ready")
             impatient.send("all")
@@ -63,6 +63,7 @@ extension MountTests {
             leases.send("go")
             try leases.expect("given")
             #expect(try Command.shell("echo new > \"$1/f1\"; cat \"$1/f1\"", mountpoint + "/leased", within: 60).text == "new\n")
+            withExtendedLifetime(fixture) {}
         }
     }
 }

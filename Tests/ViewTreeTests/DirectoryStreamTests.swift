@@ -1,0 +1,43 @@
+import Glibc
+import LinuxFS
+import Testing
+import ViewTree
+
+@Suite struct AListing {
+    @Test("that is read in pieces has each entry once, however many others are being read")
+    func pieces() throws {
+        let place = try KnownPlace()
+        for number in 0..<100 { try place.make("f\(number)") }
+        let directory = try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY)
+        // More than keep what they have read; each stops after its first entry.
+        var others = [DirectoryStream](repeating: DirectoryStream(), count: 1100)
+        for index in others.indices {
+            #expect(others[index].seek(0, in: directory.number) == 0)
+            var count = 0
+            #expect(
+                others[index].forEach(in: directory.number) { _ in
+                    count += 1
+                    return count < 2
+                } == 0)
+        }
+        let own = try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY)
+        var stream = DirectoryStream()
+        var names: [String] = []
+        var offset: UInt64 = 0
+        while true {
+            #expect(stream.seek(offset, in: own.number) == 0)
+            var taken = 0
+            let error = stream.forEach(in: own.number) { entry in
+                if taken == 7 { return false }
+                taken += 1
+                names.append(String(cString: entry.name))
+                offset = entry.offset
+                return true
+            }
+            #expect(error == 0)
+            if taken == 0 { break }
+        }
+        #expect(names.count == 102 && Set(names).count == 102)
+        withExtendedLifetime(others) {}
+    }
+}
