@@ -11,5 +11,8 @@
         result_ == -1 ? (__typeof__(call))-errno : result_;    \
     })
 
+// The directory of this process's descriptors (O_PATH), opened once; -1 where there is no /proc.
+int clinux_own_descriptors(void);
+
 // The magic link of an open descriptor, for calls that take none.
 static inline void magic_path(char out[40], int fd) { snprintf(out, 40, "/proc/thread-self/fd/%d", fd); }

@@ -176,10 +176,15 @@ extension LockTable {
     }
 
     /// Answers everybody who waits in a scope that was revoked; their locks are released.
-    func refuse(_ scope: ScopeID) -> Int {
+    func refuse(_ scope: ScopeID) -> Int { refuse { $0.scope == scope } }
+
+    /// The same of those who wait for files that have left the granted directory.
+    func refuse(_ nodes: Set<UInt64>) -> Int { refuse { nodes.contains($0.node) } }
+
+    private func refuse(_ isMeant: (LockWaiter) -> Bool) -> Int {
         let waiting = state.withLock { state -> [LockWaiter] in
-            let meant = state.waiters.filter { $0.scope == scope }
-            state.waiters.removeAll { $0.scope == scope }
+            let meant = state.waiters.filter(isMeant)
+            state.waiters.removeAll(where: isMeant)
             return meant
         }
         for waiter in waiting { answer(waiter, waiter.refusal) }

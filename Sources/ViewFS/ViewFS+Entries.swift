@@ -42,6 +42,10 @@ extension ViewFS {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
         }
         guard let id = found, let node = tree.nodes.find(id) else { return ENOMEM }
+        if leaves(with: parent.node, id) {
+            tree.forget(id, 1)
+            return EACCES
+        }
         describe(id, node, status, found: parent, into: &parameters)
         return 0
     }
@@ -58,6 +62,10 @@ extension ViewFS {
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
         guard let id = found, let node = tree.nodes.find(id) else { return false }
+        if leaves(with: parent.node, id) {
+            tree.forget(id, 1)
+            return false
+        }
         describe(id, node, status, found: parent, into: &parameters)
         return true
     }

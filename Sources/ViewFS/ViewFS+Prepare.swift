@@ -21,7 +21,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, isOutside(id, node, for: entry) { verdict = turnBack(slot) }
         if verdict != .enter {
             guard verdict == .claimed else {
                 // Times of the kernel's own: see `setattr`.
@@ -61,7 +62,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, refuses(file.pointee.standing, entry) { verdict = turnBack(slot) }
         let hold = verdict == .claimed ? blocker(request.caller, file, entry) : nil
         if let hold {
             stepAside(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
@@ -88,7 +90,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, refuses(directory.pointee.standing, entry) { verdict = turnBack(slot) }
         let hold = verdict == .claimed ? blocker(request.caller, directory, entry) : nil
         if let hold {
             stepAside(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
@@ -109,6 +112,13 @@ extension ViewFS {
         let opening = waitingOpening(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
         waiting.wait(request, for: hold, scope: scope, node: node, opening)
+    }
+
+    /// Leaves the scope again: what was to be worked on is in it no more.
+    @inline(never)
+    private func turnBack(_ slot: Int) -> Verdict {
+        coordinator.leave(slot: slot)
+        return .revoked
     }
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {

@@ -50,7 +50,9 @@ extension ViewFS {
             if isEcho {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
-                if gate.pointee.refused != .none { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
+                // Of a file that is leaving, too.
+                let isAwaited = gate.pointee.refused != .none || file.pointee.standing.load(ordering: .relaxed) != 0
+                if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset + off_t(done))
@@ -89,9 +91,11 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
-        guard view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter else {
+        let isInside = view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot) == .enter
+        guard isInside, !view.refuses(file.pointee.standing, .closing) else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
+            if isInside { view.coordinator.leave(slot: slot) }
             return
         }
         view.locks.releaseOwner(info.lock_owner, of: id)
@@ -129,6 +133,10 @@ extension ViewFS {
                 return
             }
             defer { view.files.letGo(source) }
+            if view.refuses(from.pointee.standing, .read) {
+                request.reply(error: EACCES)
+                return
+            }
             // Where there are claims the kernel reads by itself, so that it waits for those on the source.
             let scope = ScopeID(rawValue: file.pointee.scope)
             guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {

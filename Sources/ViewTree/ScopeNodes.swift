@@ -27,6 +27,9 @@ public final class ScopeNodes: @unchecked Sendable {
     /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
     public let filesystem = Atomic<UInt64>(0)
 
+    /// Moves of what lies in it are not told: see `Standing`. Set once, before there are nodes.
+    public nonisolated(unsafe) var isUnwatched = false
+
     /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
     public let distrust = Atomic<UInt8>(0)
     /// Another scope of the mount reaches the same files.
@@ -89,6 +92,6 @@ public final class ScopeNodes: @unchecked Sendable {
     /// How many nodes of the scope the kernel knows.
     public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }
 
-    /// Their ids at this moment.
+    /// Their ids at this moment, those of nodes that have left the granted directory included.
     public var ids: [UInt64] { (0..<Self.shardCount).flatMap { withShard($0) { $0.ids } } }
 }

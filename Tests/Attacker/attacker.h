@@ -14,5 +14,6 @@ void attack_ready(void);
 int attack_wait(void);
 
 // One line for each attack, in the order of their names.
+attack attack_stay;
 
 #endif

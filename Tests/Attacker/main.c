@@ -10,6 +10,7 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"stay", attack_stay},
     {NULL, NULL},
 };
 
