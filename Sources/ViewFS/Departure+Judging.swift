@@ -8,7 +8,7 @@ import ViewTree
 // last found. What has no name any more lies where it lay when it lost it.
 extension Departure {
     /// A way up that long is nobody's.
-    private static let highest = 1 << 15
+    private static let highest = 1 << 20
     private static let attempts = 8
 
     func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {

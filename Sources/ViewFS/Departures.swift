@@ -24,6 +24,7 @@ final class Departures: Sendable {
     private static let pause: UInt32 = 500_000
     /// So many directories are looked at in one turn, besides what is open: a few hundredths of a processor at the most.
     private static let directoriesPerTurn = 16_384
+    private static let stepsPerTurn = 131_072
     /// Files that are open without a name the kernel knows are looked for in a directory, each in one turn of so many.
     private static let turnsOfNameless: UInt64 = 16
 
@@ -99,28 +100,27 @@ final class Departures: Sendable {
             turn &+= 1
             let now = view.hostWatch?.renamesSeen ?? 0
             if now != renames || view.policy.writeBack { left = view.tree.indexLimit }
-            let places = Places(view, watched: now != renames || left > 0)
+            var places = Places(view: view, watched: now != renames || left > 0)
             renames = now
-            if !places.isEmpty {
-                let look: (NodeTree.Glimpse) -> Void = { [self] seen in
-                    let place = places.isAbove(seen)
-                    let isNameless = place != 0 && place != 1
-                    if place == 0 || (isNameless && (turn &+ seen.node) % Self.turnsOfNameless == 0) { suspect(seen.node, in: seen.scope) }
-                }
-                view.files.glimpses(look)
-                view.directories.glimpses(look)
-                lookAtDirectories(view, &hand, &left, look)
+            let look: (NodeTree.Glimpse) -> Void = { [self] seen in
+                let place = places.isAbove(seen)
+                let isNameless = place != 0 && place != 1
+                if place == 0 || (isNameless && (turn &+ seen.node) % Self.turnsOfNameless == 0) { suspect(seen.node, in: seen.scope) }
             }
+            view.files.glimpses(look)
+            view.directories.glimpses(look)
+            lookAtDirectories(view, &hand, &left, look)
             usleep(Self.pause)
         }
     }
 
-    /// Goes round like the hand of a clock.
+    /// Goes round like the hand of a clock, as far as a turn may.
     private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.Glimpse) -> Void) {
         let limit = view.tree.indexLimit
-        var seen = 0
-        while left > 0, limit > 0, seen < Self.directoriesPerTurn {
+        var (seen, steps) = (0, 0)
+        while left > 0, limit > 0, seen < Self.directoriesPerTurn, steps < Self.stepsPerTurn {
             left -= 1
+            steps += 1
             hand = hand &+ 1 < limit ? hand &+ 1 : 0
             guard let directory = view.tree.directory(at: hand) else { continue }
             seen += 1
@@ -128,25 +128,44 @@ final class Departures: Sendable {
         }
     }
 
-    /// Where the granted directories are, for one turn.
+    /// Where the granted directories are in which something is looked at, for one turn.
     private struct Places {
-        private var paths: [UInt32: [UInt8]] = [:]
+        let view: ViewFS
+        /// Scopes in which renames are told are looked at as well.
+        let watched: Bool
+        private var known: [UInt32: Place?] = [:]
 
-        /// `watched`: of scopes, too, in which renames are told.
-        init(_ view: ViewFS, watched: Bool) {
-            for scope in view.tree.liveScopes where scope.isUnwatched || watched {
-                if let path = view.path(of: scope) { paths[scope.scope] = path }
-            }
+        private struct Place {
+            let root: UInt64
+            let isLookedAt: Bool
+            var path: [UInt8]?
         }
 
-        var isEmpty: Bool { paths.isEmpty }
+        init(view: ViewFS, watched: Bool) {
+            self.view = view
+            self.watched = watched
+        }
 
         /// See `clinux_path_is_above`; 1 also where there is nothing to compare with.
-        func isAbove(_ seen: NodeTree.Glimpse) -> Int32 {
-            guard let path = paths[seen.scope] else { return 1 }
+        mutating func isAbove(_ seen: NodeTree.Glimpse) -> Int32 {
+            guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
+            if place.path == nil {
+                place.path = view.tree.scope(seen.scope).flatMap { view.path(of: $0) } ?? []
+                known[seen.scope] = place
+            }
+            guard let path = place.path, !path.isEmpty else { return 1 }
             return path.withUnsafeBytes {
                 clinux_path_is_above($0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count, seen.descriptor)
             }
+        }
+
+        private mutating func note(_ number: UInt32) -> Place? {
+            let place = view.tree.scope(number).flatMap { scope -> Place? in
+                guard let root = scope.root, !scope.isLetGo else { return nil }
+                return Place(root: root.id, isLookedAt: watched || scope.isUnwatched.load(ordering: .relaxed))
+            }
+            known[number] = place
+            return place
         }
     }
 }

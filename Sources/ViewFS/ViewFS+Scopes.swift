@@ -33,7 +33,8 @@ extension ViewFS {
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: kind.hasServer)
         hostWatch?.begin(nodes, directory: descriptor)
-        nodes.isUnwatched = crossesMounts || nodes.watchMeans.load(ordering: .relaxed) != ChangeWatch.Means.names.rawValue
+        let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
+        nodes.isUnwatched.store(!isTold, ordering: .relaxed)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
         // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.

@@ -133,7 +133,7 @@ public struct Node: ~Copyable {
         isListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)
-        standing = Atomic(owner.isUnwatched ? Standing.isUnwatched : 0)
+        standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
         lookedAt = Atomic(0)
         dataVersion = Atomic(0)
     }

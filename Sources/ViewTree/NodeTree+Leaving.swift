@@ -12,9 +12,6 @@ extension NodeTree {
         public let descriptor: Int32
     }
 
-    /// The scopes whose descriptors are not let go.
-    public var liveScopes: [ScopeNodes] { allScopes.filter { !$0.isReleased.load(ordering: .relaxed) } }
-
     /// No node has this index or a higher one.
     public var indexLimit: UInt32 { nodes.indexLimit }
 

@@ -32,8 +32,6 @@ public final class NodeTree: @unchecked Sendable {
 
     public func scope(_ scope: UInt32) -> ScopeNodes? { scopes.withLock { $0[scope] } }
 
-    var allScopes: [ScopeNodes] { scopes.withLock { Array($0.values) } }
-
     /// Forgets a scope in which nobody is inside and of which the kernel knows no node.
     public func removeScope(_ scope: UInt32) {
         if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.grant(-1) }

@@ -17,6 +17,7 @@ public final class ScopeNodes: @unchecked Sendable {
     public let opensByHandle: Bool
     /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
     let isReleased = Atomic<Bool>(false)
+    public var isLetGo: Bool { isReleased.load(ordering: .relaxed) }
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
     /// Whether a server behind the filesystem checks by itself what a user may do: then operations are done with the caller's groups as well.
@@ -28,7 +29,7 @@ public final class ScopeNodes: @unchecked Sendable {
     public let filesystem = Atomic<UInt64>(0)
 
     /// Moves of what lies in it are not told: see `Standing`. Set once, before there are nodes.
-    public nonisolated(unsafe) var isUnwatched = false
+    public let isUnwatched = Atomic<Bool>(false)
 
     /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
     public let distrust = Atomic<UInt8>(0)
