@@ -18,5 +18,8 @@ static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -e
         result_ >= 0 ? result_ : (__typeof__(call))(result_ == -1 ? negative_errno() : -EOVERFLOW); \
     })
 
+// The directory of this process's descriptors (O_PATH), opened once; -1 where there is no /proc.
+int clinux_own_descriptors(void);
+
 // The magic link of an open descriptor, for calls that take none.
 static inline void magic_path(char out[40], int fd) { snprintf(out, 40, "/proc/thread-self/fd/%d", fd); }

@@ -60,7 +60,7 @@ int clinux_replace(int fd, int by) {
 
 // The directory of this process's descriptors, opened once: from there a magic link is one name, and from the root it is six, two of
 // them symbolic links. All threads that come here share one table of descriptors. -1 where there is no /proc.
-static int own_descriptors(void) {
+int clinux_own_descriptors(void) {
     static atomic_int known = 0;
     int fd = atomic_load_explicit(&known, memory_order_acquire);
     if (fd != 0) return fd - 1;
@@ -73,7 +73,7 @@ static int own_descriptors(void) {
 int clinux_reopen(int fd, int flags) {
     char name[16];
     snprintf(name, sizeof name, "%d", fd);
-    return RETRY(openat(own_descriptors(), name, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
+    return RETRY(openat(clinux_own_descriptors(), name, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
 }
 
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {

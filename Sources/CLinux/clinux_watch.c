@@ -12,6 +12,9 @@
 #ifndef AT_HANDLE_FID
 #define AT_HANDLE_FID 0x200
 #endif
+#ifndef FAN_REPORT_TARGET_FID
+#define FAN_REPORT_TARGET_FID 0x1000
+#endif
 
 // A process that ends closes its descriptors from the lowest on, and the kernel takes tens of milliseconds to close these. Whoever uses the
 // mount would wait that long to hear that the daemon is gone.
@@ -24,7 +27,10 @@ static int last_to_close(int group) {
 
 int clinux_fanotify_open(bool data) {
     unsigned report = FAN_REPORT_FID | (data ? FAN_REPORT_DIR_FID : FAN_REPORT_DFID_NAME);
-    long group = syscall(SYS_fanotify_init, FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | report, O_RDONLY);
+    unsigned flags = FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | report;
+    // With names also which file the entry led to: Linux 5.17.
+    long group = syscall(SYS_fanotify_init, data ? flags : flags | FAN_REPORT_TARGET_FID, O_RDONLY);
+    if (group < 0 && errno == EINVAL && !data) group = syscall(SYS_fanotify_init, flags, O_RDONLY);
     return group < 0 ? -errno : last_to_close((int)group);
 }
 
@@ -111,6 +117,7 @@ size_t clinux_fanotify_next(const void *buffer, size_t length, struct clinux_cha
     if (event->mask & FAN_Q_OVERFLOW) out->kinds |= clinux_change_overflow;
     if (event->mask & (FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)) out->kinds |= clinux_change_names;
     if (event->mask & FAN_ONDIR && event->mask & (FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)) out->kinds |= clinux_change_directory;
+    if (event->mask & FAN_MOVED_FROM) out->kinds |= clinux_change_moved;
     if (event->mask & (FAN_MODIFY | FAN_CLOSE_WRITE)) out->kinds |= clinux_change_data;
     if (event->mask & FAN_ATTRIB) out->kinds |= clinux_change_attributes;
     const char *at = (const char *)buffer + event->metadata_len, *end = (const char *)buffer + event->event_len;
@@ -131,7 +138,8 @@ int clinux_inotify_open(void) {
 int clinux_inotify_watch(int group, int fd) {
     char path[32];
     descriptor_path(path, fd);
-    int key = inotify_add_watch(group, path, IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR);
+    int key = inotify_add_watch(group, path,
+                                IN_MODIFY | IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR);
     return key == -1 ? -errno : key;
 }
 
@@ -145,6 +153,7 @@ size_t clinux_inotify_next(const void *buffer, size_t length, struct clinux_chan
     if (event->mask & IN_Q_OVERFLOW) out->kinds |= clinux_change_overflow;
     if (event->mask & IN_IGNORED) out->kinds |= clinux_change_ended;
     if (event->mask & (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)) out->kinds |= clinux_change_names;
+    if (event->mask & (IN_MOVED_FROM | IN_MOVE_SELF)) out->kinds |= clinux_change_moved;
     if (event->mask & IN_MODIFY) out->kinds |= clinux_change_data;
     if (event->mask & IN_ATTRIB) out->kinds |= clinux_change_attributes;
     out->has_directory = event->wd >= 0;

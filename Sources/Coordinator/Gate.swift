@@ -28,6 +28,10 @@ public enum Entry: UInt32, Sendable {
         }
     }
 
+    /// Whether a set of refusals, of a gate or of one file, names it.
+    @inline(__always)
+    public func isRefused(by refusals: UInt32) -> Bool { obstacles & refusals != 0 }
+
     /// Whether it brings a change.
     public var isChange: Bool { self == .write || self == .cacheWrite }
 }

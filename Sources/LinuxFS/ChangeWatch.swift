@@ -123,4 +123,6 @@ public struct ChangeKinds: OptionSet, Sendable {
     public static let ended = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_ended))
     /// With `names`, where filesystems are watched: the entry was a directory, and went or was renamed.
     public static let directory = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_directory))
+    /// With `names`: the entry was renamed, and was in this directory before. Without a name: the directory itself was renamed.
+    public static let moved = ChangeKinds(rawValue: UInt32(truncatingIfNeeded: clinux_change_moved))
 }

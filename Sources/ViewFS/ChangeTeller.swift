@@ -42,13 +42,15 @@ final class ChangeTeller {
     func tell(_ change: Change) {
         let kinds = ChangeKinds(rawValue: change.kinds)
         if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.noteMoved() }
+        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.noteRenamed() }
         if kinds.contains(.overflow) { return forgetAll() }
         guard let notifier = view.session?.notifier else { return }
         // The kernel knows what came through this mount.
         let isOwn = change.process == process
         if watch.means == .data { return tellData(change, isOwn: isOwn, notifier) }
+        let found = change.has_directory && (!isOwn || kinds.contains(.moved)) ? places.places(under: change.directory) : []
+        if kinds.contains(.moved) { lookAfter(change, movedFrom: found, isOwn: isOwn) }
         if isOwn { return }
-        let found = change.has_directory ? places.places(under: change.directory) : []
         if kinds.contains(.ended) {
             places.remove(change.directory)
             watch.remove(directory: change.directory, isGone: true)
@@ -118,6 +120,25 @@ final class ChangeTeller {
 
     private func scope(of change: Change) -> ScopeNodes? {
         scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isTold($0) }
+    }
+
+    // MARK: what was moved
+
+    /// Has it seen whether something that was renamed has left its grant. What came through this mount cannot have, but where one grant lies in another.
+    private func lookAfter(_ change: Change, movedFrom found: [WatchedDirectories.Place], isOwn: Bool) {
+        if found.isEmpty { return }
+        if change.name == nil {
+            for place in found { view.departures.look(at: place.node, in: place.scope) }
+            return
+        }
+        guard change.file.length > 0 else { return }
+        var key: NodeKey?
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
+            if isOwn, scope.distrust.load(ordering: .relaxed) & ScopeNodes.overlap == 0 { continue }
+            if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
+            guard let key else { return }
+            if let node = view.tree.find(key, in: scope) { view.departures.look(at: node, in: scope.scope) }
+        }
     }
 
     // MARK: forgetting

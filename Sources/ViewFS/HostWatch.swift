@@ -14,6 +14,8 @@ final class HostWatch: Sendable {
 
     /// Counts the times that directories may have been renamed or removed on a filesystem that is watched.
     private let moves = Atomic<UInt64>(1)
+    /// Counts the renames that are told there, of whatever.
+    private let renames = Atomic<UInt64>(0)
     /// Whether somebody takes the changes of `names`, and is about it just now.
     private let isServed = Atomic<Bool>(false)
     private let isTaking = Atomic<Bool>(false)
@@ -88,6 +90,12 @@ final class HostWatch: Sendable {
 
     /// A directory was renamed or removed, or that may have been missed.
     func noteMoved() { moves.wrappingAdd(1, ordering: .releasing) }
+
+    /// Something was renamed, or that may have been missed.
+    func noteRenamed() { renames.wrappingAdd(1, ordering: .releasing) }
+
+    /// Another number when something was renamed since where filesystems are watched.
+    var renamesSeen: UInt64 { renames.load(ordering: .acquiring) }
 
     /// A number that is another one when a directory may have been renamed or removed meanwhile on a filesystem whose names are watched; nil when
     /// changes have come that nobody has looked at yet.

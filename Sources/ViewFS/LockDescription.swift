@@ -30,7 +30,7 @@ final class LockDescription: @unchecked Sendable {
     var isGone = false
 
     init(
-        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: HeldShare?
+        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: HeldShare? = nil
     ) {
         (self.number, self.owner, self.handle, self.file) = (number, owner, handle, file)
         (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)

@@ -123,8 +123,12 @@ extension LockTable {
 
     /// Answers everybody who waits in a scope that was revoked; their locks are released.
     @discardableResult
-    func refuse(_ id: ScopeID) -> Int {
-        guard let waiting = knownScope(id.rawValue)?.takeAll() else { return 0 }
+    func refuse(_ id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll() ?? []) }
+
+    /// The same of those who wait for files that have left the granted directory.
+    func refuse(_ nodes: Set<UInt64>, in id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll(of: nodes) ?? []) }
+
+    private func refuse(_ waiting: [LockWaiter]) -> Int {
         for waiter in waiting { answer(waiter, waiter.refusal) }
         return waiting.count
     }

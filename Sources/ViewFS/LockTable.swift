@@ -230,6 +230,13 @@ final class LockTable: @unchecked Sendable {
         for file in scope.state.withLock({ Array($0.files.values) }) { release(file) { Array($0.owners.values) } }
     }
 
+    /// The same of files that have left the granted directory.
+    func releaseFiles(_ nodes: Set<UInt64>, in id: ScopeID) {
+        guard let scope = knownScope(id.rawValue) else { return }
+        let files = scope.state.withLock { state in state.files.values.filter { nodes.contains($0.node) } }
+        for file in files { release(file) { Array($0.owners.values) } }
+    }
+
     /// Nobody will lock anything below a grant any more: it is shut, and nobody is inside.
     func forget(_ id: ScopeID) {
         releaseScope(id)

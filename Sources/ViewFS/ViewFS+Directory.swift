@@ -33,6 +33,9 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
+            // As in `keep`.
+            let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
+            if standing & Standing.left != 0 { view.directories.inherit(standing, handle) }
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may keep the listing, and use it as long as the directory has not changed.

@@ -44,6 +44,10 @@ extension ViewFS {
         }
         guard let id = found, let node = tree.nodes.find(id) else { return ENFILE }
         if isMistaken(id, node, status) { return EIO }
+        if leaves(with: parent.node, id) {
+            tree.forget(id, 1)
+            return EACCES
+        }
         describe(id, node, status, found: parent, into: &parameters)
         return 0
     }
@@ -60,6 +64,10 @@ extension ViewFS {
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
         guard let id = found, let node = tree.nodes.find(id), !isMistaken(id, node, status) else { return false }
+        if leaves(with: parent.node, id) {
+            tree.forget(id, 1)
+            return false
+        }
         describe(id, node, status, found: parent, into: &parameters)
         return true
     }

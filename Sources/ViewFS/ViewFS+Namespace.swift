@@ -68,6 +68,10 @@ extension ViewFS {
                 request.reply(error: EXDEV)
                 return
             }
+            if view.isOutside(newParent, target, for: .write) {
+                request.reply(error: EACCES)
+                return
+            }
             let to = view.tree.pin(target)
             // Both names stay when they are exchanged.
             if to >= 0, flags & renameExchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
@@ -118,6 +122,10 @@ extension ViewFS {
             }
             guard node.pointee.scope == parent.pointee.scope else {
                 request.reply(error: EXDEV)
+                return
+            }
+            if view.isOutside(id, node, for: .write) {
+                request.reply(error: EACCES)
                 return
             }
             let descriptor = view.tree.pin(node)

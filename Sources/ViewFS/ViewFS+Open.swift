@@ -185,6 +185,9 @@ extension ViewFS {
             appendsOnly: appendsOnly)
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
+        // Added first and looked at afterwards; whoever refuses a node does it the other way round.
+        let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
+        if standing & Standing.left != 0 { files.inherit(standing, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle

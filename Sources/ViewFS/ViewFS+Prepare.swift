@@ -21,7 +21,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, isOutside(id, node, for: entry) { verdict = turnBack(slot) }
         if verdict != .enter {
             guard verdict.isInside else {
                 // Times of the kernel's own: see `setattr`.
@@ -66,7 +67,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, refuses(file.pointee.standing, entry) { verdict = turnBack(slot) }
         let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: file.pointee.scope)
         let hold = !isHeldUp && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
         if isHeldUp {
@@ -97,7 +99,8 @@ extension ViewFS {
             return
         }
         let slot = request.worker.pointee.slot
-        let verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
+        var verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
+        if verdict.isInside, refuses(directory.pointee.standing, entry) { verdict = turnBack(slot) }
         let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: directory.pointee.scope)
         let hold = !isHeldUp && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
         if isHeldUp {
@@ -121,6 +124,13 @@ extension ViewFS {
         let opening = waitingOpening(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
         waiting.wait(request, for: hold, scope: scope, node: node, opening)
+    }
+
+    /// Leaves the scope again: what was to be worked on is in it no more.
+    @inline(never)
+    private func turnBack(_ slot: Int) -> Verdict {
+        coordinator.leave(slot: slot)
+        return .revoked
     }
 
     /// Whether the claims are to be looked at by who has come in with this verdict.

@@ -60,9 +60,9 @@ extension ViewFS {
             if isEcho {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
-                if gate.pointee.refused != .none {
-                    gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed)
-                }
+                // Of a file that is leaving, too.
+                let isAwaited = gate.pointee.refused != .none || file.pointee.standing.load(ordering: .relaxed) != 0
+                if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed) }
             }
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset &+ done)
@@ -105,9 +105,10 @@ extension ViewFS {
         if verdict == .crowded, view.crowd.holdsUp(request, in: file.pointee.scope) {
             return view.queueUp(request, .closing, scope: file.pointee.scope)
         }
-        guard verdict.isInside else {
+        guard verdict.isInside, !view.refuses(file.pointee.standing, .closing) else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
+            if verdict.isInside { view.coordinator.leave(slot: slot) }
             return
         }
         view.locks.releaseOwner(info.lock_owner, of: id)
@@ -146,6 +147,10 @@ extension ViewFS {
                 return
             }
             defer { view.files.letGo(source) }
+            if view.refuses(from.pointee.standing, .read) {
+                request.reply(error: EACCES)
+                return
+            }
             // Where there are claims the kernel reads by itself, so that it waits for those on the source.
             let scope = ScopeID(rawValue: file.pointee.scope)
             guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {

@@ -33,6 +33,8 @@ extension ViewFS {
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: kind.hasServer)
         hostWatch?.begin(nodes, directory: descriptor)
+        let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
+        nodes.isUnwatched.store(!isTold, ordering: .relaxed)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
         // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.
@@ -72,10 +74,12 @@ extension ViewFS {
     }
 
     /// Where the granted directory is now. Its filesystem is not asked.
-    public func path(of scope: Scope) -> [UInt8]? {
+    public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
+
+    func path(of scope: ScopeNodes) -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: 16_384)
         var count = 0
-        tree.withRoot(of: scope.nodes) { descriptor in
+        tree.withRoot(of: scope) { descriptor in
             guard descriptor >= 0 else { return }
             count = buffer.withUnsafeMutableBytes {
                 clinux_descriptor_path(descriptor, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count)

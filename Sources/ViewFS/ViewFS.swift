@@ -37,6 +37,7 @@ public final class ViewFS: @unchecked Sendable {
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
+    let departures = Departures()
     private let mounted = Lock<Session?>(nil)
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)
@@ -98,6 +99,7 @@ public final class ViewFS: @unchecked Sendable {
         mounted.withLock { $0 = session }
         ReserveThreads.prepare()
         locks.view = self
+        departures.start(for: self)
         hostWatch?.start(for: self)
         oplocks?.start(for: self)
         try session.start()

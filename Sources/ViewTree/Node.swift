@@ -101,6 +101,11 @@ public struct Node: ~Copyable {
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
 
+    /// Bits of `Standing`. What refuses is set under the shard's lock.
+    public let standing: Atomic<UInt8>
+    /// Where moves are not told: when it was last seen where it lies, CLOCK_MONOTONIC in milliseconds, without the higher bits.
+    public let lookedAt: Atomic<UInt32>
+
     /// So many locks are worth a look at who else has the file open.
     public static let manyLockings: UInt8 = 8
 
@@ -133,6 +138,8 @@ public struct Node: ~Copyable {
         isListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)
+        standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
+        lookedAt = Atomic(0)
         dataVersion = Atomic(0)
     }
 

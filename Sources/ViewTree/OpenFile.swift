@@ -14,6 +14,8 @@ public struct OpenFile: ~Copyable {
     public let flags: Int32
     /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
     public let appendsOnly: Bool
+    /// What of `Standing` refuses. The node's, as soon as that is told.
+    public let standing = Atomic<UInt8>(0)
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 
@@ -41,6 +43,8 @@ public struct OpenDirectory: ~Copyable {
     public let scope: UInt32
     /// Who opened it.
     public let user: UInt32
+    /// What of `Standing` refuses. The node's, as soon as that is told.
+    public let standing = Atomic<UInt8>(0)
     let holders = Atomic<UInt32>(1)
     /// Entries read and not yet passed on.
     public let stream: Lock<DirectoryStream>
@@ -59,7 +63,7 @@ public struct OpenDirectory: ~Copyable {
 /// The open files of a mount, by the number the kernel got (`fi->fh`).
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
-    private let table = SlotTable<OpenFile>(lists: 8)
+    let table = SlotTable<OpenFile>(lists: 8)
     private let shares: HolderShares
     /// What is added here has taken a share of `shares`, and gives it back with its end.
     public init(_ shares: HolderShares) { self.shares = shares }
@@ -111,7 +115,7 @@ public final class OpenFiles: @unchecked Sendable {
 /// The open directories of a mount.
 public final class OpenDirectories: @unchecked Sendable {
     // Safe to share: as OpenFiles.
-    private let table = SlotTable<OpenDirectory>()
+    let table = SlotTable<OpenDirectory>()
     private let shares: HolderShares
     /// As `OpenFiles`.
     public init(_ shares: HolderShares) { self.shares = shares }
@@ -157,7 +161,7 @@ public final class OpenDirectories: @unchecked Sendable {
 }
 
 /// Counts one more holder, unless the last one has gone: what it held is ending then.
-private func countUnlessZero(_ holders: borrowing Atomic<UInt32>) -> Bool {
+func countUnlessZero(_ holders: borrowing Atomic<UInt32>) -> Bool {
     var old = holders.load(ordering: .relaxed)
     while old != 0 {
         let (done, seen) = holders.compareExchange(expected: old, desired: old + 1, ordering: .acquiringAndReleasing)

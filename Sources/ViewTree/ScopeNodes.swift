@@ -17,6 +17,7 @@ public final class ScopeNodes: @unchecked Sendable {
     public let opensByHandle: Bool
     /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
     let isReleased = Atomic<Bool>(false)
+    public var isLetGo: Bool { isReleased.load(ordering: .relaxed) }
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
     /// Whether a server behind the filesystem checks by itself what a user may do: then operations are done with the caller's groups as well.
@@ -26,6 +27,9 @@ public final class ScopeNodes: @unchecked Sendable {
     public let watchMeans = Atomic<UInt8>(0)
     /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
     public let filesystem = Atomic<UInt64>(0)
+
+    /// Moves of what lies in it are not told: see `Standing`. Set once, before there are nodes.
+    public let isUnwatched = Atomic<Bool>(false)
 
     /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
     public let distrust = Atomic<UInt8>(0)
@@ -91,6 +95,6 @@ public final class ScopeNodes: @unchecked Sendable {
     /// How many nodes of the scope the kernel knows.
     public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }
 
-    /// Their ids at this moment.
+    /// Their ids at this moment, those of nodes that have left the granted directory included.
     public var ids: [UInt64] { (0..<Self.shardCount).flatMap { withShard($0) { $0.ids } } }
 }

@@ -31,5 +31,6 @@ attack attack_lock_bystander;
 attack attack_lock_chain;
 attack attack_lock_many;
 attack attack_lock_pieces;
+attack attack_stay;
 
 #endif

@@ -26,6 +26,7 @@ static const struct {
     {"lock-chain", attack_lock_chain},
     {"lock-many", attack_lock_many},
     {"lock-pieces", attack_lock_pieces},
+    {"stay", attack_stay},
     {NULL, NULL},
 };
 

@@ -86,6 +86,11 @@ struct ProbedMount {
         #expect(wrong.isEmpty, "\(when): \(wrong.map { "\($0.row) gives \($0.errno), must give \($0.after)" })")
     }
 
+    /// Whether any access is not.
+    static func areNotRefused(_ results: [AccessResult], _ native: [String: String], _ cache: String) -> Bool {
+        results.contains { $0.errno != "SKIP" && !isRefused($0, native, cache) }
+    }
+
     private static func isRefused(_ result: AccessResult, _ native: [String: String], _ cache: String) -> Bool {
         switch result.after {
         case "ANY": true

@@ -101,7 +101,9 @@ import Testing
         // Two owners; one closes.
         let opened = { Glibc.open(made, O_RDONLY | O_DIRECTORY) }
         for owner in [UInt64(1), 2] {
-            let found = locks.description(owner, of: scope.rootNode, in: scope.id, handle: owner, pid: 1, uid: 5, opened)
+            let found = locks.description(
+                owner, of: scope.rootNode, in: scope.id, handle: owner, pid: 1, uid: 5,
+                share: { view.tree.share(scope: scope.id.rawValue, user: 5) }, open: opened)
             guard case .success(let description) = found else { continue }
             let range = LockedRange(start: Int64(owner) * 10, length: 3, isExclusive: false)
             #expect(locks.attempt(.range(description, range)) == 0)
@@ -122,7 +124,7 @@ import Testing
         #expect(!scope.count(1, of: 1, limit: LockShare.mostLocks))
         #expect(scope.count(1, of: 2, limit: LockShare.mostLocks))
         #expect(table.scope(ScopeID(rawValue: 2)).count(1, of: 1, limit: LockShare.mostLocks))
-        let found = table.description(9, of: 3, in: scope.id, handle: 1, pid: 1, uid: 1) { -EIO }
+        let found = table.description(9, of: 3, in: scope.id, handle: 1, pid: 1, uid: 1, share: { nil }, open: { -EIO })
         if case .failure(let error) = found { #expect(error.rawValue == ENOLCK) } else { Issue.record("it got one more") }
     }
 }

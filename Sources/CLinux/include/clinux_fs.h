@@ -85,6 +85,13 @@ ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size);
 // The path of an open descriptor as /proc/self/fd shows it.
 ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size);
 
+// Whether an open file is the directory `root` (O_PATH will do), or lies below it, or did when it was removed, by the name the kernel knows its
+// descriptor by: 1 or 0. Asks no filesystem. -ENOENT when it knows none, -ENAMETOOLONG when one of the paths has 4096 bytes or more, -EAGAIN when
+// `root` is renamed all the time.
+int clinux_lies_below(int root, int fd);
+// The same for a path that clinux_descriptor_path gave. 0 may also be because the directory has another path by now.
+int clinux_path_is_above(const char *top, size_t length, int fd);
+
 // These take an O_PATH descriptor and act on exactly that inode (through /proc/thread-self/fd).
 int clinux_chmod_descriptor(int fd, mode_t mode);
 int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid);

@@ -12,6 +12,7 @@ enum {
     clinux_change_overflow = 8,    // the kernel dropped changes: anything may have changed
     clinux_change_ended = 16,      // the directory is no longer watched (inotify: it is gone)
     clinux_change_directory = 32,  // with names: it is a directory that went or was renamed (fanotify)
+    clinux_change_moved = 64,      // with names: an entry was renamed, and was here before; without a name: the directory itself was (inotify)
 };
 
 // One change. `name` and the handle point into the buffer that was read.
@@ -24,7 +25,7 @@ struct clinux_change {
     uint64_t filesystem;  // statfs(2)'s f_fsid; 0 with inotify
     uint64_t file_key;    // a hash of `file`
     struct clinux_handle directory_handle;
-    struct clinux_handle file;  // both: length 0 when not told
+    struct clinux_handle file;  // both: length 0 when not told; with names since Linux 5.17
 };
 
 // A fanotify(7) group that tells of changes by handles: of names and attributes, with the name, or of `data`, with the directory alone.

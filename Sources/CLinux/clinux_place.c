@@ -1,0 +1,59 @@
+// Where an open file lies, as the kernel says by the names that lead to it. No filesystem is asked, so this waits for nobody; and the kernel
+// reads a path in one piece (fs/d_path.c, under rename_lock), so a rename cannot tear it apart.
+#include "clinux_fs.h"
+#include "clinux_call.h"
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// As long as /proc writes one.
+enum { PATH_BYTES = 4096, ATTEMPTS = 16 };
+
+static const char removed[] = " (deleted)";
+
+static ssize_t path_of(int fd, char path[PATH_BYTES]) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", fd);
+    return RETRY(readlinkat(clinux_own_descriptors(), name, path, PATH_BYTES));
+}
+
+static int is_below(const char *top, size_t length, const char *path, size_t count) {
+    if (length == 1 && *top == '/') return 1;
+    // So the kernel shows a file that was opened by handle and of which it knows no name.
+    if (count == 1 && *path == '/') return -ENOENT;
+    return count >= length && memcmp(top, path, length) == 0 && (count == length || path[length] == '/');
+}
+
+// A directory that was removed is shown with a word behind its name, and what lay in it without.
+static size_t without_word(int root, const char *top, size_t length) {
+    size_t word = sizeof removed - 1;
+    if (length <= word || memcmp(top + length - word, removed, word) != 0) return length;
+    struct statx x;
+    int flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+    return RETRY(statx(root, "", flags, STATX_NLINK, &x)) == 0 && x.stx_nlink == 0 ? length - word : length;
+}
+
+int clinux_path_is_above(const char *top, size_t length, int fd) {
+    char path[PATH_BYTES];
+    ssize_t count = path_of(fd, path);
+    return count < 0 ? (int)count : is_below(top, length, path, (size_t)count);
+}
+
+int clinux_lies_below(int root, int fd) {
+    if (root == fd) return 1;
+    char top[PATH_BYTES], path[PATH_BYTES], again[PATH_BYTES];
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        ssize_t length = path_of(root, top);
+        if (length < 0) return (int)length;
+        ssize_t count = path_of(fd, path);
+        if (count < 0) return (int)count;
+        int result = is_below(top, (size_t)length, path, (size_t)count);
+        if (result != 0) return result;
+        // Outside only if the directory itself was not renamed between the two looks.
+        ssize_t second = path_of(root, again);
+        if (second != length || memcmp(top, again, (size_t)length) != 0) continue;
+        return is_below(top, without_word(root, top, (size_t)length), path, (size_t)count);
+    }
+    return -EAGAIN;
+}
