@@ -34,6 +34,7 @@ extension ViewFS {
         if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
+            parameters.generation = UInt64(generation)
             parameters.attr = attributes(scope.rootStatus)
             if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = policy.timeout }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }

@@ -1,6 +1,7 @@
 // A program that attacks the machinery of a mount instead of its files: it holds, uses up and swaps what it can as whoever runs it.
 #ifndef ATTACKER_H
 #define ATTACKER_H
+#include <stdbool.h>
 
 /// One attack. `arguments` ends with NULL. It prints "ready" on a line of its own when it holds what it is to hold, and what it found after
 /// that, and goes on until standard input ends. Returns the exit status.
@@ -14,5 +15,7 @@ void attack_ready(void);
 int attack_wait(void);
 
 // One line for each attack, in the order of their names.
+attack attack_flight;
+attack attack_outlive;
 
 #endif

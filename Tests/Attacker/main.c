@@ -10,6 +10,8 @@ static const struct {
     attack *run;
 } attacks[] = {
     // One line for each attack, in the order of their names.
+    {"flight", attack_flight},
+    {"outlive", attack_outlive},
     {NULL, NULL},
 };
 

@@ -9,7 +9,8 @@ enum Confirmation {
             for mount in change.mounts where !mount.confirmed {
                 let advice =
                     mount.isDead
-                    ? "end those processes, then unmount it" : "it applies it as soon as it runs again; grantfs status shows its state"
+                    ? "grantfs revoke --kill ends them; then revoke again"
+                    : "it applies it as soon as it runs again; grantfs status shows its state"
                 let mountpoint = String(decoding: mount.mountpoint, as: UTF8.self)
                 Terminal.report(
                     GrantError(
