@@ -142,7 +142,8 @@ struct Announcer: Sendable {
         return zip(records, answers).map { record, answer in
             guard let left = remains.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
             guard endsHolders else { return .left(left, ended: []) }
-            let ended = left.endHolders(until: deadline)
+            // A process takes a moment to end, also when the mounts that live have needed all the time.
+            let ended = left.endHolders(until: max(deadline, Clock.deadline(seconds: 2)))
             return .left((try? store.remains(of: [record])).map { $0.first } ?? left, ended: ended)
         }
     }

@@ -13,7 +13,7 @@ extension Remains {
         guard isCertain else { return [] }
         var ended: [Int32: Holder] = [:]
         while true {
-            let holders = (Holder.all(of: [device])[device] ?? []).filter { $0.pid != getpid() }
+            let holders = (Holder.all(of: [device])[device] ?? []).filter { $0.pid != getpid() && Remains.mayHold($0, record) }
             if holders.isEmpty { break }
             for holder in holders where end(holder.pid) { ended[holder.pid] = holder }
             if Clock.monotonic >= deadline { break }
@@ -26,7 +26,7 @@ extension Remains {
     private func end(_ pid: Int32) -> Bool {
         guard let process = try? ProcessHandle(pid) else { return false }
         // Looked at while the handle is open: if the process has not ended after that, no other one was looked at.
-        let isHolder = Holder.held(by: pid, of: [device])[device] != nil
+        let isHolder = Holder.held(by: pid, of: [device])[device].map { Remains.mayHold($0, record) } ?? false
         guard isHolder, !process.hasEnded else { return false }
         return (try? process.send(SIGKILL)) != nil
     }

@@ -17,6 +17,13 @@ public struct Remains: Sendable {
     let isCertain: Bool
     let device: DeviceNumber
 
+    /// Whether the holder of something on this device may hold something of this mount: not of another filesystem that has its number by now, and not
+    /// its root alone.
+    static func mayHold(_ holder: Holder, _ record: MountRecord) -> Bool {
+        guard let generation = record.connection?.generation else { return true }
+        return holder.marks.contains { $0.generation == nil || $0.generation == generation }
+    }
+
     public var isHeld: Bool { !holders.isEmpty || hasOthers }
 
     /// In words, for people; nil when nobody holds anything.
@@ -57,7 +64,7 @@ extension GrantStore {
         let suspects = records.compactMap { DeadConnection($0, table, all) }
         let holders = Holder.all(of: Set(suspects.map(\.device)))
         return suspects.compactMap { suspect in
-            suspect.remains(heldBy: (holders[suspect.device] ?? []).filter { $0.pid != getpid() && suspect.mayBe(heldBy: $0) })
+            suspect.remains(heldBy: (holders[suspect.device] ?? []).filter { $0.pid != getpid() && Remains.mayHold($0, suspect.record) })
         }
     }
 }
@@ -84,19 +91,14 @@ private struct DeadConnection {
         }
         device = connection.device
         presence = connection.presence
-        standing = views.last { [device] in $0.device == device }
+        let mayStand = presence == .there || connection.mount.map { MountNumber.isThere($0) != false } ?? true
+        standing = mayStand ? views.last { [device] in $0.device == device } : nil
         if presence == .gone { return nil }
         guard presence == .unknown else { return }
         // A filesystem of another type, or the mount of a daemon that runs, has the number: then this one is gone.
         let hasOther = table.entries.contains { [device] in $0.device == device && $0.type != GrantAdministrator.filesystemType }
         let isServed = all.contains { [device] in $0.id != record.id && $0.connection?.device == device && $0.process.isRunning }
         if hasOther || isServed { return nil }
-    }
-
-    /// Whether the holder may hold something of it, and not of another filesystem that has its number by now, or its root alone.
-    func mayBe(heldBy holder: Holder) -> Bool {
-        guard let generation = record.connection?.generation else { return true }
-        return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
     /// nil when nothing is left.

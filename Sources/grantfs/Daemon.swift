@@ -90,6 +90,7 @@ enum Daemon {
             try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: place, by: mounted.actor)
             mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(place)")
+            files.session?.hangUp()
             return 0
         } catch {
             ready(error)
