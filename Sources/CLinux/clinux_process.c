@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,23 +169,24 @@ void clinux_await_end_of_child(pid_t pid) {
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == -1 && errno == EINTR) continue;
 }
 
-int clinux_unmount(const char *path, bool lazy) {
-    return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == -1 ? -errno : 0;
+// <linux/kcmp.h>, from 3.5 on; in no header that libc6-dev brings by itself.
+enum { KCMP_OF_FILES = 2, KCMP_OF_VM = 1, KCMP_OF_FS = 3 };
+
+bool clinux_threads_share(pid_t one, pid_t other, int what) {
+    int type = what == clinux_SHARED_FILES ? KCMP_OF_FILES : what == clinux_SHARED_MEMORY ? KCMP_OF_VM : KCMP_OF_FS;
+    return syscall(SYS_kcmp, one, other, type, 0, 0) == 0;
 }
 
-int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time) {
-    unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0) | (set_id ? 0 : MS_NOSUID) | (devices ? 0 : MS_NODEV) |
-                          (no_execute ? MS_NOEXEC : 0) | (no_access_time ? MS_NOATIME : 0);
-    return mount("none", path, NULL, flags, NULL) == -1 ? -errno : 0;
+// The same on every architecture, from Linux 5.1 and 5.3 on.
+#define PIDFD_SEND_SIGNAL_CALL 424
+#define PIDFD_OPEN_CALL 434
+
+int clinux_process_open(pid_t pid) {
+    long fd = syscall(PIDFD_OPEN_CALL, pid, 0);
+    return fd == -1 ? -errno : (int)fd;
 }
 
-int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor) {
-    struct statx x;
-    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, 0, &x) == -1) return -errno;
-    *major = x.stx_dev_major;
-    *minor = x.stx_dev_minor;
-    return 0;
-}
+int clinux_process_signal(int fd, int signal) { return syscall(PIDFD_SEND_SIGNAL_CALL, fd, signal, NULL, 0) == -1 ? -errno : 0; }
 
 void clinux_keep_memory_small(void) {
 #ifdef __GLIBC__

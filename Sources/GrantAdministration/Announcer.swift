@@ -8,16 +8,18 @@ struct Announcer: Sendable {
     let store: GrantStore
     /// Something is taken away altogether, so that even a mount whose daemon has died counts while it is held.
     let withdraws: Bool
+    /// Whoever holds something of a mount whose daemon has died is ended, and the mount confirmed then.
+    var endsHolders = false
     /// What every mount is asked; its time is in milliseconds.
     var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
 
     private enum Answer: Sendable {
         case outcomes([GrantOutcome], milliseconds: Double)
         case none(reason: String, milliseconds: Double)
-        /// The daemon has ended, and whatever it served with it.
+        /// The daemon has ended, and nobody holds anything of what it served.
         case dead
-        /// The daemon has ended, but its mount still stands and is held: what is cached of an open file can be read on.
-        case held(reason: String)
+        /// The daemon has ended. What is cached can be read on as long as it is held; `ended` were.
+        case left(Remains?, ended: [Holder])
     }
 
     /// Asks every mount of the grants' views, all at once, and waits `seconds` for them. `progress` is called on this thread, while that takes longer
@@ -27,8 +29,10 @@ struct Announcer: Sendable {
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
         let records = try store.mounts().filter { views.contains($0.view) }
+        let deadline = Clock.deadline(seconds: seconds)
         let work: @Sendable () -> [Answer] = {
-            inParallel(records) { record in ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds) }
+            let answers = inParallel(records) { record in ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds) }
+            return bury(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
         return grants.map { grant in
@@ -68,15 +72,18 @@ struct Announcer: Sendable {
     func shut(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
         let views = Set(grants.map(\.view))
         guard let records = try? store.mounts().filter({ views.contains($0.view) }) else { return (0, 0) }
-        let answers = inParallel(records) { record in
+        let answers = inParallel(records) { record -> Bool? in
             let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
             switch Daemons.ask(record, request, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
             case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
-            case .failure(.dead): return true
+            case .failure(.dead): return nil
             default: return false
             }
         }
-        return (answers.count { $0 }, answers.count)
+        let dead = zip(records, answers).filter { $1 == nil }.map(\.0)
+        // What cannot be told is not said to be shut.
+        let held = (try? store.remains(of: dead).count(where: \.isHeld)) ?? dead.count
+        return (answers.count { $0 ?? true } - held, answers.count)
     }
 
     private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
@@ -89,7 +96,7 @@ struct Announcer: Sendable {
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
-        case .failure(.dead): return buried(record)
+        case .failure(.dead): return .dead
         case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())
         }
     }
@@ -98,9 +105,10 @@ struct Announcer: Sendable {
         switch answer {
         case .dead:
             return nil
-        case .held(let reason):
+        case .left(let remains, let ended):
             return MountConfirmation(
-                mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: 0, reason: reason, isDead: true)
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: remains?.isHeld != true, milliseconds: 0,
+                reason: remains?.explanation, isDead: true, holders: remains?.holders ?? [], ended: ended)
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
@@ -125,21 +133,27 @@ struct Announcer: Sendable {
         return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
     }
 
-    /// Forgets a mount whose daemon is gone, unless the dead mount still stands there: then `mount` needs the record to know
-    /// it as one of this store's, and its holders have to be named.
-    private func buried(_ record: MountRecord) -> Answer {
-        let entry = record.bootID == Boot.id ? (try? MountTable.current())?.entry(mountpoint: record.mountpoint) : nil
-        guard let entry, entry.type == GrantAdministrator.filesystemType else {
-            // Best effort: the next command tries again.
-            try? store.forget(record)
-            return .dead
+    /// Forgets mounts whose daemon has ended and of which nothing is left, and says of the others who holds something of them.
+    private func bury(_ records: [MountRecord], _ answers: [Answer], until deadline: Int64) -> [Answer] {
+        let dead = zip(records, answers).compactMap { record, answer in
+            if case .dead = answer { return record }
+            return nil
         }
-        guard withdraws else { return .dead }
-        let device = DeviceNumber(major: entry.major, minor: entry.minor)
-        let holders = Holder.all(of: [device])[device]?.filter { $0.kinds != [.cwd] } ?? []
-        if holders.isEmpty { return .dead }
-        let names = holders.map { "\($0.pid) (\(String(decoding: $0.command, as: UTF8.self)))" }.joined(separator: ", ")
-        return .held(reason: "its daemon has died, and what the kernel has cached can be read on by the processes \(names)")
+        if dead.isEmpty { return answers }
+        guard let remains = try? store.remains(of: dead) else {
+            return zip(records, answers).map { record, answer in
+                dead.contains(record)
+                    ? .none(reason: "what is left of it cannot be told: the store cannot be read", milliseconds: 0) : answer
+            }
+        }
+        guard withdraws else { return answers }
+        return zip(records, answers).map { record, answer in
+            guard let left = remains.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
+            guard endsHolders else { return .left(left, ended: []) }
+            // A process takes a moment to end, also when the mounts that live have needed all the time.
+            let ended = left.endHolders(until: max(deadline, Clock.deadline(seconds: 2)))
+            return .left((try? store.remains(of: [record])).map { $0.first } ?? left, ended: ended)
+        }
     }
 }
 

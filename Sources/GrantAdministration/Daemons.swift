@@ -42,3 +42,10 @@ enum Daemons {
         }
     }
 }
+
+extension Result where Success == ControlReply, Failure == Daemons.Failure {
+    var isDead: Bool {
+        if case .failure(.dead) = self { return true }
+        return false
+    }
+}

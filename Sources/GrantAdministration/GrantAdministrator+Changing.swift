@@ -5,8 +5,11 @@ import LinuxFS
 extension GrantAdministrator {
     /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the mounts shut the grants all
     /// the same, and the error says that nothing was recorded. `progress`: called on this thread while it takes long.
+    ///
+    /// `endsHolders`: of a mount whose daemon has died, the processes that hold something of it are killed, because nothing else makes the kernel
+    /// forget. What they hold may be of any grant of that mount.
     public func revoke(
-        _ grants: [Grant], timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
+        _ grants: [Grant], timeout: Double = standardTimeout, endsHolders: Bool = false, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let withdrawn: [Grant]
         do throws(GrantError) {
@@ -18,7 +21,7 @@ extension GrantAdministrator {
                 advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
             )
         }
-        return try announce(withdrawn, timeout, withdraws: true, progress: progress)
+        return try announce(withdrawn, timeout, withdraws: true, endsHolders: endsHolders, progress: progress)
     }
 
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above

@@ -3,13 +3,15 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
-/// A live mount, and who holds something of it.
+/// A mount, and who holds something of it.
 public struct MountReport: Sendable {
     public let record: MountRecord
     /// nil when the daemon did not answer; `silence` then says why.
     public let status: MountStatus?
     public let silence: String?
     public let holders: [Holder]
+    /// Its daemon has ended, and something is left of it.
+    public var isDead = false
     /// What it counts, where that was asked for.
     public var counts: MountMetrics?
 }
@@ -27,31 +29,33 @@ extension GrantAdministrator {
         return zip(paths, isDead).filter(\.1).map(\.0)
     }
 
-    /// Every live mount of the store, with what it counts if `counting`. All daemons are asked at once; each has `timeout` seconds.
+    /// Every mount of the store that is alive or of which something is left, with what it counts if `counting`. All daemons are asked at once;
+    /// each has `timeout` seconds. Records of which nothing is left are forgotten.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let directory = store.runDirectory
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, in: directory, deadline: Clock.deadline(seconds: timeout))
         }
-        let table = try? MountTable.current()
-        let devices = records.map { record -> DeviceNumber? in
-            let entry = table?.entries.last { $0.mountpoint == record.mountpoint && $0.type == GrantAdministrator.filesystemType }
-            return entry.map { DeviceNumber(major: $0.major, minor: $0.minor) }
-        }
+        let remains = try store.remains(of: zip(records, answers).filter { $1.isDead }.map(\.0))
+        let table = (try? MountTable.current()) ?? MountTable(entries: [])
+        let devices = zip(records, answers).map { $1.isDead ? nil : $0.device(in: table) }
         let holders = Holder.all(of: Set(devices.compactMap { $0 }))
         return records.indices.compactMap { index in
+            let record = records[index]
             let held = devices[index].flatMap { holders[$0] } ?? []
             switch answers[index] {
-            case .failure(.dead): return nil
+            case .failure(.dead):
+                guard let left = remains.first(where: { $0.record.id == record.id }) else { return nil }
+                return MountReport(record: record, status: nil, silence: nil, holders: left.holders, isDead: true)
             case .success(.status(let status)):
-                return MountReport(record: records[index], status: status, silence: nil, holders: held)
+                return MountReport(record: record, status: status, silence: nil, holders: held)
             case .success(.metrics(let counts)):
-                return MountReport(record: records[index], status: counts.status, silence: nil, holders: held, counts: counts)
+                return MountReport(record: record, status: counts.status, silence: nil, holders: held, counts: counts)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
-                return MountReport(record: records[index], status: nil, silence: reason, holders: held)
+                return MountReport(record: record, status: nil, silence: reason, holders: held)
             case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
-                return MountReport(record: records[index], status: nil, silence: "its daemon answered something else", holders: held)
+                return MountReport(record: record, status: nil, silence: "its daemon answered something else", holders: held)
             }
         }
     }

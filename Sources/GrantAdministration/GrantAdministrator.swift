@@ -38,8 +38,9 @@ public struct GrantAdministrator: Sendable {
     }
 
     func announce(
-        _ grants: [Grant], _ timeout: Double, withdraws: Bool = false, progress: ((CoordinationProgress) -> Void)? = nil
+        _ grants: [Grant], _ timeout: Double, withdraws: Bool = false, endsHolders: Bool = false,
+        progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
-        try Announcer(store: store, withdraws: withdraws).announce(grants, timeout: timeout, progress: progress)
+        try Announcer(store: store, withdraws: withdraws, endsHolders: endsHolders).announce(grants, timeout: timeout, progress: progress)
     }
 }

@@ -15,8 +15,12 @@ public struct MountConfirmation: Sendable {
     public var unforgotten: [[UInt8]] = []
     /// Why it is not confirmed.
     public var reason: String?
-    /// Its daemon has died, and processes still hold what the kernel has cached of it: no daemon will ever make it forget.
+    /// Its daemon has died, and what the kernel has cached of it was held: no daemon will ever make it forget. Confirmed is it when nobody does
+    /// any more.
     public var isDead = false
+    /// Of a dead one: who holds something of it, of this grant or of another, and who was ended because of that.
+    public var holders: [Holder] = []
+    public var ended: [Holder] = []
 }
 
 /// A grant after a change, and what the mounts of its view said.

@@ -17,6 +17,9 @@ public struct Mountpoint: Sendable {
         }
     }
 
+    /// A path that was resolved before.
+    public init(canonical path: [UInt8]) { self.path = path }
+
     private static func resolve(_ given: [UInt8], links: Int) throws(Errno) -> [UInt8] {
         let path = try CanonicalPath.resolveAbove(given)
         // A mountpoint is a directory; the kernel says so from memory.
@@ -24,6 +27,15 @@ public struct Mountpoint: Sendable {
         if links == 0 { throw Errno(ELOOP) }
         let directory = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
         return try resolve(target.first == 0x2F ? target : directory + [0x2F] + target, links: links - 1)
+    }
+
+    /// Changes the flags of the view that is on top here.
+    public func remount(_ options: MountOptions) throws(Errno) {
+        let root = try FileDescriptor.openWithoutLinks(path)
+        guard try MountIdentity(of: root).isSame(as: try identity()) else { throw Errno(EINVAL) }
+        try MountIdentity.remount(
+            root, readOnly: options.readOnly, setID: options.allowSetID, devices: options.allowDevices, noExecute: options.noExecute,
+            noAccessTime: options.noAccessTime)
     }
 
     public var shown: String { String(decoding: path, as: UTF8.self) }
@@ -49,44 +61,72 @@ public struct Mountpoint: Sendable {
         try Placement(store: store).check(mountpoint: path, grants: try administrator.list())
     }
 
-    /// Unmounts what is here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.
+    /// Unmounts the view that is on top here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.
     public func unmount(lazy: Bool = false) throws(GrantError) {
-        if geteuid() == 0 {
-            do {
-                try Unmount.unmount(path, lazy: lazy)
-            } catch {
-                let isBusy = error == Errno(EBUSY)
-                throw GrantError(
-                    .mountFailed, "\(shown) cannot be unmounted", cause: isBusy ? "it is in use" : error.description,
-                    advice: isBusy ? "grantfs status names who uses it" : nil)
-            }
-            return
-        }
-        let arguments = ["fusermount3", "-u"] + (lazy ? ["-z"] : []) + ["--"]
-        do {
-            let child = try ChildProcess.spawn("fusermount3", arguments: arguments.map { Array($0.utf8) } + [path])
-            if try ChildProcess.wait(child) == 0 { return }
+        do throws(Errno) {
+            try unmount(try identity(), lazy: lazy)
         } catch {
+            let isBusy = error == Errno(EBUSY)
             throw GrantError(
-                .mountFailed, "\(shown) cannot be unmounted", cause: "fusermount3: \(error)", advice: "install the package fuse3")
+                .mountFailed, "\(shown) cannot be unmounted", cause: isBusy ? "it is in use" : error.description,
+                advice: isBusy
+                    ? "grantfs status names who uses it"
+                    : error == Errno(ENOENT) && geteuid() != 0 ? "users need fusermount3, of the package fuse3" : nil)
         }
-        throw GrantError(
-            .mountFailed, "\(shown) cannot be unmounted", cause: "fusermount3 refused", advice: "grantfs status names its users")
+    }
+
+    /// The view that is on top here. EINVAL when there is none, ELOOP when a link has come into the path.
+    func identity() throws(Errno) -> MountIdentity {
+        let identity = try MountIdentity(of: try FileDescriptor.openWithoutLinks(path))
+        guard let entry = identity.entry(in: try MountTable.current()), entry.mountpoint == path,
+            entry.type == GrantAdministrator.filesystemType
+        else { throw Errno(EINVAL) }
+        return identity
+    }
+
+    /// Unmounts that mount and no other. A user's program does so by the path, which it compares right before; fusermount3 takes away no
+    /// other user's mount and nothing but FUSE.
+    public func unmount(_ mount: MountIdentity, lazy: Bool) throws(Errno) {
+        if geteuid() == 0 {
+            if lazy { return try mount.detach() }
+            let parent = try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: path))
+            return try mount.unmount(in: parent, name: CanonicalPath.lastName(of: path))
+        }
+        guard let entry = mount.entry(in: try MountTable.current()) else {
+            if lazy { return }
+            throw Errno(EINVAL)
+        }
+        guard try MountIdentity(of: try FileDescriptor.openWithoutLinks(entry.mountpoint)).isSame(as: mount) else { throw Errno(EBUSY) }
+        let arguments = ["fusermount3", "-u"] + (lazy ? ["-z"] : []) + ["--"]
+        let child = try ChildProcess.spawn("fusermount3", arguments: arguments.map { Array($0.utf8) } + [entry.mountpoint])
+        // It has said why.
+        if try ChildProcess.wait(child) != 0 { throw Errno(EBUSY) }
     }
 
     private func clean(
         _ entry: MountEntry, _ view: ViewName, _ store: GrantStore, _ cleaned: (String) -> Void
     ) throws(GrantError) {
+        guard let mount = try? identity() else { throw problem("what is mounted there cannot be looked at") }
         let records = try store.mounts().filter { $0.mountpoint == path }
         // A daemon that was killed takes a moment to end, and its mount is dead before.
-        if records.contains(where: { $0.process.isRunning }), !isDead() {
+        let isServed = records.contains { record in
+            record.process.isRunning && (record.connection.map { $0.device == entry.device } ?? true)
+        }
+        if isServed, !isDead() {
             throw problem("a view of this store is mounted there already", advice: "grantfs unmount takes it away")
         }
         // A daemon that was killed before it was recorded leaves the view's name as the only trace.
-        let isOurs = !records.isEmpty || entry.source == Array(view.description.utf8)
+        let isOurs =
+            records.contains { $0.connection.map { $0.device == entry.device } ?? true } || entry.source == Array(view.description.utf8)
         guard isOurs, isDead() else { throw problem("a view is mounted there already", advice: "grantfs unmount takes it away") }
-        try unmount(lazy: true)
-        for record in records { try store.forget(record) }
+        do throws(Errno) {
+            try unmount(mount, lazy: true)
+        } catch {
+            throw problem("the dead mount there cannot be taken away: \(error)")
+        }
+        // What is held of it stays on record, and so does a mount that was detached while its daemon goes on.
+        let left = try store.remains(of: records.filter { !$0.process.isRunning })
+        for remains in left { if let explanation = remains.explanation { cleaned("\(shown): \(explanation)") } }
         cleaned("cleaned away the dead mount at \(shown)")
     }
 

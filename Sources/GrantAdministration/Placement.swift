@@ -70,7 +70,10 @@ struct Placement {
     /// The mounts of this store that stand, alive or dead.
     private var ownMounts: [MountEntry] {
         mounts.compactMap { record in
-            table.entries.last { $0.mountpoint == record.mountpoint && $0.type == GrantAdministrator.filesystemType }
+            table.entries.last { entry in
+                entry.type == GrantAdministrator.filesystemType
+                    && (record.connection.map { $0.device == entry.device } ?? (entry.mountpoint == record.mountpoint))
+            }
         }
     }
 

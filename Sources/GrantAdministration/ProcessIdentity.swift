@@ -52,3 +52,16 @@ extension MountRecord {
     /// The daemon of the mount.
     public var process: ProcessIdentity { ProcessIdentity(pid: pid, start: processStart, bootID: bootID) }
 }
+
+extension MountRecord {
+    /// The mount at its mountpoint, if that is its own and on top there.
+    func entry(in table: MountTable) -> MountEntry? {
+        guard let entry = table.entry(mountpoint: mountpoint), entry.type == GrantAdministrator.filesystemType,
+            connection.map({ $0.device == entry.device }) ?? true
+        else { return nil }
+        return entry
+    }
+
+    /// The number of its filesystem, wherever that is mounted by now; nil when it is not known.
+    func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
+}

@@ -81,9 +81,8 @@ public final class TemporaryMount: Sendable {
         }
         let place = try Mountpoint(Array(mountpoint.utf8))
         while try place.mounted()?.type == GrantAdministrator.filesystemType { try place.unmount(lazy: true) }
-        for record in try store.mounts() where record.mountpoint == place.path && !record.process.isRunning {
-            try store.forget(record)
-        }
+        // What is held of it stays on record.
+        _ = try store.remains(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.isRunning })
         if let failure { throw failure }
         rmdir(mountpoint)
         // Last: as long as it is there, somebody cleans up.
@@ -105,7 +104,7 @@ extension GrantAdministrator {
         let temporary = Array((store.runDirectory + "/").utf8)
         return try store.mounts(view: view).first { record in
             guard !record.mountpoint.starts(with: temporary),
-                table.entry(mountpoint: record.mountpoint)?.type == GrantAdministrator.filesystemType
+                record.entry(in: table) != nil
             else { return false }
             if case .success(.done) = Daemons.ask(record, .ping, in: store.runDirectory, deadline: Clock.deadline(seconds: 2)) {
                 return true

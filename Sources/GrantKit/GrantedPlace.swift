@@ -96,8 +96,7 @@ struct GrantedPlace {
     ) throws(GrantError) -> Grant {
         // Wherever it is bound, it is the filesystem of the mount that the store knows.
         let mounts = try administrator.store.mounts().filter { record in
-            guard let entry = table.entry(mountpoint: record.mountpoint) else { return false }
-            return entry.major == place.mount.major && entry.minor == place.mount.minor
+            (record.connection?.device ?? table.entry(mountpoint: record.mountpoint)?.device) == place.mount.device
         }
         guard let mount = mounts.last,
             Array(mount.view.description.utf8) == place.view,

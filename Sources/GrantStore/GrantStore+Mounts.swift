@@ -1,20 +1,25 @@
 import GrantModel
+import LinuxFS
 
 extension GrantStore {
-    /// Records a mount, so that commands ask it for confirmation from now on.
+    private static let mountColumns = """
+        id, view, mountpoint, pid, process_start, boot, socket, since, device, mount_number, control_inode, control_changed, control_instance,
+        generation
+        """
+
+    /// Records a mount, so that commands ask it for confirmation from now on; again once its connection is known.
     public func register(_ mount: MountRecord) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try database.query(
                 """
-                INSERT OR REPLACE INTO mounts (id, view, mountpoint, pid, process_start, boot, socket, since)
-                VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+                INSERT OR REPLACE INTO mounts (\(GrantStore.mountColumns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 [
                     .blob(mount.id.bytes), .blob(Array(mount.view.description.utf8)), .blob(mount.mountpoint),
                     .integer(Int64(truncatingIfNeeded: mount.pid)),
                     .integer(Int64(bitPattern: mount.processStart)), .text(mount.bootID), .text(mount.socket),
                     .integer(mount.since.nanoseconds),
-                ])
+                ] + GrantStore.values(of: mount.connection))
         }
     }
 
@@ -33,7 +38,7 @@ extension GrantStore {
             let parameters: [Value] = view.map { [.blob(Array($0.description.utf8))] } ?? []
             try database.query(
                 """
-                SELECT id, view, mountpoint, pid, process_start, boot, socket, since FROM mounts \(condition) ORDER BY since, id
+                SELECT \(GrantStore.mountColumns) FROM mounts \(condition) ORDER BY since, id
                 """, parameters
             ) { (row) throws(GrantError) in
                 guard let id = GrantID(bytes: row.blob(0)), let view = try? ViewName(row.text(1)) else {
@@ -43,9 +48,30 @@ extension GrantStore {
                     MountRecord(
                         id: id, view: view, mountpoint: row.blob(2), pid: Int32(truncatingIfNeeded: row.integer(3)),
                         processStart: UInt64(bitPattern: row.integer(4)), bootID: row.text(5), socket: row.text(6),
-                        since: Instant(nanoseconds: row.integer(7))))
+                        since: Instant(nanoseconds: row.integer(7)), connection: GrantStore.connection(from: row)))
             }
             return result
         }
+    }
+
+    private static func values(of connection: FUSEConnection?) -> [Value] {
+        let device = connection.map { Int64($0.device.major) << 32 | Int64($0.device.minor) }
+        return [
+            Value(device), Value(connection?.mount.map { Int64(bitPattern: $0) }),
+            Value(connection?.entry.map { Int64(bitPattern: $0.inode) }), Value(connection?.entry?.changed),
+            Value(connection?.entry.map { Int64(bitPattern: $0.instance) }), Value(connection?.generation.map { Int64($0) }),
+        ]
+    }
+
+    private static func connection(from row: borrowing Statement) -> FUSEConnection? {
+        guard let device = row.optionalInteger(8) else { return nil }
+        var entry: FUSEConnection.Entry?
+        if let inode = row.optionalInteger(10), let changed = row.optionalInteger(11), let instance = row.optionalInteger(12) {
+            entry = FUSEConnection.Entry(inode: UInt64(bitPattern: inode), changed: changed, instance: UInt64(bitPattern: instance))
+        }
+        return FUSEConnection(
+            device: DeviceNumber(major: UInt32(truncatingIfNeeded: device >> 32), minor: UInt32(truncatingIfNeeded: device)),
+            mount: row.optionalInteger(9).map { UInt64(bitPattern: $0) }, entry: entry,
+            generation: row.optionalInteger(13).map { UInt32(truncatingIfNeeded: $0) })
     }
 }

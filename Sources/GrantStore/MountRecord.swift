@@ -1,4 +1,5 @@
 import GrantModel
+import LinuxFS
 
 /// A mount that is to be asked for confirmation. It may be stale: the process can have died without saying so.
 public struct MountRecord: Hashable, Sendable {
@@ -14,9 +15,12 @@ public struct MountRecord: Hashable, Sendable {
     /// The name of the control socket in the store's `run` directory.
     public let socket: String
     public let since: Instant
+    /// nil until it is mounted, and of mounts that a program before version 4 of the store has made.
+    public var connection: FUSEConnection?
 
     public init(
-        id: GrantID, view: ViewName, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant
+        id: GrantID, view: ViewName, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant,
+        connection: FUSEConnection? = nil
     ) {
         self.id = id
         self.view = view
@@ -26,5 +30,6 @@ public struct MountRecord: Hashable, Sendable {
         self.bootID = bootID
         self.socket = socket
         self.since = since
+        self.connection = connection
     }
 }

@@ -57,6 +57,14 @@ struct Schema: Sendable {
         """
         ALTER TABLE grants ADD COLUMN coordination TEXT NOT NULL DEFAULT 'advisory' CHECK (coordination IN ('advisory', 'mandatory'));
         """,
+        """
+        ALTER TABLE mounts ADD COLUMN device INTEGER;
+        ALTER TABLE mounts ADD COLUMN mount_number INTEGER;
+        ALTER TABLE mounts ADD COLUMN control_inode INTEGER;
+        ALTER TABLE mounts ADD COLUMN control_changed INTEGER;
+        ALTER TABLE mounts ADD COLUMN control_instance INTEGER;
+        ALTER TABLE mounts ADD COLUMN generation INTEGER;
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.

@@ -37,6 +37,7 @@ extension ViewFS {
         if let root = tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
+            parameters.generation = UInt64(truncatingIfNeeded: generation)
             parameters.attr = attributes(scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
             if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }

@@ -38,6 +38,9 @@ public final class ViewFS: @unchecked Sendable {
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
     let departures = Departures()
+    /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
+    /// says of what is held, long after this process, which mount it is of.
+    public let generation = UInt32.random(in: 1...UInt32(Int32.max))
     private let mounted = Lock<Session?>(nil)
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)

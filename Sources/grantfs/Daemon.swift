@@ -45,12 +45,13 @@ enum Daemon {
                 handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) }, sessions: claims)
             defer { server.stop() }
             let own = ProcessIdentity.own
-            try store.register(
-                MountRecord(
-                    id: id, view: view, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
-                    bootID: own?.bootID ?? "", socket: socket, since: mounted.since))
-            // Best effort: a record of a process that is gone is pruned by whoever meets it.
-            defer { try? store.unregister(id) }
+            var record = MountRecord(
+                id: id, view: view, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
+                bootID: own?.bootID ?? "", socket: socket, since: mounted.since)
+            try store.register(record)
+            var isTakenAway = true
+            // Best effort: a record of which nothing is left is forgotten by whoever meets it. What is left has to be found by it.
+            defer { if isTakenAway { try? store.unregister(id) } }
             if options.allowOther, !Identity.isSafeForOthers {
                 throw GrantError(
                     .permission, "the view “\(view)” cannot be mounted for other users",
@@ -66,10 +67,14 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            try mount(files, view, mountpoint, options, polling)
+            let mount = try OwnMount.make(files, view, mountpoint, options, polling) { (connection) throws(GrantError) in
+                record.connection = connection
+                try store.register(record)
+            }
+            isTakenAway = false
+            var isServed = false
+            defer { if !isServed { mount.takeAway() } }
             try startWatching(mounted)
-            // It starts a program for that, which nobody here may from now on.
-            let unmounter = geteuid() == 0 ? nil : try? Unmounter(mountpoint: mountpoint)
             Confinement.filterCalls()
             try? store.append(.mounted, view: view, detail: place, by: mounted.actor)
             ready(nil)
@@ -78,38 +83,18 @@ enum Daemon {
             let left = Lock<TemporaryMount?>(nil)
             if let temporary { try watch(temporary, store, left) }
             try waitForEnd(files, signals)
+            isServed = true
             ServiceManager.stopping()
-            if files.session?.hasEnded == false { unmount(mountpoint, unmounter) }
+            isTakenAway = mount.end(mounted)
             // Best effort: what is left then, the next command takes away.
             try? left.withLock { $0 }?.clean()
             try? store.append(.unmounted, view: view, detail: place, by: mounted.actor)
             mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(place)")
+            files.session?.hangUp()
             return 0
         } catch {
             ready(error)
             return error.exitStatus
-        }
-    }
-
-    private static func mount(
-        _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?
-    ) throws(GrantError) {
-        do throws(Errno) {
-            // For tests: what a kernel before 5.11 does.
-            let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
-            let mapsDirectly = getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil
-            try files.mount(
-                at: mountpoint, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly,
-                idlePolling: polling)
-            // The mount answers when the kernel has the root's attributes from us.
-            let root = try FileDescriptor.open(mountpoint, OpenFlags.path | O_DIRECTORY)
-            guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
-            // As much as one request carries.
-            ReadAhead.set(kilobytes: 1024, at: mountpoint)
-        } catch {
-            throw GrantError(
-                .mountFailed, "the view “\(view)” cannot be mounted at \(Terminal.visible(mountpoint))", cause: error.description,
-                advice: "see the lines above; /dev/fuse, fusermount3 and /etc/fuse.conf decide who may mount")
         }
     }
 
@@ -145,21 +130,6 @@ enum Daemon {
         }
         var signals = signals
         while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
-    }
-
-    /// Takes the mount away. What programs have written and the kernel still holds is written back first, as far as five seconds allow.
-    private static func unmount(_ mountpoint: [UInt8], _ unmounter: Unmounter?) {
-        let flushing = BackgroundTask {
-            guard let root = try? FileDescriptor.open(mountpoint, O_RDONLY | O_DIRECTORY) else { return }
-            root.flushFilesystem()
-        }
-        let deadline = Clock.monotonic + 5_000_000_000
-        while !flushing.isDone, Clock.monotonic < deadline { usleep(1_000) }
-        do throws(GrantError) {
-            if let unmounter { try unmounter.unmount() } else { try Mountpoint(mountpoint).unmount(lazy: true) }
-        } catch {
-            SystemLog.write(.error, Terminal.visible(error.description))
-        }
     }
 
     private static func idlePolling(_ mode: IdleMode) -> IdlePolling? {

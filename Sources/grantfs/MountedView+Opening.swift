@@ -32,7 +32,7 @@ extension MountedView {
     /// Locking: `state`; `opening` while a scope is made.
     func openMissing() {
         let (wanted, claimed) = state.withLock { state in
-            let wanted = state.isRefusing || !state.summed().hasMissing ? [] : state.grants.values.filter(\.isMissing)
+            let wanted = state.isRefusing || state.isEnding || !state.summed().hasMissing ? [] : state.grants.values.filter(\.isMissing)
             return (wanted, MountedView.claim(wanted, &state))
         }
         let harvest = Harvest()
@@ -114,7 +114,7 @@ extension MountedView {
             live.finding = finding
             // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
             let isStillMeant =
-                !state.isRefusing && live.scope == nil && live.released == nil && live.recorded == .active
+                !state.isRefusing && !state.isEnding && live.scope == nil && live.released == nil && live.recorded == .active
                 && live.grant.activation == grant.activation
                 && live.grant.name == grant.name && live.grant.access == grant.access
             guard let scope, isStillMeant else {

@@ -46,6 +46,8 @@ final class MountedView: @unchecked Sendable {
         var changesCoordination = false
         /// Why the store cannot be read: everything is refused until it can.
         var failure: GrantError?
+        /// Nothing is shown again: see `end`.
+        var isEnding = false
         var isRefusing: Bool { failure != nil }
         /// The store's file was written to, and it could not be opened anew yet: see `reopen`.
         var wantsReopening = false

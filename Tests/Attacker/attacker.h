@@ -1,6 +1,7 @@
 // A program that attacks the machinery of a mount instead of its files: it holds, uses up and swaps what it can as whoever runs it.
 #ifndef ATTACKER_H
 #define ATTACKER_H
+#include <stdbool.h>
 
 /// One attack. `arguments` ends with NULL. It prints "ready" on a line of its own when it holds what it is to hold, and what it found after
 /// that, and goes on until standard input ends. Returns the exit status.
@@ -32,5 +33,7 @@ attack attack_lock_chain;
 attack attack_lock_many;
 attack attack_lock_pieces;
 attack attack_stay;
+attack attack_flight;
+attack attack_outlive;
 
 #endif

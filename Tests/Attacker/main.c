@@ -27,6 +27,8 @@ static const struct {
     {"lock-many", attack_lock_many},
     {"lock-pieces", attack_lock_pieces},
     {"stay", attack_stay},
+    {"flight", attack_flight},
+    {"outlive", attack_outlive},
     {NULL, NULL},
 };
 

@@ -56,6 +56,12 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
 }
 
 @Suite struct TopTests {
+    @Test func aMountWhoseDaemonHasDiedIsSaidToBeDead() throws {
+        let top = Top(try snapshot { $0[0].isDead = true })
+        #expect(top.line("default").contains("! dead: its daemon has ended  at /m"))
+        #expect(top.page.contains("tail"), "who holds something of it is shown")
+    }
+
     @Test func statesAreWords() throws {
         let top = Top(try snapshot())
         #expect(top.line("alpha").contains("active") && top.line("alpha").contains("read-write"))

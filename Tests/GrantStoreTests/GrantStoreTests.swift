@@ -166,11 +166,18 @@ import Testing
 
     @Test func areRegisteredAndForgotten() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
-        let record = MountRecord(
+        var record = MountRecord(
             id: .random(), view: .standard, mountpoint: [0x2F, 0xFF], pid: 7, processStart: .max, bootID: "boot", socket: "s.sock",
             since: Instant(seconds: 3))
         try store.register(record)
         #expect(try store.mounts() == [record])
+        // Again, once it is known what it is.
+        for entry in [nil, FUSEConnection.Entry(inode: .max, changed: -1, instance: .max)] {
+            let device = DeviceNumber(major: 4095, minor: .max)
+            record.connection = FUSEConnection(device: device, mount: entry == nil ? nil : .max, entry: entry, generation: .max)
+            try store.register(record)
+            #expect(try store.mounts() == [record])
+        }
         #expect(try store.mounts(view: try ViewName("other")).isEmpty)
         try store.unregister(record.id)
         try store.unregister(record.id)

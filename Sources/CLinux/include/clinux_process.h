@@ -38,12 +38,13 @@ void clinux_await_end_of_child(pid_t pid);
 // The child's exit status, or 128 + the signal that ended it.
 int clinux_wait_for_child(pid_t pid);
 
-int clinux_unmount(const char *path, bool lazy);
-int clinux_remount(const char *path, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time);
-
-// The device number of what `path` leads to, links followed, from the kernel's memory alone: no filesystem is asked, so a
-// filesystem that hangs cannot delay it (statx(2) with an empty mask and AT_STATX_DONT_SYNC).
-int clinux_device_without_asking(const char *path, unsigned *major, unsigned *minor);
+// Whether two threads have one table of descriptors, one memory, or one working and root directory (kcmp(2)). False when the kernel does not say.
+enum { clinux_SHARED_FILES, clinux_SHARED_MEMORY, clinux_SHARED_DIRECTORIES };
+bool clinux_threads_share(pid_t one, pid_t other, int what);
+// pidfd_open(2), pidfd_send_signal(2): a process that no later one with the same number is taken for. The descriptor can be read (poll(2))
+// once the process has ended.
+int clinux_process_open(pid_t pid);
+int clinux_process_signal(int fd, int signal);
 
 // Has the C library give memory back as it is freed, however much a thread has had before. To be called before there are threads.
 void clinux_keep_memory_small(void);

@@ -98,6 +98,11 @@ extension Top {
             left.add("  not mounted")
             return left.cut(to: size.columns)
         }
+        if section.isDead {
+            left.add("  ! dead: its daemon has ended", ink: .bad)
+            left.add("  at \(VisibleText.of(section.mountpoint))")
+            return left.cut(to: size.columns)
+        }
         if let silence = section.silence {
             left.add("  ! does not answer: \(VisibleText.of(silence))", ink: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")

@@ -21,7 +21,7 @@ struct TopRates: Sendable, Equatable {
         // What was made anew counts from 0.
         let rate = { (now: UInt64, then: UInt64) in now >= then ? Double(now - then) / seconds : 0 }
         var result: [Source: TopRates] = [:]
-        for section in new.sections where section.silence == nil {
+        for section in new.sections where section.silence == nil && !section.isDead {
             guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.silence == nil }) else {
                 continue
             }

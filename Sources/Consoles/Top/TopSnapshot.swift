@@ -15,6 +15,8 @@ public struct TopSnapshot: Sendable {
         public var pid: Int32 = 0
         /// Why it does not answer; nil when it does, or is not mounted.
         public var silence: String?
+        /// Its daemon has ended.
+        public var isDead = false
         public var inodes: UInt64 = 0
         /// Since the mount was made.
         public var requests: UInt64 = 0
@@ -76,6 +78,7 @@ public struct TopSnapshot: Sendable {
         var section = Section(view: report.record.view, mount: report.record.id)
         (section.mountpoint, section.pid) = (report.record.mountpoint, report.record.pid)
         (section.silence, section.holders, section.grants) = (report.silence, report.holders, recorded)
+        section.isDead = report.isDead
         guard let status = report.status else { return section }
         (section.inodes, section.requests) = (status.inodes, status.requests.reduce(0) { $0 &+ $1.count })
         (section.readBytes, section.writtenBytes) = (report.counts?.readBytes, report.counts?.writtenBytes)

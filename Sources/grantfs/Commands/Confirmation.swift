@@ -9,7 +9,7 @@ enum Confirmation {
             for mount in change.mounts where !mount.confirmed {
                 let advice =
                     mount.isDead
-                    ? "end those processes, then unmount it"
+                    ? "grantfs revoke --kill ends them; then revoke again"
                     : !mount.unforgotten.isEmpty
                         ? "it is confirmed as soon as that program goes on or ends; grantfs status names who holds something"
                         : "it applies it as soon as it runs again; grantfs status shows its state"

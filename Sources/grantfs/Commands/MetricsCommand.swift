@@ -7,7 +7,7 @@ import LinuxFS
 /// `grantfs metrics`
 enum MetricsCommand {
     static let declaration = CommandDeclaration(
-        "metrics", "Prints what every live mount of the store counts, as OpenMetrics.",
+        "metrics", "Prints what every mount of the store counts, as OpenMetrics.",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer; 2 when left out"),
             OptionDeclaration("listen", value: "unix:PATH", help: "answer scrapes by HTTP at this socket, until interrupted"),

@@ -69,9 +69,7 @@ enum MountCommand {
             throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be remounted", cause: "no view is mounted there")
         }
         do {
-            try Unmount.remount(
-                mountpoint.path, readOnly: options.readOnly, setID: options.allowSetID, devices: options.allowDevices,
-                noExecute: options.noExecute, noAccessTime: options.noAccessTime)
+            try mountpoint.remount(options)
         } catch {
             throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be remounted", cause: error.description)
         }

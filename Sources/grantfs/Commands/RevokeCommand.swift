@@ -14,12 +14,15 @@ enum RevokeCommand {
             OptionDeclaration(
                 "grace", value: "TIME",
                 help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
+            OptionDeclaration("kill", help: "kill the processes that hold something of a mount whose daemon has died"),
             CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             CommonOptions.selectorNote,
             "When it returns 0, every mount has confirmed that nothing can be reached through the grant any more. It exits with 3 when "
                 + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
+            "A mount whose daemon has died has not confirmed as long as processes hold something of it; they are named. What each holds may be of "
+                + "any grant of that mount: --kill ends them all.",
             "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
             "What no revocation can take back: bytes that a program has already copied to its own memory.",
         ],
@@ -49,8 +52,14 @@ enum RevokeCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let graces = grace.map { administrator.prepareRevocation(of: grants, within: $0) { progress.show($0) } } ?? [:]
-        let changes = try administrator.revoke(grants, timeout: timeout) { progress.show($0) }
+        let changes = try administrator.revoke(grants, timeout: timeout, endsHolders: arguments.has("kill")) { progress.show($0) }
         progress.end()
+        // The same mounts for each grant of a view.
+        var isNamed: Set<Int32> = []
+        for holder in changes.flatMap(\.mounts).flatMap(\.ended) where isNamed.insert(holder.pid).inserted {
+            Terminal.note(
+                "killed \(holder.pid) (\(Terminal.visible(holder.command))), which held something of a mount whose daemon has died")
+        }
         for grant in grants {
             guard let grace = graces[grant.id], grace.answered < grace.asked else { continue }
             Terminal.note(

@@ -5,9 +5,12 @@ import GrantModel
 /// `grantfs status`
 enum StatusCommand {
     static let declaration = CommandDeclaration(
-        "status", "Shows every live mount of the store, what is in use there, and by which processes.",
+        "status", "Shows every mount of the store, what is in use there, and by which processes.",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer"), CommonOptions.json,
+        ],
+        notes: [
+            "A mount whose daemon has died is shown as dead, as long as it stands or somebody holds something of it; the exit status is 1 then."
         ],
         run: run)
 
@@ -28,17 +31,24 @@ enum StatusCommand {
             guard let silence = report.silence else { continue }
             Terminal.note("the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(silence)")
         }
-        return 0
+        for report in reports where report.isDead {
+            let place = String(decoding: report.record.mountpoint, as: UTF8.self)
+            Terminal.note(
+                "the mount at \(place) is dead: its daemon has ended, and what the kernel has cached can be read on by who holds something of it "
+                    + "(grantfs revoke --kill ends them; mount the view again, or umount -l takes a dead mount away)")
+        }
+        return reports.contains(where: \.isDead) ? 1 : 0
     }
 
     private static func json(_ report: MountReport) -> [(String, JSON)] {
         let record = report.record
         return [("view", .string(record.view.description))] + JSON.members("mountpoint", record.mountpoint) + [
-            ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("answers", .bool(report.status != nil)),
+            ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("state", .string(report.isDead ? "dead" : "live")),
+            ("answers", .bool(report.status != nil)),
             ("grants", .array((report.status?.grants ?? []).map { .object(json($0)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
             ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),
-            ("holders", .array(report.holders.map { .object(json($0)) })),
+            ("holders", .array(report.holders.map { .object(JSON.holder($0)) })),
         ]
     }
 
@@ -50,20 +60,12 @@ enum StatusCommand {
         ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
     }
 
-    private static func json(_ holder: Holder) -> [(String, JSON)] {
-        // Paths that are no UTF-8 have their bytes at the same place of a second list.
-        let hasOthers = holder.paths.contains { !Bytes.isUTF8($0) }
-        return [("pid", .integer(Int64(holder.pid)))] + JSON.members("command", holder.command) + [
-            ("kinds", .array(holder.kinds.map { .string($0.rawValue) })),
-            ("paths", .array(holder.paths.map { .string(String(decoding: $0, as: UTF8.self)) })),
-        ] + (hasOthers ? [("pathsHex", .array(holder.paths.map { .string(Hexadecimal.text($0)) }))] : [])
-    }
-
     private static func show(_ report: MountReport) throws(GrantError) {
         let record = report.record
         let place = Terminal.visible(record.mountpoint)
         try Terminal.print(
-            "\(Terminal.visible(record.view.description)) at \(place), pid \(record.pid), since \(Timestamp.text(record.since))")
+            "\(Terminal.visible(record.view.description)) at \(place), pid \(record.pid), since \(Timestamp.text(record.since))"
+                + (report.isDead ? ", dead" : ""))
         if let status = report.status {
             try Terminal.print("  \(status.inodes) inodes, \(status.descriptors) descriptors")
             var table = Table(header: ["  GRANT", "STATE", "INODES", "IN FLIGHT", "PATH"])

@@ -2,6 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
+import LinuxFS
 
 /// `grantfs unmount`
 enum UnmountCommand {
@@ -15,7 +16,10 @@ enum UnmountCommand {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be unmounted", cause: "no view is mounted there")
         }
-        let records = try? arguments.openStoreIfThere()?.mounts().filter { $0.mountpoint == mountpoint.path }
+        let records = try? arguments.openStoreIfThere()?.mounts().filter { record in
+            // One that was detached from here before, while it is held, does not end now.
+            record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
+        }
         try mountpoint.unmount()
         awaitEnd(of: records ?? [])
         return 0

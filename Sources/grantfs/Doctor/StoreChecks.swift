@@ -82,7 +82,15 @@ enum StoreChecks {
                     "mounts", "the mount at \(place) does not answer: \(silence)",
                     "if it stays so: kill \(report.record.pid), and mount it again"))
         }
-        for place in try administrator.deadMounts() {
+        let dead = try administrator.deadMounts()
+        for report in reports where report.isDead && !dead.contains(report.record.mountpoint) {
+            let place = String(decoding: report.record.mountpoint, as: UTF8.self)
+            findings.append(
+                .problem(
+                    "mounts", "what is left of a dead mount, which was at \(place), is held: its daemon has ended",
+                    "grantfs status names who holds it; grantfs revoke --kill ends them"))
+        }
+        for place in dead {
             let shown = String(decoding: place, as: UTF8.self)
             findings.append(
                 .problem(

@@ -56,13 +56,28 @@ extension JSON {
         ("mounts", .array(change.mounts.map { .object(mount($0)) }))
     }
 
+    static func holder(_ holder: Holder) -> [(String, JSON)] {
+        // Paths that are no UTF-8 have their bytes at the same place of a second list.
+        let hasOthers = holder.paths.contains { !Bytes.isUTF8($0) }
+        return [("pid", .integer(Int64(holder.pid)))] + members("command", holder.command) + [
+            ("kinds", .array(holder.kinds.map { .string($0.rawValue) })),
+            ("paths", .array(holder.paths.map { .string(String(decoding: $0, as: UTF8.self)) })),
+        ] + (hasOthers ? [("pathsHex", .array(holder.paths.map { .string(Hexadecimal.text($0)) }))] : [])
+    }
+
+    /// `holders` and `ended` are there for a mount whose daemon has died.
     private static func mount(_ mount: MountConfirmation) -> [(String, JSON)] {
         members("mountpoint", mount.mountpoint) + [
             ("pid", .integer(Int64(mount.pid))), ("confirmed", .bool(mount.confirmed)), ("milliseconds", .number(mount.milliseconds)),
             ("drained", .unsigned(mount.drained)), ("flushedBytes", .unsigned(mount.flushedBytes)),
             ("invalidatedInodes", .unsigned(mount.invalidatedInodes)), ("pending", .unsigned(mount.pending)),
-            ("reason", mount.reason.map { .string($0) } ?? .null),
+            ("reason", mount.reason.map { .string($0) } ?? .null), ("state", .string(mount.isDead ? "dead" : "live")),
             ("unforgotten", .array(mount.unforgotten.map { .string(String(decoding: $0, as: UTF8.self)) })),
         ]
+            + (mount.isDead
+                ? [
+                    ("holders", .array(mount.holders.map { .object(holder($0)) })),
+                    ("ended", .array(mount.ended.map { .object(holder($0)) })),
+                ] : [])
     }
 }

@@ -1,0 +1,60 @@
+import GrantModel
+import Glibc
+import LinuxFS
+import ViewFS
+
+// The end in order. What the kernel keeps of a mount outlives its daemon, so all of it is withdrawn while there is one.
+extension MountedView {
+    /// Withdrawals that are begun before earlier ones have ended.
+    private static let atOnce = 64
+    /// Milliseconds after which nobody waits for an earlier one in order to begin the next.
+    private static let turn: Int64 = 100
+
+    /// Shuts every scope at once, and then carries the withdrawals through: dirty data is written back, and mappings, cached pages and held
+    /// descriptors are refused from then on. Nothing is recorded: the next mount shows the grants again. One that hangs holds up no other.
+    ///
+    /// Returns whether all were carried through within the time. Locking: `state`, for a moment.
+    func end(within seconds: Double) -> Bool {
+        let deadline = Clock.deadline(seconds: seconds)
+        let endings = state.withLock { state -> [(scope: Scope, closing: Closing)] in
+            state.isEnding = true
+            var endings = state.closed.filter { !files.isClosed($0) }.map { (scope: $0, closing: Closing(of: $0)) }
+            for (id, live) in state.grants {
+                files.root.set(live.grant.name, .refused(id))
+                guard let scope = live.scope else { continue }
+                files.shut(scope, .all)
+                let closing = Closing(of: scope)
+                // Who asks for a revocation meanwhile waits for this.
+                state.closings[id] = closing
+                state.closed.append(scope)
+                state.grants[id]?.scope = nil
+                endings.append((scope, closing))
+            }
+            return endings
+        }
+        let running = Lock(0)
+        for (scope, closing) in endings {
+            wait(until: min(deadline, Clock.monotonic + MountedView.turn * 1_000_000)) { running.withLock { $0 < MountedView.atOnce } }
+            running.withLock { $0 += 1 }
+            let files = files
+            _ = BackgroundTask {
+                closing.end(files.finish(scope, .all, patience: 2_000))
+                running.withLock { $0 -= 1 }
+            }
+        }
+        var left = endings.map(\.closing)
+        wait(until: deadline) {
+            left.removeAll { $0.outcome.withLock { $0?.isConfirmed } == true }
+            return left.isEmpty
+        }
+        return left.isEmpty
+    }
+
+    private func wait(until deadline: Int64, _ isDone: () -> Bool) {
+        var turn: UInt32 = 50
+        while !isDone(), Clock.monotonic < deadline {
+            usleep(turn)
+            turn = min(turn * 2, 1_000)
+        }
+    }
+}

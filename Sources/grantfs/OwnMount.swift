@@ -1,0 +1,157 @@
+import FUSEKit
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+import ViewFS
+
+/// The mount of this daemon: made, known by what it is, and taken away as that and nothing else, wherever its path leads by then.
+struct OwnMount {
+    private let mountpoint: [UInt8]
+    private let identity: MountIdentity
+    private let connection: FUSEConnection
+    /// nil for root.
+    private var unmounter: Unmounter?
+
+    /// How long what is held may take to be withdrawn at the end, in seconds.
+    private static let patience = 10.0
+
+    private init(of root: borrowing FileDescriptor, at mountpoint: [UInt8], _ files: ViewFS) throws(Errno) {
+        self.mountpoint = mountpoint
+        identity = try MountIdentity(of: root)
+        connection = try FUSEConnection(of: root, generation: files.generation)
+    }
+
+    /// Mounts and serves. `known` is told the connection; for root before anybody can use the mount. When this throws nothing is mounted.
+    static func make(
+        _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
+        known: (FUSEConnection) throws(GrantError) -> Void
+    ) throws(GrantError) -> OwnMount {
+        if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, known) }
+        let mount = try attach(view, mountpoint, options)
+        let made: OwnMount
+        do throws(Errno) {
+            made = try OwnMount(of: mount.root, at: mountpoint, files)
+        } catch {
+            throw refusal(view, mountpoint, error)
+        }
+        do throws(GrantError) {
+            try known(made.connection)
+            do throws(Errno) {
+                try serve(files, view, options, polling, at: Array("/dev/fd/\(mount.device)".utf8))
+                try made.answer(mount.root)
+            } catch {
+                throw refusal(view, mountpoint, error)
+            }
+        } catch {
+            made.takeAway()
+            throw error
+        }
+        return made
+    }
+
+    private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
+        do throws(Errno) {
+            // The path is resolved once, and a link that has come into it is refused. From here on descriptors do.
+            let directory = try FileDescriptor.openWithoutLinks(mountpoint)
+            return try FUSEMount(on: directory, subtype: "grantfs", source: view.description, words: options.words)
+        } catch {
+            throw refusal(view, mountpoint, error)
+        }
+    }
+
+    /// A user's mount, by fusermount3, which goes by the path.
+    private static func makeByHelper(
+        _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
+        _ known: (FUSEConnection) throws(GrantError) -> Void
+    ) throws(GrantError) -> OwnMount {
+        var made: OwnMount
+        do throws(Errno) {
+            try serve(files, view, options, polling, at: mountpoint)
+            let root = try FileDescriptor.openWithoutLinks(mountpoint)
+            made = try OwnMount(of: root, at: mountpoint, files)
+            try made.answer(root)
+        } catch {
+            throw refusal(view, mountpoint, error)
+        }
+        do throws(GrantError) {
+            try known(made.connection)
+        } catch {
+            made.takeAway()
+            throw error
+        }
+        // It starts a program for that, which nobody here may from now on.
+        made.unmounter = try? Unmounter(mountpoint: mountpoint, mount: made.identity)
+        return made
+    }
+
+    private static func serve(
+        _ files: ViewFS, _ view: ViewName, _ options: MountOptions, _ polling: IdlePolling?, at place: [UInt8]
+    ) throws(Errno) {
+        // For tests: what a kernel before 5.11 does.
+        let leavesSetID = getenv("GRANTFS_TEST_LEAVE_SETID") != nil
+        let mapsDirectly = getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil
+        try files.mount(
+            at: place, source: view.description, words: options.words, leavesSetID: leavesSetID, mapsDirectly: mapsDirectly,
+            idlePolling: polling)
+    }
+
+    /// The mount answers when the kernel has the root's attributes from us.
+    private func answer(_ root: borrowing FileDescriptor) throws(Errno) {
+        guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
+        // As much as one request carries.
+        ReadAhead.set(kilobytes: 1024, of: connection.device)
+    }
+
+    private static func refusal(_ view: ViewName, _ mountpoint: [UInt8], _ error: Errno) -> GrantError {
+        GrantError(
+            .mountFailed, "the view “\(view)” cannot be mounted at \(Terminal.visible(mountpoint))", cause: error.description,
+            advice: "see the lines above; /dev/fuse, fusermount3 and /etc/fuse.conf decide who may mount")
+    }
+
+    // MARK: the end
+
+    /// Withdraws everything and unmounts. Returns whether nothing is left that anybody could read on: else the mount is to stay on record.
+    func end(_ mounted: MountedView) -> Bool {
+        let files = mounted.files
+        guard files.session?.hasEnded == false else { return isGone(files) }
+        let isWithdrawn = mounted.end(within: OwnMount.patience)
+        // Somebody may have cut the connection meanwhile: then the kernel was told nothing.
+        let wasServed = files.session?.hasEnded == false
+        if wasServed { takeAway() }
+        return isWithdrawn && wasServed || isGone(files)
+    }
+
+    /// Takes the mount away, if it is mounted still.
+    func takeAway() {
+        do throws(GrantError) {
+            if let unmounter { return try unmounter.unmount() }
+            do throws(Errno) {
+                try Mountpoint(canonical: mountpoint).unmount(identity, lazy: true)
+            } catch {
+                throw GrantError(
+                    .mountFailed, "the view cannot be unmounted: it stays, dead", cause: error.description,
+                    advice: "it was mounted at \(String(decoding: mountpoint, as: UTF8.self))")
+            }
+        } catch {
+            SystemLog.write(.error, Terminal.visible(error.description))
+        }
+    }
+
+    /// After the kernel has ended the connection by itself: whether that was because its last mount is gone and nobody holds anything of it.
+    private func isGone(_ files: ViewFS) -> Bool {
+        let deadline = Clock.deadline(seconds: 0.5)
+        while true {
+            switch connection.presence {
+            case .gone: return true
+            case .unknown:
+                // Every descriptor and every mapping is an open file here.
+                let isMounted = identity.number.map { MountNumber.isThere($0) != false } ?? true
+                return !isMounted && files.files.count == 0 && files.directories.count == 0
+            case .there:
+                if Clock.monotonic >= deadline { return false }
+                usleep(5_000)
+            }
+        }
+    }
+}
