@@ -14,6 +14,7 @@ final class Served {
     private let message = UnsafeMutableRawPointer.allocate(byteCount: Worker.bufferSize + 4096, alignment: 4096)
     private var scope: Scope?
     private var activation: Int64 = 0
+    private var last: UInt64 = 1
     private(set) var count = 0
 
     /// `directory`: an empty one, which is granted.
@@ -52,10 +53,12 @@ final class Served {
         try begin()
         var requests = Requests()
         // What nearly every program does first.
-        var lookup = Writing(opcode: 1, unique: 3, node: 1, uid: 0, gid: 0, pid: 0)
+        // A number is never used twice: the kernel's are not either.
+        requests.begin(at: last)
+        let unique = requests.number()
+        var lookup = Writing(opcode: 1, unique: unique, node: 1, uid: 0, gid: 0, pid: 0)
         lookup.put(name: Array("grant".utf8))
-        give(3, 1, lookup.finished(), &requests)
-        requests.begin(at: 5)
+        give(unique, 1, lookup.finished(), &requests)
         var number = 0
         while !choices.isOver {
             let next = requests.next(&choices)
@@ -65,6 +68,7 @@ final class Served {
             if let scope, number % 512 == 0 { _ = view.finish(scope, .writing, patience: 10) }
         }
         try end(&requests)
+        last = requests.number()
     }
 
     private func begin() throws {
