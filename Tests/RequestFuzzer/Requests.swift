@@ -49,6 +49,9 @@ struct Requests {
 
     private func file(_ choices: inout Choices) -> UInt64 { files.isEmpty || choices.oneIn(16) ? choices.number() : choices.of(files) }
 
+    /// Of lookups that are forgotten: a node that is gone is no use to the requests that follow, so most stay.
+    private func lookups(_ choices: inout Choices) -> UInt64 { choices.oneIn(16) ? choices.of([2, 100, .max]) : choices.of([0, 0, 1]) }
+
     private func name(_ choices: inout Choices) -> [UInt8] { choices.of(Self.names) }
 
     private func word(_ choices: inout Choices) -> UInt32 { UInt32(truncatingIfNeeded: choices.number()) }
@@ -64,7 +67,7 @@ struct Requests {
     private func fill(_ message: inout Writing, _ kind: UInt32, _ choices: inout Choices) {
         switch kind {
         case 1, 10, 11, 24: message.put(name: name(&choices))
-        case 2: message.put(choices.of([0, 1, 2, 100, UInt64.max]))
+        case 2: message.put(lookups(&choices))
         case 3, 52: fillAttributes(&message, &choices)
         case 4: fillChanges(&message, &choices)
         case 6:
@@ -175,7 +178,7 @@ struct Requests {
             message.put(0 as UInt32)
             for _ in 0..<count {
                 message.put(node(&choices))
-                message.put(choices.of([0, 1, UInt64.max]))
+                message.put(lookups(&choices))
             }
         case 43:
             message.put(file(&choices))
