@@ -115,6 +115,9 @@ let package = Package(
         .executableTarget(
             name: "DecoderFuzzer", dependencies: ["Control", "GrantAdministration", "GrantModel"], path: "Tests/DecoderFuzzer",
             exclude: ["Corpus"], swiftSettings: strict),
+        .executableTarget(
+            name: "RequestFuzzer", dependencies: ["ViewFS", "FUSEKit", "CLinux", "LinuxFS", "GrantModel"], path: "Tests/RequestFuzzer",
+            swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS", "TestSupport"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses"]),

@@ -17,8 +17,8 @@ enum Exchange {
     static let extended: UInt64 = 1 << 30
     static let mapsDirectly: UInt64 = 1 << 36
 
-    /// To be called after the session was mounted and before it receives.
-    static func install(in session: OpaquePointer) -> Int32 {
+    /// To be called after the session was mounted and before it receives. `descriptor`: what it reads from and writes to.
+    static func install(in session: OpaquePointer, on descriptor: Int32) -> Int32 {
         var functions = fuse_custom_io()
         functions.read = { descriptor, bytes, size, _ in Glibc.read(descriptor, bytes, size) }
         functions.writev = { descriptor, parts, count, context in
@@ -28,7 +28,7 @@ enum Exchange {
             }
             return Glibc.writev(descriptor, parts, count)
         }
-        return fuse_session_custom_io(session, &functions, fuse_session_fd(session))
+        return fuse_session_custom_io(session, &functions, descriptor)
     }
 
     /// Sets the flags in struct fuse_init_out, where both sides want them.

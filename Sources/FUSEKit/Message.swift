@@ -90,12 +90,16 @@ struct Message {
         buffer.mem.storeBytes(of: other, toByteOffset: 4, as: UInt32.self)
     }
 
+    /// Of a place within the message.
+    @inline(__always)
+    func address(of place: Int) -> UnsafeRawPointer { bytes.baseAddress! + place }
+
     private func wide(at place: Int) -> UInt64 {
         place + 8 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self) : 0
     }
 
     @inline(__always)
-    private func number(at place: Int) -> UInt32 {
+    func number(at place: Int) -> UInt32 {
         place + 4 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self) : 0
     }
 }

@@ -169,8 +169,7 @@ extension Session {
             let view = Message(buffer, Int32(clamping: message.size))
             _ = worker.pointee.note(view)
             worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
-            Message.passOn(buffer, view.opcode)
-            fuse_session_process_buf(pointer, &buffer)
+            process(view, &buffer, on: worker)
             message.memory.deallocate()
         }
     }

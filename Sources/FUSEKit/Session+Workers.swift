@@ -63,8 +63,7 @@ extension Session {
             let timed = worker.pointee.note(message)
             let began = timed >= 0 ? Clock.monotonic : 0
             if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
-            Message.passOn(buffer, message.opcode)
-            fuse_session_process_buf(pointer, &buffer)
+            process(message, &buffer, on: worker)
             if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
             if readyWaits.load(ordering: .relaxed), readyWaits.exchange(false, ordering: .relaxed) { serveReady(worker) }
@@ -118,6 +117,7 @@ private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
     start.deallocate()
     _ = clinux_set_thread_name("grantfs-worker")
     Identity.resetOnThisThread()
+    clinux_trap_allow()
     if task.reads {
         session.serve(worker, standsBy: task == .standingBy)
     } else {

@@ -40,14 +40,48 @@ public final class Session: @unchecked Sendable {
     /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
     /// because it was interrupted; on a worker's thread, holding no lock. `look` is called every millisecond by a thread that serves no requests, while workers
     /// are held up or many, or as long as it says true; it must not wait for anything. `wakeWatch` has it called when nothing else happens.
-    public init(
+    public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
         interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
     ) throws(Errno) {
-        self.interrupted = interrupted
-        self.look = look
         // The library reports what is wrong with the device to standard error alone.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+        ) { session throws(Errno) in
+            guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
+                fuse_session_destroy(session)
+                throw Errno(EIO)
+            }
+            guard Exchange.install(in: session, on: fuse_session_fd(session)) == 0 else {
+                fuse_session_unmount(session)
+                fuse_session_destroy(session)
+                throw Errno(ENOMEM)
+            }
+        }
+    }
+
+    /// A session without a mount, which is given its requests by `serve(message:count:)` and writes its answers to `exchange`, each with one writev(2).
+    package convenience init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, exchange: Int32, workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void
+    ) throws(Errno) {
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
+            look: { false }
+        ) { session throws(Errno) in
+            guard Exchange.install(in: session, on: exchange) == 0 else { throw Errno(ENOMEM) }
+        }
+    }
+
+    /// `attach`: connects the library's session with the kernel, or whatever is in its place; what it throws is passed on.
+    private init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool,
+        attach: (OpaquePointer) throws(Errno) -> Void
+    ) throws(Errno) {
+        self.interrupted = interrupted
+        self.look = look
         self.workerLimit = workerLimit
         let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
         context.initialize(to: SessionContext(options: options, state: state))
@@ -68,15 +102,8 @@ public final class Session: @unchecked Sendable {
             return fuse_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
         }
         guard let session else { throw Errno(EINVAL) }
-        guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
-            fuse_session_destroy(session)
-            throw Errno(EIO)
-        }
-        guard Exchange.install(in: session) == 0 else {
-            fuse_session_unmount(session)
-            fuse_session_destroy(session)
-            throw Errno(ENOMEM)
-        }
+        try attach(session)
+        context.pointee.descriptor = fuse_session_fd(session)
         pointer = session
         notifier = Notifier(session: session)
         workers = .allocate(capacity: workerLimit)
@@ -97,6 +124,7 @@ public final class Session: @unchecked Sendable {
     /// Starts the first worker, and who watches whether it is enough. Returns at once; `waitUntilEnded` waits. Without that thread the mount
     /// is taken away again: EAGAIN.
     public func start() throws(Errno) {
+        Session.surviveTraps()
         do throws(Errno) {
             try WorkerThread.start("grantfs-readers") { self.watchReaders() }.detach()
         } catch {
@@ -146,6 +174,8 @@ struct SessionContext {
     let state: UnsafeMutableRawPointer
     /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
     var offered: UInt64 = 0
+    /// Where requests come from and answers go. Written once, before there are workers.
+    var descriptor: Int32 = -1
     /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
     var kernelProtocol: UInt32 = 0
 

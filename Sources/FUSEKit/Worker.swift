@@ -24,6 +24,8 @@ public struct Worker: ~Copyable {
     let message = Atomic<UInt>(0)
     /// How many bytes it has, whatever its head says.
     let messageSize = Atomic<Int>(0)
+    /// Whether it is about a request. Of the worker's thread.
+    let isServing = Atomic<Bool>(false)
     /// How many requests of each kind came here: `RequestCounts`.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
     /// How long they took: `RequestTimings`.
@@ -32,6 +34,8 @@ public struct Worker: ~Copyable {
     public let buffer: UnsafeMutableRawPointer
 
     private let context: UnsafeMutablePointer<SessionContext>
+    /// Where answers are written.
+    var descriptor: Int32 { context.pointee.descriptor }
 
     public static let bufferSize = (1 << 20) + 4096
 

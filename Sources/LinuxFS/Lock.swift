@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// A mutex around its state. A pthread mutex, because the thread sanitizer understands it.
@@ -22,7 +23,11 @@ public final class Lock<State>: @unchecked Sendable {
 
     public func withLock<Result: ~Copyable, Failure: Error>(_ body: (inout State) throws(Failure) -> Result) throws(Failure) -> Result {
         pthread_mutex_lock(mutex)
-        defer { pthread_mutex_unlock(mutex) }
+        clinux_lock_taken()
+        defer {
+            clinux_lock_given()
+            pthread_mutex_unlock(mutex)
+        }
         return try body(&state)
     }
 }

@@ -195,10 +195,17 @@ extension ViewFS {
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id == .root { return view.replyRootFilesystem(request) }
         view.onNode(request, id, for: .closing) { request, _, descriptor in
+            if view.trap != .none { view.trapAsTold() }
             var answer = statvfs()
             let result = clinux_fstatvfs(descriptor, &answer)
             if result < 0 { request.reply(failure: result) } else { request.reply(filesystem: &answer) }
         }
+    }
+
+    @inline(never)
+    private func trapAsTold() {
+        if trap == .free { fatalError("told to trap") }
+        locks.state.withLock { _ in fatalError("told to trap with a lock held") }
     }
 
     /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.

@@ -45,6 +45,10 @@ public final class ViewFS: @unchecked Sendable {
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)
     static let worthTrimming = 1 << 20
+    /// Of tests: statfs(2) of a file traps, by itself or while it holds a lock.
+    let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
+
+    enum TestTrap { case none, free, locked }
 
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
@@ -83,9 +87,10 @@ public final class ViewFS: @unchecked Sendable {
         idlePolling: IdlePolling? = nil
     ) throws(Errno) {
         clinux_keep_memory_small()
-        let options = SessionOptions(
-            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: !leavesSetID,
-            mapsDirectly: mapsDirectly, idlePolling: idlePolling)
+        var options = options(source: source, words: words)
+        options.killsSetID = !leavesSetID
+        options.mapsDirectly = mapsDirectly
+        options.idlePolling = idlePolling
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: plan.workers,
@@ -106,6 +111,23 @@ public final class ViewFS: @unchecked Sendable {
         hostWatch?.start(for: self)
         oplocks?.start(for: self)
         try session.start()
+    }
+
+    /// Without a mount: whoever calls gives the session its requests, and reads its answers from the other end of `exchange`. Nobody watches for
+    /// changes on the host.
+    package func beginUnmounted(exchange: Int32) throws(Errno) -> Session {
+        let session = try Session(
+            operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
+            exchange: exchange, workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
+        mounted.withLock { $0 = session }
+        locks.view = self
+        return session
+    }
+
+    private func options(source: String, words: [String]) -> SessionOptions {
+        SessionOptions(
+            source: source, mountWords: words, writeBack: policy.writeBack, checkData: policy.checkData, killsSetID: true,
+            mapsDirectly: true)
     }
 }
 

@@ -1,3 +1,4 @@
+import FUSEKit
 import GrantModel
 import GrantStore
 import LinuxFS
@@ -17,6 +18,14 @@ extension MountedView {
         var all = fields + [("GRANTFS_EVENT", Array(event.rawValue.utf8))]
         if let grant { all += [("GRANTFS_GRANT", Array(grant.id.description.utf8)), ("GRANTFS_NAME", grant.name.bytes)] }
         SystemLog.write(level, Terminal.visible(message), all)
+    }
+
+    /// Says that there are more than `said` workers that have trapped. Returns how many there are.
+    func sayLostWorkers(since said: Int) -> Int {
+        let lost = Session.lostWorkers
+        let what = lost == 1 ? "a request was" : "\(lost) requests were"
+        if lost > said { SystemLog.write(.error, "\(what) given up at \(place): a fault of grantfs, please report it", fields) }
+        return lost
     }
 
     /// A withdrawal that was carried through.

@@ -11,6 +11,7 @@ extension MountedView {
     func watchStore() {
         var version: Int64?
         var stamp = state.withLock { try? $0.store.fileStamp() }
+        var lost = 0
         while true {
             usleep(untilNextLook())
             let (now, file, isRefusing) = state.withLock { state in
@@ -23,6 +24,7 @@ extension MountedView {
             (version, stamp) = (now, file)
             expireInStore()
             logDenials()
+            lost = sayLostWorkers(since: lost)
             reapClosed()
             files.trim()
         }

@@ -59,6 +59,9 @@ static void read_and_write(int fd) {
             note(copy_file_range(fd, &from, fd, &to, SIZE_MAX, 0));
         }
     }
+    // The last byte that a file can have: where does its hole begin?
+    note(pwrite(fd, data, 1, INT64_MAX - 1));
+    seek(fd);
     note(ftruncate(fd, 100));
 }
 
@@ -207,6 +210,10 @@ static void try_directory(const char *path) {
     for (struct dirent *entry; count < 256 && (entry = readdir(stream));)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) snprintf(names[count++], 256, "%.255s", entry->d_name);
     closedir(stream);
+    // Also where a listing fails because of one name in it.
+    static const char *const some[] = {"f-plain", "f-control", "f-random"};
+    for (int i = 0; i < 3; i++)
+        if (faccessat(directory, some[i], F_OK, 0) == 0) try_name(directory, some[i]);
     for (int i = 0; i < count; i++) try_name(directory, names[i]);
     list(directory);
     close(directory);

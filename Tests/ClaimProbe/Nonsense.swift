@@ -37,6 +37,14 @@ func talkNonsense(_ path: [UInt8]) throws {
         .present(PresentRequest(number: number, path: path, purpose: nil))
     }
 
+    let ahead = try session()
+    try ahead.send(.watch(since: nil))
+    if case .listening(let mark, _) = next(ahead) { try ahead.send(.watch(since: EventMark(epoch: mark.epoch, number: .max))) }
+    if case .listening(_, let hasMissed) = next(ahead) {
+        print("an event to come: \(hasMissed)")
+    } else {
+        print("an event to come: cut off")
+    }
     try say("answer to nothing", [.answer(question: 7, isDone: true), .answer(question: .max, isDone: false), .endClaim(1)])
     try say("end of nothing", [.endPresenting(9), .endClaim(1)])
     try say("twice the number", [presenter(1, path), presenter(1, path), presenter(1, path)], 2)

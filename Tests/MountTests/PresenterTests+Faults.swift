@@ -186,7 +186,8 @@ extension MountTests.APresenter {
         let (fixture, source) = try mounted()
         let probe = try Child([Programs.claimProbe, fixture.store, "nonsense", source + "/a"])
         for line in [
-            "answer to nothing: ended", "end of nothing: ended", "twice the number: cut off", "no path: outside", "relative: outside",
+            "an event to come: false", "answer to nothing: ended", "end of nothing: ended", "twice the number: cut off", "no path: outside",
+            "relative: outside",
             "unknown grant: 0 true", "too many: ended", "for ever: 60000",
         ] { try probe.expect(line) }
         try fixture.grantfs("coordinate", "write", source + "/a", "--timeout", "20", "--", "true").orThrow()

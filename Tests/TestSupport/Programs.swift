@@ -17,6 +17,7 @@ public enum Programs {
     public static let attacker = located("Attacker", variable: "GRANTFS_ATTACKER")
     public static let callTable = located("CallTable", variable: "GRANTFS_CALL_TABLE")
     public static let decoderFuzzer = located("DecoderFuzzer", variable: "GRANTFS_DECODER_FUZZER")
+    public static let requestFuzzer = located("RequestFuzzer", variable: "GRANTFS_REQUEST_FUZZER")
     public static let confinedProbe = located("ConfinedProbe", variable: "GRANTFS_CONFINED_PROBE")
     public static let parityProbe = located("ParityProbe", variable: "GRANTFS_PARITY_PROBE")
 

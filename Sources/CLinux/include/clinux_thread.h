@@ -45,3 +45,13 @@ struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; bool keeps_s
 extern __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
 static inline struct clinux_thread_identity clinux_identity(void) { return clinux_own_identity; }
 static inline void clinux_set_identity(struct clinux_thread_identity identity) { clinux_own_identity = identity; }
+
+// How many locks this thread holds.
+extern __thread unsigned clinux_own_locks __attribute__((tls_model("initial-exec")));
+static inline void clinux_lock_taken(void) { clinux_own_locks++; }
+static inline void clinux_lock_given(void) { clinux_own_locks--; }
+// From now on a trap of Swift (SIGILL or SIGTRAP, raised by an instruction) of a thread that holds no lock calls `handler` on that thread, which is
+// parked for ever when that says true. Otherwise, and for every other thread, the process ends, as it does without this. Returns 0 or -errno.
+int clinux_trap_install(bool (*handler)(void));
+// Lets such signals reach the calling thread: a blocked one ends the process.
+void clinux_trap_allow(void);

@@ -1,0 +1,43 @@
+import CFuse3
+import CLinux
+import Glibc
+import LinuxFS
+
+extension Session {
+    /// Has the request served that a worker has received into `buffer`, on the worker's thread. One that lacks what its kind brings is EIO.
+    @inline(__always)
+    func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
+        guard message.isWhole else { return refuse(message) }
+        Message.passOn(buffer, message.opcode)
+        worker.pointee.isServing.store(true, ordering: .relaxed)
+        fuse_session_process_buf(pointer, &buffer)
+        worker.pointee.isServing.store(false, ordering: .relaxed)
+    }
+
+    @inline(never)
+    private func refuse(_ message: Message) {
+        // struct fuse_out_header
+        var header: (UInt32, Int32, UInt64) = (16, -EIO, message.unique)
+        if message.wantsAnswer { _ = write(fuse_session_fd(pointer), &header, 16) }
+    }
+
+    // MARK: without a mount
+
+    /// Serves one message on the calling thread, as a worker would that has received it, and returns when that is done: for a session without a mount
+    /// (`init(exchange:)`), which has no workers of its own. What it answers goes to the session's descriptor. For one thread.
+    ///
+    /// `message` has room for `Worker.bufferSize` bytes, of which `count` were received; it is changed.
+    package func serve(message: UnsafeMutableRawPointer, count: Int) {
+        let worker = workers
+        clinux_set_worker(worker)
+        var buffer = fuse_buf()
+        buffer.mem = message
+        buffer.size = count
+        let view = Message(buffer, Int32(clamping: count))
+        worker.pointee.message.store(UInt(bitPattern: message), ordering: .relaxed)
+        if view.opcode == Message.Opcode.interrupt, interruptSuspended(view.interrupted) { return }
+        _ = worker.pointee.note(view)
+        if view.opcode == Message.Opcode.initialize { context.pointee.offered = view.offered }
+        process(view, &buffer, on: worker)
+    }
+}

@@ -1,0 +1,49 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A fault of the daemon's own that somebody can bring about: here it is told to have one (GRANTFS_TEST_TRAP), in statfs(2) of a file.
+    @Suite struct AWorkerThatTraps {
+        /// A view with two grants, one of them left alone.
+        private func mounted(_ trap: String) throws -> (MountFixture, String, pid_t) {
+            let fixture = try MountFixture()
+            fixture.switches["GRANTFS_TEST_TRAP"] = trap
+            for name in ["hit", "innocent"] {
+                let source = try fixture.source(name)
+                try Data("text".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+                try fixture.grant(source)
+            }
+            let mount = try fixture.mount()
+            return (fixture, mount, try fixture.daemon(at: mount))
+        }
+
+        @Test("takes nothing with it: its caller gets EIO, the others are served, and a revocation of its grant is confirmed")
+        func othersServeOn() throws {
+            let (fixture, mount, daemon) = try mounted("free")
+            var space = statvfs()
+            // More than there are readers, so that others have had to come.
+            for _ in 0..<24 {
+                #expect(statvfs(mount + "/hit/file", &space) == -1 && errno == EIO)
+                #expect(try String(contentsOfFile: mount + "/innocent/file", encoding: .utf8) == "text")
+                #expect(try String(contentsOfFile: mount + "/hit/file", encoding: .utf8) == "text")
+            }
+            #expect(try fixture.daemon(at: mount) == daemon)
+            let outcome = try fixture.grantfs("revoke", "hit", "--json")
+            #expect(outcome.status == 0, "\(outcome)")
+            #expect(access(mount + "/hit/file", R_OK) == -1)
+            #expect(try String(contentsOfFile: mount + "/innocent/file", encoding: .utf8) == "text")
+            #expect(Processes.isRunning(daemon))
+        }
+
+        @Test("ends the daemon when it holds a lock, for which the others would wait")
+        func withALockTheDaemonEnds() throws {
+            let (fixture, mount, daemon) = try mounted("locked")
+            var space = statvfs()
+            #expect(statvfs(mount + "/hit/file", &space) == -1)
+            try fixture.wait(until: "the daemon has ended") { !Processes.isRunning(daemon) }
+            #expect(access(mount + "/innocent/file", R_OK) == -1 && errno == ENOTCONN)
+        }
+    }
+}
