@@ -121,6 +121,8 @@ extension ViewFS {
             // The kernel does not look whether its own invalidation succeeded: a page made dirty through a pin survives one pass.
             for node in openForWriting(nodes) { _ = notifier.forgetData(NodeID(node)) }
             outcome.invalidatedInodes = UInt64(nodes.count)
+            // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
+            if policy.writeBack { for node in nodes where !isDirectory(node) && isOpen(node) { _ = notifier.obscureSize(NodeID(node)) } }
             // Ending a lock closes a file, which can hang as well.
             let (locks, closed) = (locks, scope.id)
             let unlocking = BackgroundTask { locks.releaseScope(closed) }
