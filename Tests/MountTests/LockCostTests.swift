@@ -70,7 +70,7 @@ extension MountTests {
             let during = try place.microseconds()
             #expect(during < before * 3 + 50, "\(before) µs before, \(during) beside the chain")
             let load = try place.load()
-            #expect(load < 0.5, "\(load) of a processor")
+            #expect(load < 0.3, "\(load) of a processor")
             // Who waits beyond the share is refused, and nobody else.
             try place.fixture.wait(until: "as many wait as may", within: 45) {
                 attack.send("say")
