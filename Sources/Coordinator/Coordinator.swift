@@ -108,7 +108,9 @@ public final class Coordinator: @unchecked Sendable {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
-        let mark = UInt64(sequence & 0x1fff_ffff) << 35 | UInt64(Entry.closing.rawValue) << 32 | UInt64(scope.rawValue)
+        let mark =
+            UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: Entry.closing.rawValue) << 32
+            | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.crowded.rawValue != 0
     }

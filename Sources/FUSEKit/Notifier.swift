@@ -16,6 +16,24 @@ public struct Notifier: @unchecked Sendable {
     /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
     public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
+    /// Makes the kernel take a file for longer than any is, at a place that nobody can guess, so that it asks for what lies at or behind the true end, and
+    /// answers by itself with no number that means anything (lseek(2), SEEK_END; fs/fuse/dev.c, fuse_notify_store). For files that are never to be
+    /// used again by this node id: what comes of it for the rest is nothing.
+    public func obscureSize(_ node: NodeID) -> Int32 {
+        let place = off_t.random(in: 1 << 49..<1 << 50) << 12
+        var byte: UInt8 = 0
+        let result = withUnsafeMutablePointer(to: &byte) { byte -> Int32 in
+            var vector = fuse_bufvec()
+            vector.count = 1
+            vector.buf.size = 1
+            vector.buf.mem = UnsafeMutableRawPointer(byte)
+            vector.buf.fd = -1
+            return fuse_lowlevel_notify_store(session, node.rawValue, place, &vector, fuse_buf_copy_flags(rawValue: 0))
+        }
+        // Only that page, which nobody else has.
+        return result == 0 ? fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, 1) : result
+    }
+
     /// `expireName` for `length` bytes at `name`, with a 0 behind them: the library sends that as well.
     public func expireName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
         let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, name, length, FUSE_LL_EXPIRE_ONLY)

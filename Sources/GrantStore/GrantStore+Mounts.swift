@@ -55,11 +55,11 @@ extension GrantStore {
     }
 
     private static func values(of connection: FUSEConnection?) -> [Value] {
-        let device = connection.map { Int64($0.device.major) << 32 | Int64($0.device.minor) }
+        let device = connection.map { Int64(truncatingIfNeeded: $0.device.major) << 32 | Int64(truncatingIfNeeded: $0.device.minor) }
         return [
             Value(device), Value(connection?.mount.map { Int64(bitPattern: $0) }),
             Value(connection?.entry.map { Int64(bitPattern: $0.inode) }), Value(connection?.entry?.changed),
-            Value(connection?.entry.map { Int64(bitPattern: $0.instance) }), Value(connection?.generation.map { Int64($0) }),
+            Value(connection?.entry.map { Int64(bitPattern: $0.instance) }), Value(connection?.generation.map { Int64(truncatingIfNeeded: $0) }),
         ]
     }
 

@@ -29,6 +29,6 @@ public enum SharedByThreads: Sendable {
             case .memory: clinux_SHARED_MEMORY
             case .directories: clinux_SHARED_DIRECTORIES
             }
-        return clinux_threads_share(one, other, Int32(what))
+        return clinux_threads_share(one, other, Int32(truncatingIfNeeded: what))
     }
 }

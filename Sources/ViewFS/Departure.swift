@@ -61,7 +61,7 @@ struct Departure {
     private func finish(_ nodes: Set<UInt64>) {
         let id = ScopeID(rawValue: scope.scope)
         var inside = view.coordinator.visits(in: id)
-        let deadline = Clock.monotonic + Int64(Self.grace) * 1_000
+        let deadline = Clock.monotonic + Int64(truncatingIfNeeded: Self.grace) &* 1_000
         while !inside.isEmpty, Clock.monotonic < deadline {
             usleep(50)
             inside.removeAll { !view.coordinator.isInside($0) }

@@ -133,10 +133,11 @@ final class LockTable: @unchecked Sendable {
 
     // MARK: owners
 
-    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2) says; ENOLCK where the user has too many, or there
-    /// are no descriptors.
+    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2)
+    /// says; ENOLCK where the user has too many, or there are no descriptors.
     func description(
-        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> HeldShare?, open: () -> Int32
+        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> HeldShare?,
+        open: () -> Int32
     ) -> Result<LockDescription, Errno> {
         let scope = self.scope(scope)
         if let known = withFile(node, in: scope, { _, state in state.owners[owner] }) { return .success(known) }

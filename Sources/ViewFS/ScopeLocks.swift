@@ -62,7 +62,9 @@ final class ScopeLocks: @unchecked Sendable {
     /// Takes all of them; `waiting`: only those who wait for somebody else's lock; `nodes`: only those who want these locked.
     func takeAll(waiting: Bool = false, of nodes: Set<UInt64>? = nil) -> [LockWaiter] {
         let (waiters, files) = state.withLock { state -> ([LockWaiter], [LockedFile]) in
-            let waiters = state.waiters.values.filter { (!waiting || !$0.isGranted) && nodes?.contains($0.node) != false }.sorted { $0.number < $1.number }
+            let waiters = state.waiters.values.filter { (!waiting || !$0.isGranted) && nodes?.contains($0.node) != false }.sorted {
+                $0.number < $1.number
+            }
             for waiter in waiters {
                 state.waiters[waiter.number] = nil
                 state.ended(waiter)

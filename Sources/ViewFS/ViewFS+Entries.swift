@@ -91,7 +91,7 @@ extension ViewFS {
         parent.node.pointee.renewed.store(now, ordering: .relaxed)
         if node.pointee.type == S_IFDIR { watch(id, node) }
         parameters.ino = id
-        parameters.generation = UInt64(generation)
+        parameters.generation = UInt64(truncatingIfNeeded: generation)
         parameters.attr = attributes(status)
         if mayKeepNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)

@@ -24,15 +24,15 @@ extension ViewFS {
     /// The same of an open file or directory.
     @inline(__always)
     func refuses(_ standing: borrowing Atomic<UInt8>, _ entry: Entry) -> Bool {
-        entry.isRefused(by: UInt32(standing.load(ordering: .sequentiallyConsistent) & Standing.left))
+        entry.isRefused(by: UInt32(truncatingIfNeeded: standing.load(ordering: .sequentiallyConsistent) & Standing.left))
     }
 
     @inline(never)
     private func isOutside(_ id: NodeID, _ node: NodePointer, _ standing: UInt8, for entry: Entry) -> Bool {
-        if standing & Standing.left != 0 { return entry.isRefused(by: UInt32(standing & Standing.left)) }
+        if standing & Standing.left != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: standing & Standing.left)) }
         let time = Clock.monotonic
         // Found by its name in a directory that was looked at.
-        if time &- node.pointee.found.load(ordering: .relaxed) < Int64(Self.relied) * 1_000_000 { return false }
+        if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: Self.relied) &* 1_000_000 { return false }
         let now = UInt32(truncatingIfNeeded: time / 1_000_000)
         guard now &- node.pointee.lookedAt.load(ordering: .relaxed) >= Self.relied else { return false }
         let descriptor = tree.pin(node)
@@ -42,7 +42,7 @@ extension ViewFS {
         let place = clinux_lies_below(root, descriptor)
         if place != 1 { departures.suspect(id.rawValue, in: node.pointee.scope) }
         // Of what may have other names somebody else finds out.
-        if place == 0, isOnlyThere(node, descriptor) { return entry.isRefused(by: UInt32(Standing.leaving)) }
+        if place == 0, isOnlyThere(node, descriptor) { return entry.isRefused(by: UInt32(truncatingIfNeeded: Standing.leaving)) }
         node.pointee.lookedAt.store(now, ordering: .relaxed)
         return false
     }

@@ -135,6 +135,10 @@ extension ViewFS {
         let unforgotten = forgetting.unfinished
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
+            // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
+            if policy.writeBack {
+                for node in scope.nodes.ids where !isDirectory(node) && isOpen(node) { _ = notifier.obscureSize(NodeID(node)) }
+            }
             // Ending a lock closes a file, which can hang as well.
             let (locks, closed) = (locks, scope.id)
             let unlocking = BackgroundTask { locks.releaseScope(closed) }

@@ -61,10 +61,11 @@ extension MountTests {
             return (numbers[0], numbers[1], numbers[2])
         }
 
-        private func volume(_ fixture: MountFixture, _ name: String, _ options: String = "") throws -> String {
+        /// `reserve`: the user and the group that half of it is for.
+        private func volume(_ fixture: MountFixture, _ name: String, reserve user: UInt32 = 0, _ group: UInt32 = 0) throws -> String {
             let (image, volume) = (fixture.base + "/\(name).image", try fixture.source(name))
-            try Command.shell("truncate -s 24M \"$1\"; mkfs.ext4 -q -F -b 4096 -m 50 -i 2048 $2 \"$1\"", image, options).orThrow()
-            try fixture.mountOther(["mount", "-o", "loop", image], at: volume)
+            try Command.shell("truncate -s 24M \"$1\"; mkfs.ext4 -q -F -b 4096 -m 50 -i 2048 \"$1\"", image).orThrow()
+            try fixture.mountOther(["mount", "-o", "loop,resuid=\(user),resgid=\(group)", image], at: volume)
             let place = volume + "/place"
             try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: false)
             chmod(place, 0o777)
@@ -143,14 +144,10 @@ extension MountTests {
             if who != .member, who != .owner, !Self.mayExceed { return }
             let user = try #require(Machine.plainUser)
             let fixture = try MountFixture()
-            // The reserve is a user's that nobody is, so that root has no more than his capability.
-            let group = who == .member ? 34567 : 0
-            let volume = try volume(fixture, "volume", "-E root_owner=\(user.uid):\(user.gid)")
-            let image = fixture.base + "/volume.image"
-            try Command.run(["umount", volume]).orThrow()
-            try Command.run(["tune2fs", "-u", "\(who == .owner ? user.uid : 45678)", "-g", "\(group == 0 ? 45678 : group)", image])
-                .orThrow()
-            try Command.run(["mount", "-o", "loop", image, volume]).orThrow()
+            // Mounted so that it is nobody's by his user, and root has no more than his capability. By option: Linux 6.18 takes the user's number that
+            // the filesystem itself has for the group's as well.
+            let volume = try volume(
+                fixture, "volume", reserve: who == .owner ? user.uid : 45678, who == .member ? 34567 : 45678)
             try fixture.grant(volume)
             let mountpoint = try fixture.mount(options: "allow_other,cache=\(cache)")
             let uid = ["--reuid=\(user.uid)", "--regid=\(user.gid)"]
@@ -160,7 +157,7 @@ extension MountTests {
                 case .rootWithout: ["setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource"]
                 case .userWith: ["setpriv"] + uid + ["--clear-groups", "--inh-caps=+sys_resource", "--ambient-caps=+sys_resource"]
                 case .owner: ["setpriv"] + uid + ["--clear-groups"]
-                case .member: ["setpriv"] + uid + ["--groups=\(group)"]
+                case .member: ["setpriv"] + uid + ["--groups=34567"]
                 }
             var left: [Double] = []
             for place in [volume, mountpoint + "/volume"] {
