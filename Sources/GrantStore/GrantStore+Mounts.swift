@@ -59,7 +59,8 @@ extension GrantStore {
         return [
             Value(device), Value(connection?.mount.map { Int64(bitPattern: $0) }),
             Value(connection?.entry.map { Int64(bitPattern: $0.inode) }), Value(connection?.entry?.changed),
-            Value(connection?.entry.map { Int64(bitPattern: $0.instance) }), Value(connection?.generation.map { Int64(truncatingIfNeeded: $0) }),
+            Value(connection?.entry.map { Int64(bitPattern: $0.instance) }),
+            Value(connection?.generation.map { Int64(truncatingIfNeeded: $0) }),
         ]
     }
 
