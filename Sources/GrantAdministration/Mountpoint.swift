@@ -64,7 +64,8 @@ public struct Mountpoint: Sendable {
         }
         let arguments = ["fusermount3", "-u"] + (lazy ? ["-z"] : []) + ["--"]
         do {
-            let child = try ChildProcess.spawn("fusermount3", arguments: arguments.map { Array($0.utf8) } + [path])
+            let child = try ChildProcess.spawn(
+                ProgramSearch.mountHelper ?? "fusermount3", arguments: arguments.map { Array($0.utf8) } + [path])
             if try ChildProcess.wait(child) == 0 { return }
         } catch {
             throw GrantError(
