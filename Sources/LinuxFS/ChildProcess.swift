@@ -50,6 +50,12 @@ public enum MemoryFile {
 
 /// Programs in PATH.
 public enum ProgramSearch {
+    /// fusermount3, where libfuse looks for it: in its own place first, which need not be in PATH. nil when there is none.
+    public static var mountHelper: String? {
+        let own = "/usr/bin/fusermount3"
+        return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
+    }
+
     /// The first file of that name that may be executed, as execvp(3) would find it; nil when there is none.
     public static func path(of program: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"

@@ -100,8 +100,28 @@ extension MountTests {
             let report = try examine(["PATH": "/nowhere"])
             let named = Dictionary(report.findings.map { ($0.check, $0) }) { first, _ in first }
             #expect(named["bubblewrap"]?.level == "note" && named["bubblewrap"]?.advice == "install the package bubblewrap")
+            // libfuse has a place of its own for it.
+            guard access("/usr/bin/fusermount3", X_OK) != 0 else {
+                #expect(named["fusermount3"]?.message.contains("/usr/bin/fusermount3") == true, "\(report.findings)")
+                return
+            }
             #expect(named["fusermount3"]?.level == (Identity.isRoot ? "note" : "problem"))
             #expect(named["fusermount3"]?.advice == "install the package fuse3")
+        }
+
+        @Test(
+            "finds no fault with fusermount3 where libfuse finds it, and a user unmounts by it without a PATH",
+            .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        func helperOutsideOfPath() throws {
+            let user = try #require(Machine.plainUser)
+            guard access("/usr/bin/fusermount3", X_OK) == 0 else { return }
+            let fixture = try MountFixture(owner: user)
+            try fixture.grant(try fixture.source("docs"))
+            fixture.switches = ["PATH": "/nowhere"]
+            defer { fixture.switches = [:] }
+            let place = try fixture.mount()
+            try fixture.grantfs("unmount", place).orThrow()
+            #expect(fixture.mountpoints.isEmpty)
         }
 
         @Test("tells a user who may not open /dev/fuse so", .enabled(if: Identity.isRoot && Machine.offers("unshare"), "needs root"))

@@ -28,8 +28,8 @@ enum MountingChecks {
 
     /// Users mount through fusermount3, which is set-uid root; root does without.
     private static var helper: Finding {
-        guard let path = ProgramSearch.path(of: "fusermount3") else {
-            let message = "there is no fusermount3 in PATH"
+        guard let path = ProgramSearch.mountHelper else {
+            let message = "there is no fusermount3, in PATH or /usr/bin"
             return isRoot
                 ? .note("fusermount3", message + ": only root can mount", "install the package fuse3")
                 : .problem("fusermount3", message, "install the package fuse3")
