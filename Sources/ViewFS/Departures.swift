@@ -8,7 +8,7 @@ import ViewTree
 /// Finds what was moved out of granted directories beside the mount while the kernel knows it, and takes it out of the grants.
 ///
 /// Three lead it there: renames that are told (`ChangeTeller`), operations in scopes where they are not (`ViewFS.isOutside`), and a look at all that
-/// is open twice a second. What they suspect is judged on a thread of its scope alone, because that may ask the scope's filesystem, which may hang.
+/// is open three times a second. What they suspect is judged on a thread of its scope alone, because that may ask the scope's filesystem, which may hang.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class Departures: Sendable {
@@ -21,7 +21,9 @@ final class Departures: Sendable {
     private let suspects = Lock<[UInt32: Suspects]>([:])
     private nonisolated(unsafe) weak var view: ViewFS?
 
-    private static let pause: UInt32 = 500_000
+    private static let pause: UInt32 = 300_000
+    private static let judgementPause: UInt32 = 500
+    private static let judgementTurns = 200
     /// So many directories are looked at in one turn, besides what is open: a few hundredths of a processor at the most.
     private static let directoriesPerTurn = 16_384
     private static let stepsPerTurn = 131_072
@@ -59,6 +61,14 @@ final class Departures: Sendable {
             return true
         }
         if isNew { startJudging(scope) }
+    }
+
+    /// Waits until nothing of a scope is suspected any more, for a tenth of a second at the most.
+    func awaitJudgement(in scope: UInt32) {
+        for _ in 0..<Self.judgementTurns {
+            if suspects.withLock({ $0[scope] == nil }) { return }
+            usleep(Self.judgementPause)
+        }
     }
 
     private func startJudging(_ scope: UInt32) {

@@ -10,8 +10,8 @@ import ViewTree
 // is `Departures`.
 extension ViewFS {
     /// For so long an operation relies on where a file was seen last, where moves are not told: milliseconds. With the time for which the kernel
-    /// keeps attributes, below a second.
-    private static let relied: UInt32 = 40
+    /// keeps attributes, below a second; where it keeps none, or for so long that all is looked at in turns, longer.
+    private var relied: UInt32 { policy.writeBack || policy.distrustsData ? 150 : 40 }
 
     /// Whether an operation on a node is refused because its file has left the granted directory. To be asked inside the scope: whoever refuses a
     /// node first says so and then waits for those inside.
@@ -30,27 +30,26 @@ extension ViewFS {
     @inline(never)
     private func isOutside(_ id: NodeID, _ node: NodePointer, _ standing: UInt8, for entry: Entry) -> Bool {
         if standing & Standing.left != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: standing & Standing.left)) }
-        let time = Clock.monotonic
+        let (time, relied) = (Clock.monotonic, relied)
         // Found by its name in a directory that was looked at.
-        if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: Self.relied) &* 1_000_000 { return false }
+        if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: relied) &* 1_000_000 { return false }
         let now = UInt32(truncatingIfNeeded: time / 1_000_000)
-        guard now &- node.pointee.lookedAt.load(ordering: .relaxed) >= Self.relied else { return false }
+        guard now &- node.pointee.lookedAt.load(ordering: .relaxed) >= relied else { return false }
         let descriptor = tree.pin(node)
         defer { tree.unpin(id.rawValue, node) }
         // What cannot be opened again answers for itself.
         guard descriptor >= 0, let root = node.pointee.withOwner({ tree.rootDescriptor(of: $0) }) else { return false }
         let place = clinux_lies_below(root, descriptor)
         if place != 1 { departures.suspect(id.rawValue, in: node.pointee.scope) }
-        // Of what may have other names somebody else finds out.
-        if place == 0, isOnlyThere(node, descriptor) { return entry.isRefused(by: UInt32(truncatingIfNeeded: Standing.leaving)) }
+        if place == 0 {
+            if node.pointee.type == S_IFDIR { return entry.isRefused(by: UInt32(truncatingIfNeeded: Standing.leaving)) }
+            // It may have another name: somebody else finds out.
+            departures.awaitJudgement(in: node.pointee.scope)
+            let now = node.pointee.standing.load(ordering: .sequentiallyConsistent)
+            if now & Standing.left != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: now & Standing.left)) }
+        }
         node.pointee.lookedAt.store(now, ordering: .relaxed)
         return false
-    }
-
-    private func isOnlyThere(_ node: NodePointer, _ descriptor: Int32) -> Bool {
-        if node.pointee.type == S_IFDIR { return true }
-        var status = FileStatus()
-        return clinux_statx(descriptor, nil, &status) == 0 && status.st.st_nlink <= 1
     }
 
     /// Takes a node with its directory out of the grant: it was found in it at the moment at which it left. True when that is so.

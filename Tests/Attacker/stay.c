@@ -1,6 +1,6 @@
 // stay DIRECTORY NAME LATER: has a directory as its working directory, and a file in it open and mapped, and goes on using them wherever they are moved.
 // For each line it says what that gives: the name of an errno, SIGBUS or OK for the working directory's attributes, its listing, opening NAME
-// and LATER from it, reading and writing by the open file, loading by the mapping.
+// and LATER from it, opening what an O_PATH descriptor of NAME leads to, reading and writing by the open file, loading by the mapping.
 #include "attacker.h"
 #include <dirent.h>
 #include <errno.h>
@@ -53,6 +53,8 @@ int attack_stay(int count, char **arguments) {
     if (chdir(arguments[0])) attack_failed(arguments[0]);
     int fd = open(arguments[1], O_RDWR | O_CLOEXEC);
     if (fd < 0) attack_failed(arguments[1]);
+    char again[64];
+    snprintf(again, sizeof again, "/proc/self/fd/%d", open(arguments[1], O_PATH | O_CLOEXEC));
     volatile const char *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED || !strcmp(loaded(map), "SIGBUS")) attack_failed("mapping");
     attack_ready();
@@ -60,10 +62,12 @@ int attack_stay(int count, char **arguments) {
         struct stat status;
         char byte = 'w';
         const char *here = name(stat(".", &status)), *listed = list(), *open = opened(arguments[1]), *later = opened(arguments[2]);
+        const char *reopened = opened(again);
         const char *read = name(pread(fd, &byte, 1, 0));
         byte = 'w';
         const char *written = name(pwrite(fd, &byte, 1, 1));
-        printf("stat:%s list:%s open:%s later:%s read:%s write:%s map:%s\n", here, listed, open, later, read, written, loaded(map));
+        printf("stat:%s list:%s open:%s later:%s again:%s read:%s write:%s map:%s\n", here, listed, open, later, reopened, read, written,
+               loaded(map));
         fflush(stdout);
     }
     return 0;
