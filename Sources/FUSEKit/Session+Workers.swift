@@ -27,16 +27,14 @@ extension Session {
             start.deinitialize(count: 1)
             start.deallocate()
             freeSlots.withLock { $0.append(slot) }
-            noThreadsSince.store(Clock.monotonic, ordering: .relaxed)
         }
+        hasNoThreads.store(result != 0, ordering: .relaxed)
         return result == 0
     }
 
     /// How many workers there can be now: while no threads can be made (RLIMIT_NPROC, pids.max of the control group), those that there are.
     public var workersAtMost: Int {
-        let failed = noThreadsSince.load(ordering: .relaxed)
-        if failed == 0 || Clock.monotonic - failed > 1_000_000_000 { return workerLimit }
-        return workerLimit - freeSlots.withLock { $0.count }
+        hasNoThreads.load(ordering: .relaxed) ? workerLimit - freeSlots.withLock { $0.count } : workerLimit
     }
 
     /// Receives and processes until the connection ends or nobody needs this worker any more.

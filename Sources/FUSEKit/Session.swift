@@ -28,8 +28,8 @@ public final class Session: @unchecked Sendable {
     /// Somebody is to serve what is ready, and no worker could be had for it.
     let readyWaits = Atomic<Bool>(false)
     let resumeCall = Semaphore()
-    /// When a thread could last not be made, `Clock.monotonic`; 0: never.
-    let noThreadsSince = Atomic<Int64>(0)
+    /// Whether the last thread could not be made.
+    let hasNoThreads = Atomic<Bool>(false)
     /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
     let look: @Sendable () -> Bool
     /// Told before a request that was put aside is answered because it was interrupted, by its number.
