@@ -172,7 +172,7 @@ extension MountTests.Oplocks {
             sys.stdin.read()
             """
         let glutton = try Child(["python3", "-I", "-c", script, place.mount + "/file"])
-        try glutton.expect("EMFILE")
+        try glutton.expect("ENFILE")
         // The kernel makes the daemon a descriptor for each opening, and denies the opening when there is no room for it.
         #expect(try place.onDisk() == "then")
         glutton.kill()
