@@ -36,9 +36,6 @@ final class Forgetting: Sendable {
     /// To be called again and again by who waits.
     func look() { calls.leave(after: Self.patience) }
 
-    /// Leaves what is under way, without patience.
-    func hurry() { calls.leave(after: 0) }
-
     var isDone: Bool { calls.isDone }
     /// False when all that is left is what was left behind.
     var isUnderWay: Bool { calls.isUnderWay }
