@@ -108,7 +108,8 @@ struct Announcer: Sendable {
         case .left(let remains, let ended):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: remains?.isHeld != true, milliseconds: 0,
-                reason: remains?.explanation, isDead: true, holders: remains?.holders ?? [], ended: ended)
+                reason: remains?.explanation, isDead: true, holders: remains?.holders ?? [], ended: ended,
+                unseen: remains?.unseen ?? [])
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)

@@ -10,6 +10,8 @@ public struct MountReport: Sendable {
     public let status: MountStatus?
     public let silence: String?
     public let holders: [Holder]
+    /// Who may be a holder and could not be looked at.
+    public let unseen: [UnseenProcess]
     /// Its daemon has ended, and something is left of it.
     public var isDead = false
     /// What it counts, where that was asked for.
@@ -40,22 +42,22 @@ extension GrantAdministrator {
         let remains = try store.remains(of: zip(records, answers).filter { $1.isDead }.map(\.0))
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         let devices = zip(records, answers).map { $1.isDead ? nil : $0.device(in: table) }
-        let holders = Holder.all(of: Set(devices.compactMap { $0 }))
+        let search = Holder.search(of: Set(devices.compactMap { $0 }))
         return records.indices.compactMap { index in
             let record = records[index]
-            let held = devices[index].flatMap { holders[$0] } ?? []
+            let (held, unseen) = (devices[index].flatMap { search.holders[$0] } ?? [], search.unseen)
             switch answers[index] {
             case .failure(.dead):
                 guard let left = remains.first(where: { $0.record.id == record.id }) else { return nil }
-                return MountReport(record: record, status: nil, silence: nil, holders: left.holders, isDead: true)
+                return MountReport(record: record, status: nil, silence: nil, holders: left.holders, unseen: left.unseen, isDead: true)
             case .success(.status(let status)):
-                return MountReport(record: record, status: status, silence: nil, holders: held)
+                return MountReport(record: record, status: status, silence: nil, holders: held, unseen: unseen)
             case .success(.metrics(let counts)):
-                return MountReport(record: record, status: counts.status, silence: nil, holders: held, counts: counts)
+                return MountReport(record: record, status: counts.status, silence: nil, holders: held, unseen: unseen, counts: counts)
             case .success(.failed(let reason)), .failure(.silent(let reason)):
-                return MountReport(record: record, status: nil, silence: reason, holders: held)
+                return MountReport(record: record, status: nil, silence: reason, holders: held, unseen: unseen)
             case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
-                return MountReport(record: record, status: nil, silence: "its daemon answered something else", holders: held)
+                return MountReport(record: record, status: nil, silence: "its daemon answered something else", holders: held, unseen: unseen)
             }
         }
     }

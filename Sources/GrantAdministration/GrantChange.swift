@@ -21,6 +21,8 @@ public struct MountConfirmation: Sendable {
     /// Of a dead one: who holds something of it, of this grant or of another, and who was ended because of that.
     public var holders: [Holder] = []
     public var ended: [Holder] = []
+    /// Of a dead one: who may hold something of it, and could not be looked at.
+    public var unseen: [UnseenProcess] = []
 }
 
 /// A grant after a change, and what the mounts of its view said.

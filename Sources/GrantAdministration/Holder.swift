@@ -31,29 +31,53 @@ public struct Holder: Sendable {
     /// still mounted anywhere. Only the kernel's memory is read, so a daemon that does not answer is no hindrance. Processes that may not be
     /// looked at are left out, and so is what no process has by itself: descriptors that are on their way through a socket, files that are
     /// registered with an io_uring.
-    public static func all(of devices: Set<DeviceNumber>) -> [DeviceNumber: [Holder]] {
-        if devices.isEmpty { return [:] }
-        var result: [DeviceNumber: [Holder]] = [:]
-        for pid in names(in: "/proc").compactMap({ Int32($0) }).sorted() {
-            for (device, holder) in Holder.held(by: pid, of: devices) { result[device, default: []].append(holder) }
+    static func search(of devices: Set<DeviceNumber>) -> HolderSearch {
+        if devices.isEmpty { return HolderSearch() }
+        let pids = names(in: "/proc").compactMap { Int32($0) }.sorted()
+        let outcome = ProcessLook.at(pids) { Holder.held(by: $0, of: devices) }
+        var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0) })
+        for pid in pids {
+            for (device, holder) in outcome.found[pid] ?? [:] { search.holders[device, default: []].append(holder) }
         }
-        return result
+        return search
     }
 
-    /// What one process holds.
-    static func held(by pid: Int32, of devices: Set<DeviceNumber>) -> [DeviceNumber: Holder] {
+    /// What one process holds; nil when it cannot be looked at.
+    static func search(by pid: Int32, of device: DeviceNumber) -> Holder? {
+        ProcessLook.at([pid]) { Holder.held(by: $0, of: [device]) }.found[pid]?[device]
+    }
+
+    private static func held(by pid: Int32, of devices: Set<DeviceNumber>) -> [DeviceNumber: Holder] {
         ProcessScan(pid: pid, devices: devices).held.mapValues { found in
-            let command = (try? File.contents(of: Array("/proc/\(pid)/comm".utf8))) ?? []
             let paths = found.paths.sorted { $0.lexicographicallyPrecedes($1) }
             return Holder(
-                pid: pid, command: command.last == 0x0A ? command.dropLast() : command,
-                kinds: Kind.allCases.filter { found.kinds.contains($0) }, paths: paths, marks: found.marks)
+                pid: pid, command: ProcessName.of(pid), kinds: Kind.allCases.filter { found.kinds.contains($0) }, paths: paths,
+                marks: found.marks)
         }
     }
 
     fileprivate static func names(in directory: String) -> [String] {
         ((try? DirectoryNames.of(directory.utf8)) ?? []).map { String(decoding: $0, as: UTF8.self) }
     }
+}
+
+/// A process of which it cannot be said what it holds: see `ProcessLook`.
+public struct UnseenProcess: Sendable {
+    public let pid: Int32
+    /// As /proc/PID/comm has it.
+    public let command: [UInt8]
+
+    /// nil when it has ended meanwhile.
+    init?(_ pid: Int32) {
+        guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
+        (self.pid, command) = (pid, ProcessName.of(pid))
+    }
+}
+
+/// What a search for holders has found.
+struct HolderSearch: Sendable {
+    var holders: [DeviceNumber: [Holder]] = [:]
+    var unseen: [UnseenProcess] = []
 }
 
 /// One process's part of the search.

@@ -18,6 +18,13 @@ public struct ProcessIdentity: Hashable, Sendable {
 
     /// The process of this number as it is now; nil when there is none, or when all that is left waits for its parent.
     public init?(running pid: Int32) {
+        // Another process may have the number by now, and be one at which nobody can look.
+        let look = ProcessLook.at([pid]) { ProcessIdentity(reading: $0) }
+        guard let identity = look.found[pid] ?? nil else { return nil }
+        self = identity
+    }
+
+    private init?(reading pid: Int32) {
         guard let text = try? File.contents(of: Array("/proc/\(pid)/stat".utf8)), let fields = ProcessIdentity.fields(text) else {
             return nil
         }
@@ -28,7 +35,7 @@ public struct ProcessIdentity: Hashable, Sendable {
     }
 
     /// This process.
-    public static var own: ProcessIdentity? { ProcessIdentity(running: getpid()) }
+    public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 
     public var isRunning: Bool { ProcessIdentity(running: pid) == self }
 

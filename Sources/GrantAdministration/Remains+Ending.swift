@@ -13,7 +13,8 @@ extension Remains {
         guard isCertain else { return [] }
         var ended: [Int32: Holder] = [:]
         while true {
-            let holders = (Holder.all(of: [device])[device] ?? []).filter { $0.pid != getpid() && Remains.mayHold($0, record) }
+            let found = Holder.search(of: [device]).holders[device] ?? []
+            let holders = found.filter { $0.pid != getpid() && Remains.mayHold($0, record) }
             if holders.isEmpty { break }
             for holder in holders where end(holder.pid) { ended[holder.pid] = holder }
             if Clock.monotonic >= deadline { break }
@@ -26,7 +27,7 @@ extension Remains {
     private func end(_ pid: Int32) -> Bool {
         guard let process = try? ProcessHandle(pid) else { return false }
         // Looked at while the handle is open: if the process has not ended after that, no other one was looked at.
-        let isHolder = Holder.held(by: pid, of: [device])[device].map { Remains.mayHold($0, record) } ?? false
+        let isHolder = Holder.search(by: pid, of: device).map { Remains.mayHold($0, record) } ?? false
         guard isHolder, !process.hasEnded else { return false }
         return (try? process.send(SIGKILL)) != nil
     }

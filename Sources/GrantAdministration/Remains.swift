@@ -11,6 +11,8 @@ public struct Remains: Sendable {
     public let standsAt: [UInt8]?
     /// Who holds something of it, this process left out: it ends by itself.
     public let holders: [Holder]
+    /// Who may hold something of it as well, and could not be looked at.
+    public let unseen: [UnseenProcess]
     /// Whether somebody holds something who is not among the holders: the connection is there, and nothing that can be seen keeps it.
     public let hasOthers: Bool
     /// Whether the device is the mount's for certain. Else another filesystem may have come by its number, and its users be mistaken for holders.
@@ -24,15 +26,24 @@ public struct Remains: Sendable {
         return holder.marks.contains { $0.generation == nil || $0.generation == generation }
     }
 
-    public var isHeld: Bool { !holders.isEmpty || hasOthers }
+    /// Whether somebody holds something of it, as far as can be told: what cannot be told counts as held.
+    public var isHeld: Bool { !holders.isEmpty || hasOthers || !unseen.isEmpty }
 
     /// In words, for people; nil when nobody holds anything.
     public var explanation: String? {
         guard isHeld else { return nil }
         let held = "its daemon has ended, and what the kernel has cached can be read on by "
-        if holders.isEmpty { return held + "somebody who cannot be seen from here: the connection \(device.minor) is there still" }
-        let names = holders.map { "\($0.pid) (\(String(decoding: $0.command, as: UTF8.self)))" }.joined(separator: ", ")
-        return held + (holders.count == 1 ? "the process \(names)" : "the processes \(names)")
+        let seen = holders.map { (pid: $0.pid, command: $0.command) }
+        let others = unseen.map { (pid: $0.pid, command: $0.command) }
+        if !seen.isEmpty { return held + Remains.listing(seen) }
+        if hasOthers { return held + "somebody who cannot be seen from here: the connection \(device.minor) is there still" }
+        return "its daemon has ended, and the kernel lets nobody see whether what it has cached is held by \(Remains.listing(others))"
+    }
+
+    private static func listing(_ processes: [(pid: Int32, command: [UInt8])]) -> String {
+        let names = processes.prefix(10).map { "\($0.pid) (\(String(decoding: $0.command, as: UTF8.self)))" }.joined(separator: ", ")
+        let more = processes.count > 10 ? " and \(processes.count - 10) more" : ""
+        return (processes.count == 1 ? "the process " : "the processes ") + names + more
     }
 }
 
@@ -62,9 +73,10 @@ extension GrantStore {
     private func look(at records: [MountRecord], _ all: [MountRecord]) -> [Remains] {
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         let suspects = records.compactMap { DeadConnection($0, table, all) }
-        let holders = Holder.all(of: Set(suspects.map(\.device)))
+        let search = Holder.search(of: Set(suspects.map(\.device)))
         return suspects.compactMap { suspect in
-            suspect.remains(heldBy: (holders[suspect.device] ?? []).filter { $0.pid != getpid() && Remains.mayHold($0, suspect.record) })
+            let holders = (search.holders[suspect.device] ?? []).filter { $0.pid != getpid() && Remains.mayHold($0, suspect.record) }
+            return suspect.remains(heldBy: holders, unseen: search.unseen)
         }
     }
 }
@@ -102,7 +114,7 @@ private struct DeadConnection {
     }
 
     /// nil when nothing is left.
-    func remains(heldBy holders: [Holder]) -> Remains? {
+    func remains(heldBy holders: [Holder], unseen: [UnseenProcess]) -> Remains? {
         let marks = holders.reduce(into: Set<Holder.Mark>()) { $0.formUnion($1.marks) }
         let (number, generation) = (record.connection?.mount, record.connection?.generation)
         let isProven = marks.contains { mark in
@@ -110,11 +122,12 @@ private struct DeadConnection {
         }
         let isCertain = presence == .there || isProven || number.map { MountNumber.isThere($0) == true } ?? false
         let isNowhere = standing == nil && holders.isEmpty
-        if isNowhere, presence != .there { return nil }
+        if isNowhere, presence != .there, unseen.isEmpty { return nil }
         // Where it stands in another namespace alone, that is what keeps it.
-        let hasOthers = isNowhere && !NamespaceScan.isMounted(device)
+        let hasOthers = isNowhere && presence == .there && !NamespaceScan.isMounted(device)
         return Remains(
-            record: record, standsAt: standing?.mountpoint, holders: holders, hasOthers: hasOthers, isCertain: isCertain, device: device)
+            record: record, standsAt: standing?.mountpoint, holders: holders, unseen: unseen, hasOthers: hasOthers, isCertain: isCertain,
+            device: device)
     }
 }
 
@@ -122,14 +135,15 @@ private struct DeadConnection {
 private enum NamespaceScan {
     /// Whether a filesystem is mounted in any mount namespace.
     static func isMounted(_ device: DeviceNumber) -> Bool {
-        var seen: Set<[UInt8]> = []
-        for pid in (try? DirectoryNames.of("/proc".utf8)) ?? [] where Int32(String(decoding: pid, as: UTF8.self)) != nil {
-            let process = Array("/proc/".utf8) + pid
-            guard let namespace = try? CanonicalPath.target(of: process + Array("/ns/mnt".utf8)), seen.insert(namespace).inserted,
-                let text = try? File.contents(of: process + Array("/mountinfo".utf8))
-            else { continue }
-            if MountTable(parsing: text).entries.contains(where: { $0.device == device }) { return true }
+        let pids = ((try? DirectoryNames.of("/proc".utf8)) ?? []).compactMap { Int32(String(decoding: $0, as: UTF8.self)) }
+        let seen = Lock<Set<[UInt8]>>([])
+        let outcome = ProcessLook.at(pids) { pid in
+            let process = Array("/proc/\(pid)".utf8)
+            guard let namespace = try? CanonicalPath.target(of: process + Array("/ns/mnt".utf8)),
+                seen.withLock({ $0.insert(namespace).inserted }), let text = try? File.contents(of: process + Array("/mountinfo".utf8))
+            else { return false }
+            return MountTable(parsing: text).entries.contains { $0.device == device }
         }
-        return false
+        return outcome.found.values.contains(true)
     }
 }

@@ -1,4 +1,4 @@
-/// What a process is doing: field 3 of proc_pid_stat(5). Nothing is said of what cannot be looked at.
+/// What a process is doing, see proc_pid_status(5). Nothing is said of what cannot be looked at.
 public enum ProcessState {
     /// Whether it was stopped by a signal or is traced.
     public static func isStopped(_ pid: Int32) -> Bool { ["T", "t"].contains(letter(of: pid)) }
@@ -6,11 +6,11 @@ public enum ProcessState {
     /// Whether its main thread runs, or would if a processor were free: it waits for nothing.
     public static func isRunnable(_ pid: Int32) -> Bool { letter(of: pid) == "R" }
 
+    /// From `status`: for `stat` the kernel waits while the process is in execve(2), which can be for ever.
     private static func letter(of pid: Int32) -> Unicode.Scalar? {
-        // The name before it may hold anything, parentheses included.
-        guard pid > 0, let text = try? File.contents(of: Array("/proc/\(pid)/stat".utf8)), let end = text.lastIndex(of: UInt8(ascii: ")")),
-            end + 2 < text.count
-        else { return nil }
-        return Unicode.Scalar(text[end + 2])
+        guard pid > 0, let text = try? File.contents(of: Array("/proc/\(pid)/status".utf8)) else { return nil }
+        // The name before it has its newlines and tabs written as \n and \t, so no line of its own can come from it.
+        let line = text.split(separator: 0x0A).first { $0.starts(with: "State:\t".utf8) }
+        return line?.dropFirst(7).first.map { Unicode.Scalar($0) }
     }
 }

@@ -24,7 +24,12 @@ final class LockTable: @unchecked Sendable {
     let freeSlots = Lock(Array(ViewFS.lockSlots))
     let refreshers = KeptThreads()
     weak nonisolated(unsafe) var view: ViewFS?
+    /// The view's: whoever closes a file looks here, and counts no references to the view for it.
+    private let tree: NodeTree?
     private let count = Atomic<UInt64>(0)
+
+    /// `tree`: nil where there is none, for a search alone.
+    init(tree: NodeTree? = nil) { self.tree = tree }
 
     /// Who waits for ranges, by whose locks they would be: what a search for circles goes by.
     struct Waits {
@@ -55,7 +60,7 @@ final class LockTable: @unchecked Sendable {
                 if let known = state.files[node] { return known }
                 let made = LockedFile(node: node, scope: scope)
                 state.files[node] = made
-                view?.tree.nodes.find(node)?.pointee.isLocked.store(true, ordering: .releasing)
+                tree?.nodes.find(node)?.pointee.isLocked.store(true, ordering: .releasing)
                 return made
             }
             // It may have been taken out between the two locks.
@@ -63,10 +68,14 @@ final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// The file if anything is locked in it. Without a lock when nothing is: a lock's request was answered before its owner closes, so whoever closes sees
-    /// what it locked itself.
+    /// Whether anything is locked in the file. Takes no lock: a lock's request was answered before its owner closes, so whoever closes sees what it locked
+    /// itself.
+    @inline(__always)
+    private func isLocked(_ id: UInt64) -> Bool { tree?.nodes.find(id)?.pointee.isLocked.load(ordering: .acquiring) ?? false }
+
+    /// The file if anything is locked in it.
     private func lockedFile(_ id: UInt64) -> LockedFile? {
-        guard let node = view?.tree.nodes.find(id), node.pointee.isLocked.load(ordering: .acquiring) else { return nil }
+        guard let node = tree?.nodes.find(id), isLocked(id) else { return nil }
         return knownScope(node.pointee.scope)?.state.withLock { $0.files[id] }
     }
 
@@ -77,7 +86,7 @@ final class LockTable: @unchecked Sendable {
                 guard !state.isGone, state.isEmpty else { return }
                 state.isGone = true
                 scope.files[file.node] = nil
-                view?.tree.nodes.find(file.node)?.pointee.isLocked.store(false, ordering: .releasing)
+                tree?.nodes.find(file.node)?.pointee.isLocked.store(false, ordering: .releasing)
             }
         }
     }
@@ -189,13 +198,25 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
+    @inline(__always)
     func releaseOwner(_ owner: UInt64, of node: NodeID) {
+        if isLocked(node.rawValue) { releaseLocks(ofOwner: owner, node) }
+    }
+
+    @inline(never)
+    private func releaseLocks(ofOwner owner: UInt64, _ node: NodeID) {
         guard let file = lockedFile(node.rawValue) else { return }
         release(file) { state in state.owners[owner].map { [$0] } ?? [] }
     }
 
     /// The last close of an open file ends what was locked through it: open-file-description locks.
+    @inline(__always)
     func releaseFile(_ handle: UInt64, of node: NodeID) {
+        if isLocked(node.rawValue) { releaseLocks(ofFile: handle, node) }
+    }
+
+    @inline(never)
+    private func releaseLocks(ofFile handle: UInt64, _ node: NodeID) {
         guard let file = lockedFile(node.rawValue) else { return }
         release(file) { state in (state.handles[handle] ?? []).compactMap { state.owners[$0] } }
         // A lock of the whole ends with the file, which is closed in a moment: by then its waiters are tried for again.

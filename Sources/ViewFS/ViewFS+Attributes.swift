@@ -96,8 +96,12 @@ extension ViewFS {
         let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
         guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
         let fsetid: Int32 = 4
-        let isMembers = (byACL || bits == S_ISGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
-        Identity.keepSetID(isMembers || caller.has(capability: fsetid))
+        let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
+        let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        // Of two bits a member loses one, which only the backing file system can do at once, and with the member's groups.
+        let losesOne = isMembers && !byACL && bits & S_ISUID != 0
+        if losesOne { _ = Identity.assume(caller, groups: true) }
+        Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
     }
 
     /// Remembers that the mount has set-gid bits which are not about execution.

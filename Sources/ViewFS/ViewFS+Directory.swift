@@ -13,7 +13,7 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .read) { request, node, descriptor in
             let user = request.caller.uid
-            let hasRoom = view.tree.shares.hasRoom(scope: node.pointee.scope, user: user)
+            let hasRoom = view.tree.hasRoom(scope: node.pointee.scope, user: user)
             let opened = hasRoom ? view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
             let unwritten = view.audit(
                 request.caller, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)

@@ -15,15 +15,14 @@ extension ViewFS {
                 request.reply(error: ENXIO)
                 return
             }
-            guard view.tree.shares.hasRoom(scope: node.pointee.scope, user: request.caller.uid) else {
+            guard view.tree.hasRoom(scope: node.pointee.scope, user: request.caller.uid) else {
                 _ = view.audit(request.caller, node, descriptor, error: ENFILE)
                 request.reply(error: ENFILE)
                 return
             }
             let (opened, appendsOnly) = view.reopen(descriptor, flags)
             if flags & O_NONBLOCK == 0, view.isLease(opened, node) {
-                let opening = view.waitingOpening(of: descriptor, request, scope: node.pointee.scope)
-                view.leases.wait(request, in: node.pointee.scope, opening)
+                view.awaitLease(request, node, descriptor)
                 return
             }
             if opened < 0 {
@@ -59,6 +58,13 @@ extension ViewFS {
         }
     }
 
+    /// Out of the way of every other opening.
+    @inline(never)
+    private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
+        let opening = waitingOpening(of: descriptor, request, scope: node.pointee.scope)
+        leases.wait(request, in: node.pointee.scope, opening)
+    }
+
     /// Creates and opens a file, also one without a name (O_TMPFILE), which LINK can give one to.
     static func create(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
@@ -72,7 +78,7 @@ extension ViewFS {
         view.onNode(request, parent, for: .write, name: name) { request, node, directory in
             // Before anything is made.
             let user = request.caller.uid
-            guard view.tree.shares.hasRoom(scope: node.pointee.scope, user: user) else {
+            guard view.tree.hasRoom(scope: node.pointee.scope, user: user) else {
                 _ = view.audit(request.caller, node, directory, error: ENFILE)
                 request.reply(error: ENFILE)
                 return

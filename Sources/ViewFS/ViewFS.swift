@@ -68,7 +68,7 @@ public final class ViewFS: @unchecked Sendable {
         tree = NodeTree(plan: plan)
         (files, directories) = (OpenFiles(tree.shares), OpenDirectories(tree.shares))
         root = RootDirectory()
-        locks = LockTable()
+        locks = LockTable(tree: tree)
         policy = CachePolicy(cache)
         hostWatch = cache == .shared ? HostWatch() : nil
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil

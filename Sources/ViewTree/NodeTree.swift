@@ -46,6 +46,9 @@ public final class NodeTree: @unchecked Sendable {
         if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.grant(-1) }
     }
 
+    /// Whether the scope and the user may have one more open file or directory, see `HolderShares`. Asked here, no reference is counted for it.
+    public func hasRoom(scope: UInt32, user: UInt32) -> Bool { shares.hasRoom(scope: scope, user: user) }
+
     // MARK: nodes
 
     /// The node for the file behind `descriptor` (O_PATH), which was found in the directory `parent` (a node id) as `name`, counted once

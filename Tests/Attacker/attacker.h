@@ -35,5 +35,6 @@ attack attack_lock_pieces;
 attack attack_stay;
 attack attack_flight;
 attack attack_outlive;
+attack attack_in_exec;
 
 #endif

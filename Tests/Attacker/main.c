@@ -29,6 +29,7 @@ static const struct {
     {"stay", attack_stay},
     {"flight", attack_flight},
     {"outlive", attack_outlive},
+    {"in-exec", attack_in_exec},
     {NULL, NULL},
 };
 

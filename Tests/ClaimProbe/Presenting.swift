@@ -3,7 +3,8 @@ import GrantAdministration
 import LinuxFS
 
 /// A presenter that says what it hears. Lines tell it how to answer: `hold` nothing from now on, `answer` all that was held, `answering` at once
-/// again, `twice` at once and once more, `failing` that it could not, each with a file that is made when it is so. `cut` breaks its connections, `quit` ends it.
+/// again, `twice` at once and once more, `failing` that it could not, each with a file that is made when it is so. `cut` breaks its connections, `quit` ends it, `exec`
+/// with a file runs another program, which keeps the connections, and upon which the file is closed.
 final class ProbePresenter: Sendable {
     private let state = Lock((manner: "answering", held: [PresenterRequest]()))
 
@@ -26,6 +27,7 @@ final class ProbePresenter: Sendable {
                 }
                 for request in held { request.answer() }
             case "quit": exit(0)
+            case _ where line.hasPrefix("exec "): runAnother(closing: String(line.dropFirst(5)))
             default:
                 let words = line.split(separator: " ").map(String.init)
                 state.withLock { $0.manner = words[0] }
@@ -68,6 +70,15 @@ final class ProbePresenter: Sendable {
     private func name(_ question: PresenterQuestion) -> String {
         if case .revocation = question { return "revocation" }
         return "\(question)"
+    }
+
+    private func runAnother(closing file: String) {
+        for descriptor in Int32(3)..<256 { _ = fcntl(descriptor, F_SETFD, 0) }
+        let closed = open(file, O_RDWR | O_CLOEXEC)
+        guard closed >= 0, write(closed, "x", 1) == 1 else { return print("error \(errno)") }
+        print("exec")
+        var words: [UnsafeMutablePointer<CChar>?] = [strdup("sleep"), strdup("1000"), nil]
+        execv("/bin/sleep", &words)
     }
 
     /// Ends every connection of this process, as a daemon does that has had enough of it.

@@ -112,7 +112,7 @@ import Testing
         let mapping = mmap(nil, 4096, PROT_READ, MAP_PRIVATE, file.number, 0)
         defer { munmap(mapping, 4096) }
         let device = try DeviceNumber.withoutAsking(path)
-        let holders = try #require(Holder.all(of: [device])[device])
+        let holders = try #require(Holder.search(of: [device]).holders[device])
         let own = try #require(holders.first { $0.pid == getpid() })
         #expect(own.kinds.contains(.fd))
         #expect(own.kinds.contains(.mmap))
@@ -122,6 +122,6 @@ import Testing
 
     @Test func nothingIsHeldOfADeviceThatIsNotThere() {
         let device = DeviceNumber(major: 4095, minor: 77)
-        #expect(Holder.all(of: [device]).isEmpty)
+        #expect(Holder.search(of: [device]).holders.isEmpty)
     }
 }

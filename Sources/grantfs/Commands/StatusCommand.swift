@@ -48,7 +48,7 @@ enum StatusCommand {
             ("grants", .array((report.status?.grants ?? []).map { .object(json($0)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
             ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),
-            ("holders", .array(report.holders.map { .object(JSON.holder($0)) })),
+            ("holders", .array(report.holders.map { .object(JSON.holder($0)) })), JSON.unseen(report.unseen),
         ]
     }
 
@@ -81,6 +81,9 @@ enum StatusCommand {
             let kinds = holder.kinds.map(\.rawValue).joined(separator: ", ")
             try Terminal.print("  held by \(holder.pid) \(Terminal.visible(holder.command)) (\(kinds))")
             for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }
+        }
+        for process in report.unseen {
+            try Terminal.print("  may be held by \(process.pid) \(Terminal.visible(process.command)): the kernel lets nobody look at it")
         }
     }
 }

@@ -65,7 +65,11 @@ extension JSON {
         ] + (hasOthers ? [("pathsHex", .array(holder.paths.map { .string(Hexadecimal.text($0)) }))] : [])
     }
 
-    /// `holders` and `ended` are there for a mount whose daemon has died.
+    static func unseen(_ processes: [UnseenProcess]) -> (String, JSON) {
+        ("unseen", .array(processes.map { .object([("pid", .integer(Int64($0.pid)))] + members("command", $0.command)) }))
+    }
+
+    /// `holders`, `ended` and `unseen` are there for a mount whose daemon has died.
     private static func mount(_ mount: MountConfirmation) -> [(String, JSON)] {
         members("mountpoint", mount.mountpoint) + [
             ("pid", .integer(Int64(mount.pid))), ("confirmed", .bool(mount.confirmed)), ("milliseconds", .number(mount.milliseconds)),
@@ -78,6 +82,7 @@ extension JSON {
                 ? [
                     ("holders", .array(mount.holders.map { .object(holder($0)) })),
                     ("ended", .array(mount.ended.map { .object(holder($0)) })),
+                    unseen(mount.unseen),
                 ] : [])
     }
 }

@@ -1,10 +1,18 @@
-import LinuxFS
+/// Work on many things, such as directories or processes, one after the other, that is not held up by those that hang.
+public enum Round {
+    /// How long things that hang are waited for: nanoseconds.
+    public struct Patience: Sendable {
+        /// With the first one.
+        public var first: Int64
+        /// With each after it.
+        public var later: Int64
+        /// After so many have been left behind, the rest is not begun.
+        public var most: Int
 
-/// Work on many directories, one after the other, that is not held up by those that hang.
-enum Round {
-    /// How long the first that hangs is waited for, and each after it: nanoseconds.
-    private static let patience: Int64 = 1_000_000_000
-    private static let laterPatience: Int64 = 100_000_000
+        public init(first: Int64 = 1_000_000_000, later: Int64 = 100_000_000, most: Int = .max) {
+            (self.first, self.later, self.most) = (first, later, most)
+        }
+    }
 
     private struct Progress {
         var next = 0
@@ -17,8 +25,9 @@ enum Round {
 
     /// Calls `body` for each item on a thread that is not the caller's, with a tool made for that thread. An item that takes too long is
     /// left behind: it goes on, `leaving` is told, and the rest is done by another thread. Returns when each item is done or left behind.
-    static func run<Item: Sendable, Tool>(
-        _ items: [Item], with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
+    /// Without a thread the work is done in the caller's.
+    public static func run<Item: Sendable, Tool>(
+        _ items: [Item], patience: Patience = Patience(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
         _ body: @escaping @Sendable (Item, Tool) -> Void
     ) {
         if items.isEmpty { return }
@@ -45,8 +54,8 @@ enum Round {
         var worker = 0
         start(work, worker)
         while true {
-            signal.waitForAny(within: worker == 0 ? 100 : 10)
-            let limit = worker == 0 ? patience : laterPatience
+            let limit = worker == 0 ? patience.first : patience.later
+            signal.waitForAny(within: Int(clamping: max(1, limit / 10_000_000)))
             let left = progress.withLock { progress -> Int? in
                 guard !progress.isDone, progress.next > 0, Clock.monotonic - progress.began > limit else { return nil }
                 progress.worker += 1
@@ -56,6 +65,10 @@ enum Round {
             if let left {
                 leaving(items[left])
                 worker += 1
+                if worker >= patience.most {
+                    for item in items[(left + 1)...] { leaving(item) }
+                    return
+                }
                 start(work, worker)
             }
             if progress.withLock({ $0.isDone }) { return }
