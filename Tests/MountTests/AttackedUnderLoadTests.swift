@@ -80,21 +80,24 @@ extension MountTests {
                 spaces = try ["one", "two"].map { try HostileSource($0, in: fixture, space: .files) }
                 for space in spaces { try fixture.grant(space.directory) }
                 memory = try HangingSource("memory", in: fixture, squashes: true)
-                try memory.file("pages", size: 64 * 4096)
-                chmod(memory.behind + "/pages", 0o666)
+                // A file for each: to open it once more waits for what is locked of it.
+                for name in ["listed", "root"] {
+                    try memory.file(name, size: 64 * 4096)
+                    chmod(memory.behind + "/" + name, 0o666)
+                }
                 try memory.hang("read")
 
-                let pages = memory.directory + "/pages"
+                let pages = memory.directory
                 let listed = (0..<4).map { "\(mountpoint)/listed/l\($0)" }
                 let attacker = Programs.attacker(for: user)
                 func attack(_ words: String...) throws -> Child { try Child([attacker] + words, identity: user) }
                 // One after the other: where the root's lock is held, names there may have to wait, as in every directory.
                 var holding: [Child] = []
                 for (what, start) in [
-                    ("listings' pages", { try Child([attacker, "held-listing", pages] + listed, identity: user) }),
+                    ("listings' pages", { try Child([attacker, "held-listing", pages + "/listed"] + listed, identity: user) }),
                     ("leases", { try attack("leases", fixture.base + "/source/leased/lease%d", "300") }),
                     ("descriptors", { try attack("hold_files", mountpoint + "/greedy/f0", "3", "file") }),
-                    ("the root's lock", { try attack("held-listing", pages, mountpoint) }),
+                    ("the root's lock", { try attack("held-listing", pages + "/root", mountpoint) }),
                 ] as [(String, () throws -> Child)] {
                     let child = try start()
                     do { try child.expect("ready", within: 120) } catch { throw TestFailure("\(what): \(error)") }

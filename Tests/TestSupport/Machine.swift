@@ -29,7 +29,9 @@ public enum Machine {
     }
 
     /// A user without privileges: whoever runs the tests, or, for root, a user that is made for them and removed at their end.
-    public static let plainUser: Identity? = Identity.isRoot ? TestUser.make() : .current
+    public static let plainUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-test") : .current
+    /// One of whom no other test has processes, for what counts all that a user has. Root's tests alone can have one.
+    public static let loneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone") : nil
 
     /// Lets plain users mount while tests run, where udev has not already: /dev/fuse is for everybody on ordinary machines.
     public static let usersCanMount: Bool = {
@@ -95,7 +97,7 @@ private enum SharedSetup {
                 if let mode = line.split(separator: " ").last.flatMap({ mode_t($0, radix: 8) }), line.hasPrefix("mode ") {
                     chmod("/dev/fuse", mode)
                 }
-                if line == "user" { _ = try? Command.run(["userdel", TestUser.name], within: 10) }
+                if line.hasPrefix("user ") { _ = try? Command.run(["userdel", String(line.dropFirst(5))], within: 10) }
             }
             unlink(path)
         }
@@ -103,13 +105,11 @@ private enum SharedSetup {
 }
 
 private enum TestUser {
-    static let name = "grantfs-test"
-
-    static func make() -> Identity? {
+    static func make(_ name: String) -> Identity? {
         SharedSetup.change { noted in
             if getpwnam(name) != nil { return noted }
             let made = try? Command.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name])
-            return made?.status == 0 ? noted + "user\n" : noted
+            return made?.status == 0 ? noted + "user \(name)\n" : noted
         }
         guard let entry = getpwnam(name) else { return nil }
         return Identity(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
