@@ -65,6 +65,17 @@ struct Schema: Sendable {
         ALTER TABLE mounts ADD COLUMN control_instance INTEGER;
         ALTER TABLE mounts ADD COLUMN generation INTEGER;
         """,
+        """
+        ALTER TABLE log ADD COLUMN new_path BLOB;
+        ALTER TABLE log ADD COLUMN access TEXT;
+        ALTER TABLE log ADD COLUMN count INTEGER;
+        ALTER TABLE log ADD COLUMN login_uid INTEGER;
+        ALTER TABLE log ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
+        UPDATE log SET kept = 1 WHERE event = 'opened';
+        UPDATE log SET kept = 2 WHERE event IN ('denied', 'passedOver', 'bookmarkMoved', 'bookmarkReplaced');
+        DROP INDEX log_openings;
+        CREATE INDEX log_shares ON log (kept, grant_id, uid, number);
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.
