@@ -121,31 +121,16 @@ public final class Coordinator: @unchecked Sendable {
         slots[slot].mark.store(0, ordering: .releasing)
     }
 
-    private static func denied(_ uid: UInt32, _ pid: Int32) -> UInt64 {
-        UInt64(truncatingIfNeeded: uid) << 32 | UInt64(truncatingIfNeeded: UInt32(bitPattern: pid))
-    }
-
-    /// Whether somebody else than the last one (uid and pid) is refused, or nobody was since `takeDenials`.
-    public func isOther(_ scope: ScopeID, uid: UInt32, pid: Int32) -> Bool {
-        gate(scope).pointee.lastDenied.load(ordering: .relaxed) != Self.denied(uid, pid)
-    }
-
-    /// Counts a refusal, with who asked (uid and pid).
-    public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
+    /// Counts a refusal.
+    public func noteDenial(_ scope: ScopeID) {
         let gate = gate(scope)
-        gate.pointee.lastDenied.store(Self.denied(uid, pid), ordering: .relaxed)
         // Counted first and said afterwards; whoever takes the counts does it the other way round.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }
     }
 
     /// How many refusals there were in a scope since the last call.
-    public func takeDenials(_ scope: ScopeID) -> UInt64 {
-        let count = gate(scope).pointee.denials.exchange(0, ordering: .sequentiallyConsistent)
-        // What was refused is told. The same process may be another program by the next time.
-        if count > 0 { gate(scope).pointee.lastDenied.store(.max, ordering: .relaxed) }
-        return count
-    }
+    public func takeDenials(_ scope: ScopeID) -> UInt64 { gate(scope).pointee.denials.exchange(0, ordering: .sequentiallyConsistent) }
 
     /// Whether there were refusals in any scope since the last call.
     public func takeHasDenials() -> Bool { denials.exchange(false, ordering: .sequentiallyConsistent) }

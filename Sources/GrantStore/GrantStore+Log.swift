@@ -62,12 +62,11 @@ extension GrantStore {
     }
 
     func add(_ entry: LogEntry, to database: Database) throws(GrantError) {
-        let kept = entry.event.kept
         try database.query(
             """
             INSERT INTO log
-                (time, event, uid, pid, program, view, grant_id, name, detail, path, error, login_uid, new_path, access, count, kept)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                (time, event, uid, pid, program, view, grant_id, name, detail, path, error, login_uid, new_path, access, count)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             """,
             [
                 .integer(entry.time.nanoseconds), .text(entry.event.rawValue), .integer(Int64(truncatingIfNeeded: entry.actor.uid)),
@@ -76,8 +75,9 @@ extension GrantStore {
                 Value(entry.grant?.bytes), Value(entry.name?.bytes), .text(entry.detail), Value(entry.path),
                 Value(entry.error.map { Int64(truncatingIfNeeded: $0) }),
                 Value(entry.actor.loginUID.map { Int64(truncatingIfNeeded: $0) }), Value(entry.newPath),
-                entry.access.map { .text($0.rawValue) } ?? .null, Value(entry.count), .integer(kept.rawValue),
+                entry.access.map { .text($0.rawValue) } ?? .null, Value(entry.count),
             ])
+        let kept = entry.event.kept
         if kept != .uses, database.lastRow % 512 == 0 { try trim(kept, by: entry.actor, in: database) }
     }
 }

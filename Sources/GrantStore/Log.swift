@@ -55,7 +55,7 @@ public enum LogEvent: String, Sendable, CaseIterable {
     }
 }
 
-/// Shares of the log, with a bound each. None pushes out entries of another.
+/// Shares of the log, with a bound each. None pushes out entries of another. The table says the same of each event (`Schema`).
 enum Kept: Int64 {
     /// What was done to grants and mounts. The oldest go.
     case acts = 0

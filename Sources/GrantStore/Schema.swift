@@ -70,9 +70,9 @@ struct Schema: Sendable {
         ALTER TABLE log ADD COLUMN access TEXT;
         ALTER TABLE log ADD COLUMN count INTEGER;
         ALTER TABLE log ADD COLUMN login_uid INTEGER;
-        ALTER TABLE log ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
-        UPDATE log SET kept = 1 WHERE event = 'opened';
-        UPDATE log SET kept = 2 WHERE event IN ('denied', 'passedOver', 'bookmarkMoved', 'bookmarkReplaced');
+        ALTER TABLE log ADD COLUMN kept INTEGER GENERATED ALWAYS AS (CASE
+            WHEN event IN ('granted', 'revoked', 'restored', 'removed', 'changed', 'expired', 'mounted', 'unmounted', 'released', 'forgotten')
+            THEN 0 WHEN event IN ('denied', 'passedOver', 'bookmarkMoved', 'bookmarkReplaced') THEN 2 ELSE 1 END) VIRTUAL;
         DROP INDEX log_openings;
         CREATE INDEX log_shares ON log (kept, grant_id, uid, number);
         """,

@@ -27,12 +27,11 @@ public final class Refusers: Sendable {
 }
 
 extension ViewFS {
-    /// Counts a refusal, with who asked. One who is refused again and again is looked at once.
+    /// Counts a refusal, with who asked.
     @inline(never)
     func noteDenial(_ caller: Caller, in scope: UInt32) {
-        let id = ScopeID(rawValue: scope)
-        if coordinator.isOther(id, uid: caller.uid, pid: caller.pid) { refusers.note(caller, in: scope) }
-        coordinator.noteDenial(id, uid: caller.uid, pid: caller.pid)
+        refusers.note(caller, in: scope)
+        coordinator.noteDenial(ScopeID(rawValue: scope))
     }
 
     /// Refused operations of a scope since the last call, and who was the last; nil when there were none.

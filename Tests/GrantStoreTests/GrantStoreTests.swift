@@ -200,6 +200,17 @@ import Testing
         #expect(after.count == 1 && after.first?.count == forgotten[0].count.map { $0 + 5 })
     }
 
+    @Test func keepsEachEventInTheShareThatTheTableSays() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        for event in LogEvent.allCases { try store.append(event, by: tester) }
+        var kept: [String: Int64] = [:]
+        try store.read { (database) throws(GrantError) in
+            try database.query("SELECT event, kept FROM log") { (row) throws(GrantError) in kept[row.text(0)] = row.integer(1) }
+        }
+        #expect(kept.count == LogEvent.allCases.count)
+        for event in LogEvent.allCases { #expect(kept[event.rawValue] == event.kept.rawValue, "\(event)") }
+    }
+
     @Test func sharesAreEqualAndNobodyNeedsMoreThanHeHas() {
         #expect(GrantStore.share(of: [], in: 5) == .max)
         #expect(GrantStore.share(of: [3, 1], in: 5) == .max)

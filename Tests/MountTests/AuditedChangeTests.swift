@@ -105,9 +105,7 @@ extension MountTests {
             #expect(late.map(\.program) == ["rm", "chmod"])
         }
 
-        @Test(
-            "nothing is changed that cannot be written down, and things go on when it can again", .enabled(if: Identity.isRoot, "needs root")
-        )
+        @Test("nothing is changed that cannot be written down, and then things go on", .enabled(if: Identity.isRoot, "needs root"))
         func failsClosed() throws {
             // A store that can be made full.
             let store = try fixture.directory("small")
@@ -219,7 +217,7 @@ extension MountTests {
             #expect(holder.wait() == 0)
         }
 
-        @Test("a truncation waits for a lease of the host's and is in the log once", .enabled(if: Machine.offers("python3"), "needs python3"))
+        @Test("a truncation waits for a lease of the host's and is in the log once")
         func leased() throws {
             try fixture.grant(source)
             let mountpoint = try fixture.mount(options: "audit") + "/a"

@@ -108,8 +108,7 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
-        @Test(
-            "has what commands did to grants in the journal, with who did it and who had logged in", .enabled(if: Identity.isRoot, "needs root"))
+        @Test("leaves to commands to say what they did to grants, and who had logged in", .enabled(if: Identity.isRoot, "needs root"))
         func acts() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
             let name = "b\nMESSAGE=forged"

@@ -49,7 +49,8 @@ public final class Presentation: Sendable {
             shared = try Shared(place)
             connections = PresenterConnections(
                 shared: shared, store: coordination.administrator.store, purpose: purpose.map { Array($0.utf8) },
-                patience: patience.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, asked: asked, told: told, storeChanged: storeChanged)
+                patience: patience.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, asked: asked, told: told,
+                storeChanged: storeChanged)
         } catch {
             throw .failed(error.description)
         }
