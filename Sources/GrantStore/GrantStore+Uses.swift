@@ -23,7 +23,8 @@ extension GrantStore {
             let before = try database.integer("SELECT ifnull(max(number), 0) FROM log")
             for (number, error) in results {
                 try database.query(
-                    "UPDATE log SET error = ? WHERE number = ? AND error IS NULL", [.integer(Int64(truncatingIfNeeded: error)), .integer(number)])
+                    "UPDATE log SET error = ? WHERE number = ? AND error IS NULL",
+                    [.integer(Int64(truncatingIfNeeded: error)), .integer(number)])
             }
             var numbers: [Int64] = []
             for entry in uses {
