@@ -120,7 +120,7 @@ let package = Package(
             swiftSettings: strict),
         tests("ControlTests", ["Control", "GrantModel", "LinuxFS", "TestSupport"]),
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("TerminalUITests", ["TerminalUI", "CNcurses"]),
+        tests("TerminalUITests", ["TerminalUI", "CNcurses", "GrantModel"]),
         tests(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),

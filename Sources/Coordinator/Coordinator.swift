@@ -121,15 +121,16 @@ public final class Coordinator: @unchecked Sendable {
         slots[slot].mark.store(0, ordering: .releasing)
     }
 
-    /// Counts a refusal, with who asked (uid and pid).
-    public func noteDenial(_ scope: ScopeID, uid: UInt32, pid: Int32) {
+    /// Counts a refusal.
+    public func noteDenial(_ scope: ScopeID) {
         let gate = gate(scope)
-        gate.pointee.lastDenied.store(
-            UInt64(truncatingIfNeeded: uid) << 32 | UInt64(truncatingIfNeeded: UInt32(bitPattern: pid)), ordering: .relaxed)
         // Counted first and said afterwards; whoever takes the counts does it the other way round.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }
     }
+
+    /// How many refusals there were in a scope since the last call.
+    public func takeDenials(_ scope: ScopeID) -> UInt64 { gate(scope).pointee.denials.exchange(0, ordering: .sequentiallyConsistent) }
 
     /// Whether there were refusals in any scope since the last call.
     public func takeHasDenials() -> Bool { denials.exchange(false, ordering: .sequentiallyConsistent) }

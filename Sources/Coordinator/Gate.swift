@@ -66,9 +66,8 @@ public struct Refusals: OptionSet, Sendable {
 /// The gate of one scope. Read by every operation, written by a revocation.
 public struct Gate: ~Copyable {
     let refusals = Atomic<UInt32>(0)
-    /// Operations refused and not yet reported, and who came last.
+    /// Operations refused and not yet reported.
     public let denials = Atomic<UInt64>(0)
-    public let lastDenied = Atomic<UInt64>(0)
     /// Bytes that cache write-back brought while the gate was closing.
     public let flushedBytes = Atomic<UInt64>(0)
     /// What workers have counted that had to count for another scope: `ScopeCells`.

@@ -50,9 +50,6 @@ public struct Request: ~Copyable {
         fuse_reply_err(raw, EIO)
     }
 
-    /// Whether it opens something: OPEN, OPENDIR, CREATE, TMPFILE.
-    public var isOpening: Bool { [14, 27, 35, 51].contains(worker.pointee.opcode.load(ordering: .relaxed)) }
-
     /// The kernel's number for it, as `Session.suspend` gives it; 0 for what is no longer there.
     public var unique: UInt64 {
         let message = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed))

@@ -1,3 +1,4 @@
+import GrantAdministration
 import GrantModel
 
 /// What the data of a URL's bookmark holds. One of three ways leads back to the item; all are compared before they are believed.
@@ -7,6 +8,8 @@ struct BookmarkData: Equatable {
     struct Item: Equatable {
         var directory: Bookmark
         var leaf: Leaf?
+        /// Where it was, on the host.
+        var path: [UInt8] { leaf.map { CanonicalPath.join(directory.path, $0.name) } ?? directory.path }
     }
 
     struct Leaf: Equatable {
@@ -24,7 +27,7 @@ struct BookmarkData: Equatable {
         case view(name: [UInt8], grant: [UInt8], directory: UInt64, below: [UInt8])
     }
 
-    /// Where the item was: canonical; on the host where the way knows it, else in the mount.
+    /// Where the item was, canonical: as it was named, on the host or in a mount.
     var path: [UInt8]
     var isDirectory: Bool
     var way: Way

@@ -66,7 +66,10 @@ enum BookmarkFinder {
         }
         try require(data.isDirectory, source)
         let (path, isInMount) = try way(to: inside, in: directory, of: grant, administrator, environment)
-        return Found(path: path, isDirectory: data.isDirectory, isStale: source != data.path, grant: grant, isInMount: isInMount)
+        // What was named in a mount is where it was as long as the view has it there, wherever the granted directory lies.
+        let inView = FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, inside)
+        let isStale = data.path == item.path ? source != data.path : !FilePath.path(data.path, endsWith: inView)
+        return Found(path: path, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: isInMount)
     }
 
     /// The directory of a grant. Errors as for a bookmark that leads through it.

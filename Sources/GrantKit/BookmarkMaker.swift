@@ -48,7 +48,10 @@ enum BookmarkMaker {
         let item = try item(place.source, isDirectory: isDirectory)
         let store = administrator.store
         let way = BookmarkData.Way.grant(place.grant.id, store: store.fingerprint, below: place.below, item)
-        return BookmarkData(path: place.source, isDirectory: isDirectory, way: way).encoded { store.seal($0, for: purpose) }
+        // In a mount it stays where it is when the granted directory moves on the host; what was bound elsewhere counts as named in the view.
+        let isInMount = ViewPlace(path, in: try GrantedPlace.table()) != nil
+        let named = !isInMount ? place.source : FilePath.path(path, endsWith: place.inView) ? path : place.inView
+        return BookmarkData(path: named, isDirectory: isDirectory, way: way).encoded { store.seal($0, for: purpose) }
     }
 
     /// What the seals of bookmarks are made for.

@@ -48,6 +48,9 @@ enum FilePath {
         below.isEmpty ? directory : CanonicalPath.join(directory, below)
     }
 
+    /// Whether `path` is `inView` in some mount of the view.
+    static func path(_ path: [UInt8], endsWith inView: [UInt8]) -> Bool { path.suffix(inView.count).elementsEqual(inView) }
+
     static func shown(_ path: [UInt8]) -> String { String(decoding: path, as: UTF8.self) }
 
     static func failure(_ error: Errno, _ path: [UInt8]) -> GrantError {

@@ -48,6 +48,8 @@ struct GrantedPlace {
 
     /// The path on the host.
     var source: [UInt8] { FilePath.join(directory, below) }
+    /// The path in the view, which is the same wherever that is mounted: `/NAME` and what is below.
+    var inView: [UInt8] { FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, below) }
 
     /// The grant that lets a program reach the path (canonical). `.permission` when there is none that is active, and what the store throws.
     ///

@@ -5,6 +5,8 @@ import GrantModel
 final class Database {
     private let handle: OpaquePointer
     let path: String
+    /// What the transaction under way has to say in the system's log when it is on disk.
+    var noted: [LogEntry] = []
 
     /// Opens `path`, which has no symbolic link in it and exists unless `create`.
     init(path: String, create: Bool) throws(GrantError) {

@@ -66,12 +66,15 @@ public final class GrantStore: Sendable {
     /// a single flipped byte there would bring a revoked grant back.
     func write<Result>(withdraws: Bool = false, _ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
         try checkFile()
-        return try connection.withLock { (database: inout Database) throws(GrantError) in
+        let (result, noted) = try connection.withLock { (database: inout Database) throws(GrantError) in
             let connection = database
+            connection.noted = []
             let result = try connection.transaction { () throws(GrantError) in try body(connection) }
             if withdraws { connection.emptyLog() }
-            return result
+            return (result, connection.noted)
         }
+        if !noted.isEmpty { note(noted) }
+        return result
     }
 
     private func checkFile() throws(GrantError) {

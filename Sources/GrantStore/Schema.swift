@@ -65,6 +65,17 @@ struct Schema: Sendable {
         ALTER TABLE mounts ADD COLUMN control_instance INTEGER;
         ALTER TABLE mounts ADD COLUMN generation INTEGER;
         """,
+        """
+        ALTER TABLE log ADD COLUMN new_path BLOB;
+        ALTER TABLE log ADD COLUMN access TEXT;
+        ALTER TABLE log ADD COLUMN count INTEGER;
+        ALTER TABLE log ADD COLUMN login_uid INTEGER;
+        ALTER TABLE log ADD COLUMN kept INTEGER GENERATED ALWAYS AS (CASE
+            WHEN event IN ('granted', 'revoked', 'restored', 'removed', 'changed', 'expired', 'mounted', 'unmounted', 'released', 'forgotten')
+            THEN 0 WHEN event IN ('denied', 'passedOver', 'bookmarkMoved', 'bookmarkReplaced') THEN 2 ELSE 1 END) VIRTUAL;
+        DROP INDEX log_openings;
+        CREATE INDEX log_shares ON log (kept, grant_id, uid, number);
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 /// Where a daemon says what an administrator is to know: journald with fields, where the daemon runs in the background or as a service and there is a
-/// journald; else syslog(3); else standard error. One line a message.
+/// journald; else syslog(3); else standard error. One line a message. What commands did to grants is said there as well (`note`).
 public enum SystemLog {
     /// As syslog(3) has them.
     public enum Level: Int32, Sendable {
@@ -38,14 +38,26 @@ public enum SystemLog {
         switch destination.load(ordering: .acquiring) {
         case .standardError: writeToStandardError(message)
         case .syslog: clinux_syslog(level.rawValue, message)
-        case .journal:
-            let all: [Field] =
-                [
-                    ("MESSAGE", Array(message.utf8)), ("PRIORITY", Array(String(level.rawValue).utf8)),
-                    ("SYSLOG_IDENTIFIER", Array("grantfs".utf8)),
-                ] + fields.prefix(28)
-            if send(all.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }) < 0 { clinux_syslog(level.rawValue, message) }
+        case .journal: writeToJournal(level, message, fields)
         }
+    }
+
+    /// The same for a command, whose standard error is for something else: to the journal, else to syslog(3), else nowhere.
+    public static func note(_ level: Level, _ message: String, _ fields: [Field] = []) {
+        if clinux_journal_is_there() {
+            writeToJournal(level, message, fields)
+        } else if access("/dev/log", W_OK) == 0 {
+            clinux_syslog(level.rawValue, message)
+        }
+    }
+
+    private static func writeToJournal(_ level: Level, _ message: String, _ fields: [Field]) {
+        let all: [Field] =
+            [
+                ("MESSAGE", Array(message.utf8)), ("PRIORITY", Array(String(level.rawValue).utf8)),
+                ("SYSLOG_IDENTIFIER", Array("grantfs".utf8)),
+            ] + fields.prefix(28)
+        if send(all.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }) < 0 { clinux_syslog(level.rawValue, message) }
     }
 
     private static func send(_ fields: [[UInt8]]) -> Int32 {

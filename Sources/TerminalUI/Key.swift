@@ -1,4 +1,5 @@
 import CNcurses
+import GrantModel
 
 /// A key, as programs know it.
 public enum Key: Hashable, Sendable {

@@ -1,3 +1,5 @@
+import GrantModel
+
 /// A line of text that is being written.
 public struct LineEditor: Sendable, Equatable {
     private var scalars: [Unicode.Scalar]

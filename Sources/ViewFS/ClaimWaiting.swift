@@ -29,7 +29,7 @@ final class ClaimWaiting: @unchecked Sendable {
         let hold: UInt64
         let deadline: Int64?
         /// What is to be written down should it be refused.
-        let opening: OpenAudit.Waiting?
+        let call: AuditTrail.Waiting?
     }
 
     struct Hold {
@@ -126,18 +126,18 @@ final class ClaimWaiting: @unchecked Sendable {
         if withdrawal == .writing { return session.resume(found.keys.sorted()) }
         // A withdrawal does not wait for the log.
         for (unique, waiter) in found {
-            note(waiter.opening, error: EACCES)
+            note(waiter.call, error: EACCES)
             session.answer(suspended: unique, error: EACCES)
         }
     }
 
     /// A request is about to be answered because it was interrupted.
     func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.opening, error: EINTR) }
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
     }
 
-    private func note(_ opening: OpenAudit.Waiting?, error: Int32) {
-        if let opening { view.audit?.record(opening, error: error) }
+    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+        if let call { view.audit?.record(call, error: error) }
     }
 
     // MARK: operations
@@ -169,18 +169,18 @@ final class ClaimWaiting: @unchecked Sendable {
     }
 
     /// Puts a request aside until the claim has ended. Its worker is outside of the scope by now.
-    /// `opening`: what is to be written down should it be refused.
-    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ opening: OpenAudit.Waiting?) {
+    /// `call`: what is to be written down should it be refused.
+    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.Waiting?) {
         guard let session = view.session else { return }
         let unique: UInt64
         switch session.suspend(request, scope: scope) {
         case .aside(let number): unique = number
-        case .answered(let error): return note(opening, error: error)
+        case .answered(let error): return note(call, error: error)
         }
         let (isOver, startsTimer) = state.withLock { state -> (Bool, Bool) in
             guard let held = state.holds[hold], held.flushing != node else { return (true, false) }
             state.waiting[unique] = Waiter(
-                scope: scope, node: node, hold: hold, deadline: held.patience.map { Clock.monotonic + $0 }, opening: opening)
+                scope: scope, node: node, hold: hold, deadline: held.patience.map { Clock.monotonic + $0 }, call: call)
             let starts = held.patience != nil && !state.hasTimer
             if starts { state.hasTimer = true }
             return (false, starts)
@@ -193,7 +193,7 @@ final class ClaimWaiting: @unchecked Sendable {
         if view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.read),
             state.withLock({ $0.waiting.removeValue(forKey: unique) }) != nil
         {
-            note(opening, error: EACCES)
+            note(call, error: EACCES)
             session.answer(suspended: unique, error: EACCES)
         }
     }
@@ -212,8 +212,8 @@ final class ClaimWaiting: @unchecked Sendable {
             }
             for (unique, waiter) in late {
                 let answer: @Sendable () -> Void = { [view] in view?.session?.answer(suspended: unique, error: EAGAIN) }
-                if let audit = view.audit, let opening = waiter.opening {
-                    audit.record(opening, error: EAGAIN, answer: answer)
+                if let audit = view.audit, let call = waiter.call {
+                    audit.record(call, error: EAGAIN, answer: answer)
                 } else {
                     answer()
                 }

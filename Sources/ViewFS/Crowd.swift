@@ -38,7 +38,7 @@ final class Crowd: @unchecked Sendable {
         let user: UInt32
         /// What it is answered when the grant is withdrawn; nil for what the kernel writes back, which the gate decides on.
         let refusal: Int32?
-        let opening: OpenAudit.Waiting?
+        let call: AuditTrail.Waiting?
     }
 
     /// A user may have so many times as many workers as are left; a scope as many as are left.
@@ -58,18 +58,18 @@ final class Crowd: @unchecked Sendable {
         }
     }
 
-    /// Puts a request aside until there is room. Its worker is outside of the scope by now. `refusal`: see `Waiter`. `opening`: what is to be written
+    /// Puts a request aside until there is room. Its worker is outside of the scope by now. `refusal`: see `Waiter`. `call`: what is to be written
     /// down should it be refused.
-    func wait(_ request: consuming Request, in scope: UInt32, refusal: Int32?, _ opening: OpenAudit.Waiting?) {
+    func wait(_ request: consuming Request, in scope: UInt32, refusal: Int32?, _ call: AuditTrail.Waiting?) {
         guard let session = view.session else { return }
         let user = request.caller.uid
         let unique: UInt64
         switch session.suspend(request, scope: scope, isEcho: refusal == nil) {
         case .aside(let number): unique = number
-        case .answered(let error): return note(opening, error: error)
+        case .answered(let error): return note(call, error: error)
         }
         state.withLock { state in
-            state.waiting[unique] = Waiter(scope: scope, user: user, refusal: refusal, opening: opening)
+            state.waiting[unique] = Waiter(scope: scope, user: user, refusal: refusal, call: call)
             state.queues[scope, default: []].append(unique)
         }
         // It was interrupted before it could be found here.
@@ -79,11 +79,11 @@ final class Crowd: @unchecked Sendable {
 
     /// A request is about to be answered because it was interrupted.
     func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.opening, error: EINTR) }
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
     }
 
-    private func note(_ opening: OpenAudit.Waiting?, error: Int32) {
-        if let opening { view.audit?.record(opening, error: error) }
+    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+        if let call { view.audit?.record(call, error: error) }
     }
 
     // MARK: looking
@@ -110,7 +110,7 @@ final class Crowd: @unchecked Sendable {
         guard let session = view.session else { return false }
         let sample = Sample(view, session)
         let open = view.root.open.map(\.scope.id.rawValue)
-        var refused: [(unique: UInt64, error: Int32, opening: OpenAudit.Waiting?)] = []
+        var refused: [(unique: UInt64, error: Int32, call: AuditTrail.Waiting?)] = []
         let (called, isCrowded) = state.withLock { state -> ([UInt64], Bool) in
             note(sample, &state)
             mark(state.users.isEmpty ? state.scopes : state.scopes.union(open), &state)
@@ -121,8 +121,8 @@ final class Crowd: @unchecked Sendable {
         }
         if !called.isEmpty { session.resume(called) }
         // A withdrawal does not wait for the log.
-        for (unique, error, opening) in refused {
-            note(opening, error: error)
+        for (unique, error, call) in refused {
+            note(call, error: error)
             session.answer(suspended: unique, error: error)
         }
         return isCrowded
@@ -151,7 +151,7 @@ final class Crowd: @unchecked Sendable {
     /// Takes those out of a scope's queue for whom there is room, and all whom its gate refuses by now.
     private func call(
         from scope: UInt32, _ sample: Sample, _ state: inout State,
-        _ refused: inout [(unique: UInt64, error: Int32, opening: OpenAudit.Waiting?)]
+        _ refused: inout [(unique: UInt64, error: Int32, call: AuditTrail.Waiting?)]
     ) -> [UInt64] {
         let gate = view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused
         // Half of what it may have more, so that looks which come too early do not add up to too many.
@@ -163,7 +163,7 @@ final class Crowd: @unchecked Sendable {
             guard let waiter = state.waiting[unique] else { continue }
             if let error = waiter.refusal, gate.contains(.read) {
                 state.waiting[unique] = nil
-                refused.append((unique, error, waiter.opening))
+                refused.append((unique, error, waiter.call))
                 continue
             }
             // What the gate refuses ends at once.

@@ -27,7 +27,7 @@ final class LeaseWaiting: @unchecked Sendable {
         let scope: UInt32
         /// When it is over at the latest; nil: never.
         let deadline: Int64?
-        let opening: OpenAudit.Waiting?
+        let call: AuditTrail.Waiting?
     }
 
     /// Those of one scope, in turn. So many are tried at once; more as long as leases are given back.
@@ -48,7 +48,7 @@ final class LeaseWaiting: @unchecked Sendable {
 
     /// Puts a request aside that a lease is in the way of. Inside the scope. EAGAIN when it has waited for longer than a lease can last: then
     /// it was something else that said so.
-    func wait(_ request: consuming Request, in scope: UInt32, _ opening: OpenAudit.Waiting?) {
+    func wait(_ request: consuming Request, in scope: UInt32, _ call: AuditTrail.Waiting?) {
         guard let session = view.session else { return }
         let number = request.unique
         let known = state.withLock { state -> Waiter? in
@@ -56,16 +56,16 @@ final class LeaseWaiting: @unchecked Sendable {
             if known != nil { state.queues[scope]?.tried -= 1 }
             return known
         }
-        let waiter = known ?? Waiter(scope: scope, deadline: Self.deadline(), opening: opening)
+        let waiter = known ?? Waiter(scope: scope, deadline: Self.deadline(), call: call)
         if let deadline = waiter.deadline, Clock.monotonic > deadline {
-            note(waiter.opening, error: EAGAIN)
+            note(waiter.call, error: EAGAIN)
             request.reply(error: EAGAIN)
             return
         }
         let unique: UInt64
         switch session.suspend(request, scope: scope) {
         case .aside(let number): unique = number
-        case .answered(let error): return note(waiter.opening, error: error)
+        case .answered(let error): return note(waiter.call, error: error)
         }
         state.withLock { state in
             state.waiting[unique] = waiter
@@ -78,7 +78,7 @@ final class LeaseWaiting: @unchecked Sendable {
 
     /// A request is about to be answered because it was interrupted.
     func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.opening, error: EINTR) }
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
     }
 
     /// Tries again whom it is time for, and refuses who waits below a withdrawn grant. For the thread that watches workers. Whether anybody waits.
@@ -102,7 +102,7 @@ final class LeaseWaiting: @unchecked Sendable {
         }
         if !again.isEmpty { session.resume(again) }
         for (unique, waiter) in refused {
-            note(waiter.opening, error: EACCES)
+            note(waiter.call, error: EACCES)
             session.answer(suspended: unique, error: EACCES)
         }
         return isAny
@@ -130,8 +130,8 @@ final class LeaseWaiting: @unchecked Sendable {
         return again
     }
 
-    private func note(_ opening: OpenAudit.Waiting?, error: Int32) {
-        if let opening { view.audit?.record(opening, error: error) }
+    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+        if let call { view.audit?.record(call, error: error) }
     }
 
     /// Nanoseconds of `Clock.monotonic`. With some seconds more, for a machine that is busy; nil where leases are never taken away.

@@ -18,6 +18,8 @@ public final class RootDirectory: Sendable {
         public var count: UInt64 = 0
         public var uid: UInt32 = 0
         public var pid: Int32 = 0
+        /// See `ProcessName.of`.
+        public var program: [UInt8] = []
     }
 
     private struct Table {
@@ -73,10 +75,10 @@ public final class RootDirectory: Sendable {
 
     /// Counts a refused lookup.
     func note(refusal grant: GrantID, uid: UInt32, pid: Int32) {
+        let program = ProcessName.of(pid)
         table.withLock { table in
-            table.refusals[grant, default: Refusals()].count += 1
-            table.refusals[grant]?.uid = uid
-            table.refusals[grant]?.pid = pid
+            let count = table.refusals[grant]?.count ?? 0
+            table.refusals[grant] = Refusals(count: count &+ 1, uid: uid, pid: pid, program: program)
         }
     }
 

@@ -64,14 +64,22 @@ extension ViewFS {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
             if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
+            // What is written down first is done: it does not wait for a lease then.
+            let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
+            defer { if writer >= 0 { _ = clinux_close(writer) } }
             let result =
-                changes.namesNothing
-                ? view.touchOwner(
-                    of: descriptor, for: request.caller,
-                    mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
-                : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
+                writer == ViewFS.leaseInTheWay
+                ? writer
+                : view.audited(request, node, .file(descriptor), detail: changes.description(attributes)) {
+                    changes.namesNothing
+                        ? view.touchOwner(
+                            of: descriptor, for: request.caller,
+                            mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
+                        : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
+                }
             if result == ViewFS.leaseInTheWay {
-                view.leases.wait(request, in: node.pointee.scope, nil)
+                let call = view.waitingCall(of: descriptor, request, scope: node.pointee.scope)
+                view.leases.wait(request, in: node.pointee.scope, call)
                 return
             }
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
@@ -196,6 +204,12 @@ extension ViewFS {
         return result < 0 ? result : closed
     }
 
+    /// Opens a file so that nobody gets a lease on it for as long. A descriptor, `leaseInTheWay` or another negative number: then whoever truncates it hears why.
+    private func opensForWriting(_ descriptor: Int32, _ node: NodePointer) -> Int32 {
+        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
+        return isLease(opened, node) ? Self.leaseInTheWay : opened
+    }
+
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id == .root { return view.replyRootFilesystem(request) }
         view.onNode(request, id, for: .closing) { request, _, descriptor in
@@ -243,6 +257,17 @@ struct AttributeChanges: OptionSet {
         isDisjoint(with: [.mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow])
     }
     var changesOwner: Bool { namesNothing || !isDisjoint(with: [.user, .group]) }
+    /// For people: what each is set to.
+    func description(_ wanted: UnsafePointer<stat>) -> String {
+        var parts: [String] = []
+        if contains(.size) { parts.append("to \(wanted.pointee.st_size) bytes") }
+        if contains(.user) { parts.append("uid \(wanted.pointee.st_uid)") }
+        if contains(.group) { parts.append("gid \(wanted.pointee.st_gid)") }
+        if namesNothing { parts.append("to nobody else") }
+        if contains(.mode) { parts.append("mode " + String(wanted.pointee.st_mode & 0o7777, radix: 8)) }
+        return parts.joined(separator: ", ")
+    }
+
     /// What fs/fuse/dir.c, fuse_flush_times, asks for.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

@@ -16,7 +16,7 @@ extension ViewFS {
             let hasRoom = view.tree.hasRoom(scope: node.pointee.scope, user: user)
             let opened = hasRoom ? view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
             let unwritten = view.audit(
-                request.caller, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
+                request, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
             if opened < 0 || unwritten != 0 {
                 if opened >= 0 { _ = clinux_close(opened) }
                 request.reply(error: opened < 0 ? Errno.number(of: opened) : unwritten)

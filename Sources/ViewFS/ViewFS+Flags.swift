@@ -58,7 +58,13 @@ extension ViewFS {
         }
         buffer.copyMemory(from: input, byteCount: size)
         // Some flags want a capability that the kernel in front does not ask for, as they are the filesystem's own (ext4's `j`).
-        let result = Identity.asPrivileged(as: request.caller) { clinux_flags(descriptor, call.command, buffer) }
+        guard let node = tree.nodes.find(id.rawValue) else {
+            request.reply(error: ESTALE)
+            return
+        }
+        let result = audited(request, node, .file(descriptor)) {
+            Identity.asPrivileged(as: request.caller) { clinux_flags(descriptor, call.command, buffer) }
+        }
         if result < 0 {
             request.reply(failure: result)
             return

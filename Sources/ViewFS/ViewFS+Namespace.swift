@@ -12,24 +12,29 @@ extension ViewFS {
     static func mknod(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t
     ) {
-        view.make(request, parent, name) { clinux_mknodat($0, name, mode, device) }
+        view.make(request, parent, name, detail: kind(of: mode)) { clinux_mknodat($0, name, mode, device) }
     }
 
     static func symlink(
         _ view: ViewFS, _ request: consuming Request, _ target: UnsafePointer<CChar>, _ parent: NodeID, _ name: UnsafePointer<CChar>
     ) {
-        view.make(request, parent, name) { clinux_symlinkat(target, $0, name) }
+        view.make(request, parent, name, detail: "to “\(String(cString: target))”") { clinux_symlinkat(target, $0, name) }
     }
 
     /// Creates `name` by `body` as the caller, and replies with its node.
-    private func make(_ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ body: (Int32) -> Int32) {
+    private func make(
+        _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, detail: @autoclosure () -> String = "",
+        _ body: (Int32) -> Int32
+    ) {
         if parent == .root {
             request.reply(error: EACCES)
             return
         }
         onNode(request, parent, for: .write, name: name) { request, node, directory in
             Identity.assumeMask(request.caller.umask)
-            let result = Identity.withReserve(of: request.caller) { body(directory) }
+            let result = audited(request, node, .entry(directory, name), detail: detail()) {
+                Identity.withReserve(of: request.caller) { body(directory) }
+            }
             if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
         }
     }
@@ -40,12 +45,15 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .write, name: name) { request, node, descriptor in
-            if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
-            let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
-            let result = clinux_unlinkat(descriptor, name, directory)
-            if let held {
-                if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
-                view.tree.giveBack(held)
+            let result = view.audited(request, node, .entry(descriptor, name)) {
+                if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
+                let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
+                let result = clinux_unlinkat(descriptor, name, directory)
+                if let held {
+                    if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
+                    view.tree.giveBack(held)
+                }
+                return result
             }
             reply(request, result)
         }
@@ -73,13 +81,16 @@ extension ViewFS {
                 return
             }
             let to = view.tree.pin(target)
-            // Both names stay when they are exchanged.
-            if to >= 0, flags & renameExchange == 0 { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
+            let isExchange = flags & renameExchange != 0
             let result =
                 to < 0
                 ? to
-                : Identity.withReserve(of: request.caller) {
-                    view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
+                : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
+                    // Both names stay when they are exchanged.
+                    if !isExchange { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
+                    return Identity.withReserve(of: request.caller) {
+                        view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
+                    }
                 }
             view.tree.unpin(newParent.rawValue, target)
             reply(request, result)
@@ -131,7 +142,10 @@ extension ViewFS {
             let descriptor = view.tree.pin(node)
             let result =
                 descriptor < 0
-                ? descriptor : Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                ? descriptor
+                : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
+                    Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                }
             if result < 0 {
                 request.reply(failure: result)
             } else {
@@ -153,6 +167,16 @@ extension ViewFS {
                 request.reply(link: buffer)
             }
         }
+    }
+}
+
+/// What mknod(2) makes, for people.
+private func kind(of mode: mode_t) -> String {
+    switch mode & S_IFMT {
+    case S_IFIFO: "a FIFO"
+    case S_IFSOCK: "a socket"
+    case S_IFBLK, S_IFCHR: "a device"
+    default: "a file"
     }
 }
 

@@ -38,7 +38,7 @@ extension ViewFS {
     /// scope it is refused, in one that is read-only `lostWrites` knows, for close(2) of who could write as well.
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
-        coordinator.noteDenial(ScopeID(rawValue: scope), uid: request.caller.uid, pid: request.caller.pid)
+        noteDenial(request.caller, in: scope)
         if verdict == .readOnly { droppedWrites.note(node, in: scope) }
         request.reply(written: size)
     }

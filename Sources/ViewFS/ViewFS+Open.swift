@@ -11,12 +11,12 @@ extension ViewFS {
         view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
             // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
             guard node.pointee.type == S_IFREG else {
-                _ = view.audit(request.caller, node, descriptor, error: ENXIO)
+                _ = view.audit(request, node, descriptor, error: ENXIO)
                 request.reply(error: ENXIO)
                 return
             }
             guard view.tree.hasRoom(scope: node.pointee.scope, user: request.caller.uid) else {
-                _ = view.audit(request.caller, node, descriptor, error: ENFILE)
+                _ = view.audit(request, node, descriptor, error: ENFILE)
                 request.reply(error: ENFILE)
                 return
             }
@@ -26,7 +26,7 @@ extension ViewFS {
                 return
             }
             if opened < 0 {
-                _ = view.audit(request.caller, node, descriptor, error: Errno.number(of: opened))
+                _ = view.audit(request, node, descriptor, error: Errno.number(of: opened))
                 request.reply(error: Errno.number(of: opened))
                 return
             }
@@ -38,7 +38,7 @@ extension ViewFS {
                 return
             }
             view.noteMode(status.st.st_mode)
-            let unwritten = view.audit(request.caller, node, opened, error: 0)
+            let unwritten = view.audit(request, node, opened, error: 0)
             if unwritten != 0 {
                 _ = clinux_close(opened)
                 request.reply(error: unwritten)
@@ -61,8 +61,8 @@ extension ViewFS {
     /// Out of the way of every other opening.
     @inline(never)
     private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
-        let opening = waitingOpening(of: descriptor, request, scope: node.pointee.scope)
-        leases.wait(request, in: node.pointee.scope, opening)
+        let call = waitingCall(of: descriptor, request, scope: node.pointee.scope)
+        leases.wait(request, in: node.pointee.scope, call)
     }
 
     /// Creates and opens a file, also one without a name (O_TMPFILE), which LINK can give one to.
@@ -79,7 +79,7 @@ extension ViewFS {
             // Before anything is made.
             let user = request.caller.uid
             guard view.tree.hasRoom(scope: node.pointee.scope, user: user) else {
-                _ = view.audit(request.caller, node, directory, error: ENFILE)
+                _ = view.audit(request, node, directory, error: ENFILE)
                 request.reply(error: ENFILE)
                 return
             }
@@ -88,16 +88,18 @@ extension ViewFS {
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
             let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
             let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
-            let opened = Identity.withReserve(of: request.caller) {
-                view.tree.makingRoom {
-                    isNameless
-                        ? clinux_open_nameless(directory, creation, mode)
-                        : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
+            let place = isNameless ? AuditedPlace.file(directory) : .entry(directory, name)
+            let opened = view.audited(request, node, place, detail: isNameless ? "created without a name" : "created") {
+                Identity.withReserve(of: request.caller) {
+                    view.tree.makingRoom {
+                        isNameless
+                            ? clinux_open_nameless(directory, creation, mode)
+                            : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
+                    }
                 }
             }
             if opened < 0 {
                 let isRaced = opened == -EEXIST && flags & O_EXCL == 0
-                if !isRaced { _ = view.audit(request.caller, node, directory, error: Errno.number(of: opened)) }
                 request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
                 return
             }
@@ -110,13 +112,12 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
-            let unwritten = error == 0 ? view.audit(request.caller, node, opened, error: 0) : 0
-            guard error == 0, unwritten == 0, let child = view.tree.nodes.find(parameters.ino),
+            guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
             else {
-                if error != 0 || unwritten != 0 { _ = clinux_close(opened) }
+                if error != 0 { _ = clinux_close(opened) }
                 if error == 0 { view.tree.forget(parameters.ino, 1) }
-                request.reply(error: error != 0 ? error : unwritten != 0 ? unwritten : ENFILE)
+                request.reply(error: error != 0 ? error : ENFILE)
                 return
             }
             if !request.reply(entry: &parameters, file: info) {

@@ -121,9 +121,9 @@ extension ViewFS {
     /// Leaves the scope, and lets the request wait for a claim.
     @inline(never)
     private func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
-        let opening = waitingOpening(request, node, scope: scope)
+        let call = waitingCall(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
-        waiting.wait(request, for: hold, scope: scope, node: node, opening)
+        waiting.wait(request, for: hold, scope: scope, node: node, call)
     }
 
     /// Leaves the scope again: what was to be worked on is in it no more.
@@ -145,16 +145,18 @@ extension ViewFS {
     @inline(never)
     func queueUp(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
         // Where the file is would be asked of a filesystem that may hang.
-        let opening = audit != nil && request.isOpening ? OpenAudit.Waiting(caller: request.caller, scope: scope, path: nil) : nil
+        let call =
+            audit == nil
+            ? nil : AuditedCall(request).map { AuditTrail.Waiting(call: $0, caller: request.caller, scope: scope, path: nil) }
         let refusal = entry == .cacheWrite ? nil : request.worker.pointee.isClosing.load(ordering: .relaxed) ? 0 : EACCES
         coordinator.leave(slot: request.worker.pointee.slot)
-        crowd.wait(request, in: scope, refusal: refusal, opening)
+        crowd.wait(request, in: scope, refusal: refusal, call)
     }
 
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {
-        coordinator.noteDenial(ScopeID(rawValue: scope), uid: request.caller.uid, pid: request.caller.pid)
+        noteDenial(request.caller, in: scope)
         let error = verdict == .readOnly ? EROFS : EACCES
-        if let audit, request.isOpening { _ = audit.record(request.caller, scope: scope, descriptor: nil, error: error) }
+        if audit != nil { writeDownRefusal(request, scope: scope, error: error) }
         request.reply(error: error)
     }
 }

@@ -207,6 +207,7 @@ extension ViewFS {
         guard isSecondLook else { return false }
         tree.removeScope(scope.id.rawValue)
         droppedWrites.forget(scope.id.rawValue)
+        refusers.forget(scope.id.rawValue)
         return true
     }
 }

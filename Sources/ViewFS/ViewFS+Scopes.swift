@@ -160,15 +160,6 @@ extension ViewFS {
     /// Whether there are any for `takeDenials` since the last call.
     public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
 
-    /// Refused operations of a scope since the last call, and the uid and pid of the last; nil when there were none.
-    public func takeDenials(of scope: Scope) -> (count: UInt64, uid: UInt32, pid: Int32)? {
-        let gate = coordinator.gate(scope.id)
-        let count = gate.pointee.denials.exchange(0, ordering: .sequentiallyConsistent)
-        if count == 0 { return nil }
-        let last = gate.pointee.lastDenied.load(ordering: .relaxed)
-        return (count, UInt32(truncatingIfNeeded: last >> 32), Int32(bitPattern: UInt32(truncatingIfNeeded: last)))
-    }
-
     /// Makes the kernel look anew at the root's times after a change of its names. It waits for nobody. Holding no lock.
     ///
     /// The names themselves are not told: that would take the lock of the root (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists the

@@ -48,12 +48,13 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, id, for: .write) { request, _, descriptor in
+        view.onNode(request, id, for: .write) { request, node, descriptor in
             if strcmp(name, "system.posix_acl_access") == 0 { view.settleSetID(of: descriptor, for: request.caller, byACL: true) }
-            let result =
+            let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
                 isReserved(name)
-                ? -EPERM
-                : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
+                    ? -EPERM
+                    : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
+            }
             reply(request, result)
         }
     }
@@ -63,8 +64,11 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        view.onNode(request, id, for: .write) { request, _, descriptor in
-            reply(request, isReserved(name) ? -EPERM : clinux_removexattr_descriptor(descriptor, name))
+        view.onNode(request, id, for: .write) { request, node, descriptor in
+            let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
+                isReserved(name) ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
+            }
+            reply(request, result)
         }
     }
 }

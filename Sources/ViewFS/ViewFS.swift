@@ -31,8 +31,9 @@ public final class ViewFS: @unchecked Sendable {
     /// nil where others change nothing or locks are always answered in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
-    /// Where openings are written down, if they are.
-    public let audit: OpenAudit?
+    /// Where openings and changes are written down, if they are.
+    public let audit: AuditTrail?
+    let refusers = Refusers()
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
@@ -61,7 +62,7 @@ public final class ViewFS: @unchecked Sendable {
     /// `descriptorLimit`: how many descriptors the process may have: `DescriptorPlan` says what of them is for what.
     ///
     /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
-    public init(cache: CacheMode, descriptorLimit: Int, audit: OpenAudit? = nil, holdsOpenings: Bool = true) {
+    public init(cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true) {
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         plan = DescriptorPlan(limit: descriptorLimit)

@@ -27,7 +27,7 @@ enum Daemon {
         Confinement.giveUpCapabilities()
         SystemLog.open(isForeground: !isBackground)
         if isBackground { ServiceManager.leave() }
-        let audit = options.audit.map { _ in OpenAudit() }
+        let audit = options.audit.map { _ in AuditTrail() }
         // For tests: what a daemon without CAP_SYS_ADMIN does.
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         let files = ViewFS(

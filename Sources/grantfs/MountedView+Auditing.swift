@@ -4,10 +4,10 @@ import GrantStore
 import LinuxFS
 import ViewFS
 
-// With `-o audit` every opening is in the store's log before it is answered.
+// With `-o audit` every opening is in the store's log before it is answered, and every change before it is made.
 extension MountedView {
-    /// Writes what is opened, batch by batch, for as long as the daemon lives, on a connection of its own. What cannot be written is refused.
-    func writeAudit(_ audit: OpenAudit, keeping limit: Int) {
+    /// Writes what is done, batch by batch, for as long as the daemon lives, on a connection of its own. What cannot be written is refused.
+    func writeAudit(_ audit: AuditTrail, keeping limit: Int) {
         var store: GrantStore?
         let directory = state.withLock { $0.store.directory }
         var isFailing = false
@@ -15,29 +15,63 @@ extension MountedView {
             let batch = audit.next()
             do throws(GrantError) {
                 if store == nil { store = try GrantStore(directory: directory, create: false, survivesPowerLoss: false) }
-                try store?.append(batch.records.map { entry(of: $0, audit) }, keeping: limit)
-                batch.settle(written: true)
-                if isFailing { SystemLog.write(.notice, "openings can be written down again", fields) }
+                let unwritten = batch.unwritten.map { scope, count in
+                    let (grant, name) = granted(by: scope, audit)
+                    return GrantStore.Unwritten(view: view, grant: grant, name: name, count: count)
+                }
+                let numbers = try store?.append(
+                    batch.records.map { entry(of: $0, audit) }, results: batch.results, unwritten: unwritten, keeping: limit, by: actor)
+                batch.settle(numbers)
+                if isFailing { SystemLog.write(.notice, "openings and changes can be written down again", fields) }
                 isFailing = false
             } catch {
-                batch.settle(written: false)
+                batch.settle(nil)
                 // Its file may have been replaced: the next one is written to what is there then.
                 store = nil
                 if !isFailing {
-                    SystemLog.write(.error, Terminal.visible("openings are refused because they cannot be written down: \(error)"), fields)
+                    SystemLog.write(
+                        .error, Terminal.visible("openings and changes are refused because they cannot be written down: \(error)"), fields)
                 }
                 isFailing = true
             }
         }
     }
 
-    private func entry(of record: OpenRecord, _ audit: OpenAudit) -> LogEntry {
-        let grant = audit.grant(of: record.scope)
-        let name = grant.flatMap { grant in state.withLock { $0.grants[grant]?.grant.name } }
+    private func granted(by scope: UInt32, _ audit: AuditTrail) -> (GrantID?, GrantName?) {
+        let grant = audit.grant(of: scope)
+        return (grant, grant.flatMap { grant in state.withLock { $0.grants[grant]?.grant.name } })
+    }
+
+    private func entry(of record: AuditRecord, _ audit: AuditTrail) -> LogEntry {
+        let (grant, name) = granted(by: record.scope, audit)
         let program = String(decoding: record.program, as: UTF8.self)
         return LogEntry(
-            time: Instant(nanoseconds: record.time), event: .opened, actor: Actor(uid: record.uid, pid: record.pid, program: program),
-            view: view,
-            grant: grant, name: name, detail: "", path: record.path, error: record.error)
+            time: Instant(nanoseconds: record.time), event: LogEvent(record.act),
+            actor: Actor(uid: record.uid, pid: record.pid, program: program), view: view, grant: grant, name: name, detail: record.detail,
+            path: record.path, error: record.error, newPath: record.newPath, access: record.access)
+    }
+}
+
+extension LogEvent {
+    /// The two have the same words.
+    init(_ act: AuditedAct) {
+        self =
+            switch act {
+            case .opened: .opened
+            case .unlinked: .unlinked
+            case .directoryMade: .directoryMade
+            case .directoryRemoved: .directoryRemoved
+            case .renamed: .renamed
+            case .linked: .linked
+            case .symlinkMade: .symlinkMade
+            case .nodeMade: .nodeMade
+            case .modeSet: .modeSet
+            case .ownerSet: .ownerSet
+            case .truncated: .truncated
+            case .timesSet: .timesSet
+            case .attributeSet: .attributeSet
+            case .attributeRemoved: .attributeRemoved
+            case .flagsSet: .flagsSet
+            }
     }
 }

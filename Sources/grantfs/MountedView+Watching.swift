@@ -77,25 +77,27 @@ extension MountedView {
             let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []
             for scope in scopes {
                 guard let refused = files.takeDenials(of: scope), let live = state.grants[scope.grant] else { continue }
-                refusals.append(Refusal(grant: live.grant, count: refused.count, uid: refused.uid, pid: refused.pid))
+                let last = refused.last
+                refusals.append(
+                    Refusal(live.grant, refused.count, uid: last?.uid ?? 0, pid: last?.pid ?? 0, program: last?.program ?? []))
             }
             for (grant, refused) in files.root.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
-                refusals.append(Refusal(grant: live.grant, count: refused.count, uid: refused.uid, pid: refused.pid))
+                refusals.append(Refusal(live.grant, refused.count, uid: refused.uid, pid: refused.pid, program: refused.program))
             }
             for refusal in refusals {
                 state.counts.note(denials: refusal.count, of: refusal.grant)
                 // Best effort: what is refused is refused, whether or not it can be written down.
                 try? state.store.append(
                     .denied, view: view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
-                    by: Actor(uid: refusal.uid, pid: refusal.pid, program: ""))
+                    count: Int64(clamping: refusal.count), by: refusal.last)
             }
             return refusals
         }
         for refusal in refusals {
             say(
                 .notice, .denied,
-                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(place), the last of uid \(refusal.uid), pid \(refusal.pid)",
+                "refused \(refusal.operations) on “\(refusal.grant.name)” at \(place), the last of \(refusal.last.description)",
                 of: refusal.grant)
         }
     }
@@ -104,8 +106,12 @@ extension MountedView {
     private struct Refusal {
         let grant: Grant
         let count: UInt64
-        let uid: UInt32
-        let pid: Int32
+        let last: Actor
+
+        init(_ grant: Grant, _ count: UInt64, uid: UInt32, pid: Int32, program: [UInt8]) {
+            (self.grant, self.count) = (grant, count)
+            last = Actor(uid: uid, pid: pid, program: String(decoding: program, as: UTF8.self))
+        }
 
         var operations: String { count == 1 ? "1 operation" : "\(count) operations" }
     }

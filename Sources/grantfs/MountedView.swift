@@ -170,7 +170,11 @@ final class MountedView: @unchecked Sendable {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
             }
             if live.grant.activation != grant.activation { live.released = nil }
-            if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path { files.doubt(scope) }
+            if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path {
+                files.doubt(scope)
+                let (claims, old) = (claims, live.grant.bookmark.path)
+                tasks.append { claims?.noteMoved(old, to: grant.bookmark.path) }
+            }
             if live.grant.coordination != grant.coordination { state.changesCoordination = true }
             live.grant = grant
             live.recorded = recorded

@@ -159,6 +159,84 @@ import Testing
         #expect(try store.log(after: 2, limit: 10).map(\.actor.pid) == [getpid()])
         #expect(try store.log(after: 2, limit: 10)[0].grant == nil)
     }
+
+    /// Something done through a mount, by a user of a grant.
+    private func use(_ grant: Grant?, uid: UInt32, _ event: LogEvent = .opened, error: Int32? = 0) -> LogEntry {
+        LogEntry(
+            time: Instant(seconds: 1), event: event, actor: Actor(uid: uid, pid: 1, program: "p"), view: .standard, grant: grant?.id,
+            name: grant?.name, path: Array("/p".utf8), error: error)
+    }
+
+    @Test func saysHowAChangeEndedOnce() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let numbers = try store.append(
+            [use(nil, uid: 1, .unlinked, error: nil), use(nil, uid: 1, .renamed, error: nil)], keeping: 100, by: tester)
+        #expect(try store.log(after: 0, limit: 9).map(\.hasNotEnded) == [true, true])
+        // An entry that is not there, and one that has ended, stay as they are.
+        _ = try store.append([], results: [(numbers[0], 2), (numbers[0], 0), (99, 1)], keeping: 100, by: tester)
+        #expect(try store.log(after: 0, limit: 9).map(\.error) == [2, nil])
+    }
+
+    @Test func isShared() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let (loud, quiet) = (try sample("loud"), try sample("quiet"))
+        try store.insert([loud, quiet], by: tester)
+        _ = try store.append((0..<30).map { _ in use(quiet, uid: 1) } + [use(nil, uid: 1)], keeping: 100, by: tester)
+        for _ in 0..<10 { _ = try store.append((0..<40).map { use(loud, uid: $0 == 7 ? 7 : 8) }, keeping: 100, by: tester) }
+        let entries = try store.log(after: 0, limit: 1000)
+        #expect(entries.filter { $0.event == .granted }.count == 2)
+        #expect(entries.filter { $0.grant == quiet.id && $0.event == .opened }.count == 30)
+        let left = entries.filter { $0.grant == loud.id && $0.event == .opened }
+        // What the others leave of a hundred, and a sixteenth of that and one batch at the most.
+        #expect(left.count >= 69 && left.count <= 69 + 6 + 40)
+        #expect(left.filter { $0.actor.uid == 7 }.count == 10, "nor does one user push out another's")
+        let forgotten = entries.filter { $0.event == .forgotten }
+        #expect(forgotten.map(\.grant) == [loud.id] && forgotten[0].name == loud.name)
+        #expect((forgotten.first?.count ?? 0) + Int64(left.count) == 400)
+        // What was never written down is counted in the same entry.
+        let unwritten = GrantStore.Unwritten(view: .standard, grant: loud.id, name: loud.name, count: 5)
+        _ = try store.append([], unwritten: [unwritten], keeping: 100, by: tester)
+        let after = try store.log(after: 0, limit: 1000).filter { $0.event == .forgotten }
+        #expect(after.count == 1 && after.first?.count == forgotten[0].count.map { $0 + 5 })
+    }
+
+    @Test func keepsEachEventInTheShareThatTheTableSays() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        for event in LogEvent.allCases { try store.append(event, by: tester) }
+        var kept: [String: Int64] = [:]
+        try store.read { (database) throws(GrantError) in
+            try database.query("SELECT event, kept FROM log") { (row) throws(GrantError) in kept[row.text(0)] = row.integer(1) }
+        }
+        #expect(kept.count == LogEvent.allCases.count)
+        for event in LogEvent.allCases { #expect(kept[event.rawValue] == event.kept.rawValue, "\(event)") }
+    }
+
+    @Test func sharesAreEqualAndNobodyNeedsMoreThanHeHas() {
+        #expect(GrantStore.share(of: [], in: 5) == .max)
+        #expect(GrantStore.share(of: [3, 1], in: 5) == .max)
+        #expect(GrantStore.share(of: [10, 1, 2], in: 9) == 6)
+        #expect(GrantStore.share(of: [10, 10, 10], in: 9) == 3)
+        #expect(GrantStore.share(of: [10, 10, 10], in: 2) == 1)
+    }
+
+    @Test func refusalsPushOutNothingThatWasDoneToGrants() throws {
+        let store = try GrantStore(directory: scratch.store, create: true)
+        let grant = try sample("docs")
+        try store.insert(grant, by: tester)
+        let other = use(nil, uid: 3, .denied)
+        try store.write { (database) throws(GrantError) in
+            try add(other, 3, to: database, of: store)
+            try add(use(grant, uid: 1, .denied), GrantStore.keptEntries + 2000, to: database, of: store)
+        }
+        let entries = try store.log(after: 0, limit: .max)
+        #expect(entries.first?.event == .granted)
+        #expect(entries.filter { $0.event == .denied && $0.actor.uid == 3 }.count == 3)
+        #expect(entries.count <= GrantStore.keptEntries + 512 + 4)
+    }
+
+    private func add(_ entry: LogEntry, _ count: Int, to database: Database, of store: GrantStore) throws(GrantError) {
+        for _ in 0..<count { try store.add(entry, to: database) }
+    }
 }
 
 @Suite struct Mounts {

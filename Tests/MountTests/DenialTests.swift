@@ -9,6 +9,8 @@ extension MountTests {
             let name: String?
             let detail: String
             let pid: Int32
+            let program: String
+            let count: Int?
         }
 
         /// How many refused operations the log has of a grant, and who came last.
@@ -17,6 +19,33 @@ extension MountTests {
             let denied = entries.filter { $0.event == "denied" && $0.name == name }
             let counts = denied.map { Int($0.detail.split(separator: " ").first ?? "") ?? 0 }
             return (counts.reduce(0, +), denied.count, denied.last?.pid)
+        }
+
+        @Test("names the program that was refused, though it has ended: by a name, by what it held, by a grant that lets it read")
+        func programs() throws {
+            let fixture = try MountFixture()
+            for name in ["ro", "held"] {
+                let source = try fixture.source(name)
+                try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/file"))
+                try fixture.grant(source)
+            }
+            let mountpoint = try fixture.mount()
+            try fixture.grantfs("set", "ro", "--access", "read-only").orThrow()
+            func lastDenied(_ name: String) throws -> Entry? {
+                let entries: [Entry] = try fixture.grantfs("log", "--json").orThrow().decoded()
+                return entries.last { $0.event == "denied" && $0.name == name }
+            }
+            _ = try Command.run(["rm", "-f", mountpoint + "/ro/file"])
+            try fixture.wait(until: "rm is named") { try lastDenied("ro")?.program == "rm" }
+            #expect(try lastDenied("ro")?.count == 1)
+            let holder = try Child(["bash", "-c", "cd \"$1\"; echo ready; read x; exec ls", "bash", mountpoint + "/held"])
+            try holder.expect("ready")
+            try fixture.revoke("held")
+            holder.send("go on")
+            #expect(holder.wait() != nil)
+            try fixture.wait(until: "ls is named") { try lastDenied("held")?.program == "ls" }
+            _ = try Command.run(["cat", mountpoint + "/held/file"])
+            try fixture.wait(until: "cat is named") { try lastDenied("held")?.program == "cat" }
         }
 
         @Test("has what was tried with a read-only grant and with a withdrawn one alike, counted once, a line a second")

@@ -108,6 +108,53 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
+        @Test("leaves to commands to say what they did to grants, and who had logged in", .enabled(if: Identity.isRoot, "needs root"))
+        func acts() throws {
+            let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
+            let name = "b\nMESSAGE=forged"
+            let source = try fixture.source(name)
+            func grantfs(_ words: String...) throws {
+                try Command.run(
+                    [
+                        "unshare", "-m", "sh", "-c",
+                        """
+                        mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind "$1/journal" /run/systemd/journal
+                        shift; exec "$@"
+                        """, "sh", fixture.base, Programs.grantfs,
+                    ] + words, environment: fixture.environment.merging(["SUDO_UID": "4242"]) { $1 }
+                ).orThrow()
+            }
+            /// The next entry, when it is of this event.
+            func entry(_ event: String) throws -> String {
+                let text = try #require(journal.next(), "\(event) is in the journal")
+                let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+                for line in ["GRANTFS_EVENT=\(event)", "GRANTFS_VIEW=default", "GRANTFS_UID=0", "PRIORITY=5", "SYSLOG_IDENTIFIER=grantfs"] {
+                    #expect(lines.contains(Substring(line)), "\(line): \(text)")
+                }
+                #expect(!lines.contains("MESSAGE=forged"), "\(text)")
+                return text
+            }
+            // The kernel's word for who has logged in goes before sudo's.
+            let noted = UInt32(Processes.kernelText("/proc/self/loginuid").filter(\.isNumber)) ?? .max
+            let login = noted == .max ? 4242 : noted
+            try grantfs("grant", source, "--name", "b")
+            let granted = try entry("granted")
+            #expect(granted.contains("GRANTFS_NAME=b\n") && granted.contains("GRANTFS_LOGIN_UID=\(login)\n"), "\(granted)")
+            #expect(granted.contains("uid 0 (login \(login))") && granted.contains("b\\nMESSAGE=forged"), "\(granted)")
+            try grantfs("set", "b", "--access", "read-only")
+            #expect(try entry("changed").contains("access read-only"))
+            try grantfs("revoke", "b")
+            _ = try entry("revoked")
+            try grantfs("restore", "b")
+            _ = try entry("restored")
+            try grantfs("remove", "b")
+            _ = try entry("revoked")
+            _ = try entry("removed")
+            let log = try fixture.log().filter { $0.name == "b" }
+            #expect(log.map(\.event) == ["granted", "changed", "revoked", "restored", "revoked", "removed"])
+            #expect(log.allSatisfy { $0.loginUid == login && $0.uid == 0 })
+        }
+
         @Test("says the same on standard error in the foreground, where there is no journal")
         func standardError() throws {
             let words = [Programs.grantfs, "mount", "-f", "default", fixture.base + "/mount"]

@@ -1,3 +1,4 @@
+import GrantModel
 import Testing
 
 @testable import TerminalUI

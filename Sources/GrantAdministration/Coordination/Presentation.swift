@@ -34,11 +34,13 @@ public final class Presentation: Sendable {
     ///   - purpose: claims of the same purpose do not ask it.
     ///   - patience: how long an answer may take, in seconds; 5 when left out, 60 at the most.
     ///   - asked: every question is to be answered.
+    ///   - storeChanged: called on the same thread, within a second after somebody else has changed the store: a grant may have another name.
     ///
     /// Errors: `.noMount`, `.outside`, `.revoked`, `.failed`.
     public init(
         _ path: [UInt8], in coordination: FileCoordination, purpose: String? = nil, patience: Double? = nil,
-        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void
+        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void,
+        storeChanged: @escaping @Sendable () -> Void = {}
     ) throws(CoordinationError) {
         let records = try coordination.mounts()
         let place = try coordination.place(of: path, follows: false, records)
@@ -47,7 +49,8 @@ public final class Presentation: Sendable {
             shared = try Shared(place)
             connections = PresenterConnections(
                 shared: shared, store: coordination.administrator.store, purpose: purpose.map { Array($0.utf8) },
-                patience: patience.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, asked: asked, told: told)
+                patience: patience.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, asked: asked, told: told,
+                storeChanged: storeChanged)
         } catch {
             throw .failed(error.description)
         }

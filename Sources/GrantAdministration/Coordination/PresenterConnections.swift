@@ -26,6 +26,7 @@ final class PresenterConnections: @unchecked Sendable {
     private let patience: UInt32
     private let asked: @Sendable (PresenterRequest) -> Void
     private let told: @Sendable (PresenterNotice) -> Void
+    private let storeChanged: @Sendable () -> Void
     private struct Asked: Hashable {
         let cause: GrantID
         let kind: PresenterAsk.Kind
@@ -51,7 +52,8 @@ final class PresenterConnections: @unchecked Sendable {
 
     init(
         shared: Presentation.Shared, store: GrantStore, purpose: [UInt8]?, patience: UInt32,
-        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void
+        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void,
+        storeChanged: @escaping @Sendable () -> Void
     ) {
         self.shared = shared
         self.store = store
@@ -59,6 +61,7 @@ final class PresenterConnections: @unchecked Sendable {
         self.patience = patience
         self.asked = asked
         self.told = told
+        self.storeChanged = storeChanged
     }
 
     // MARK: connecting
@@ -109,6 +112,7 @@ final class PresenterConnections: @unchecked Sendable {
         }
         let isOther = version != seen
         seen = version
+        if isOther { storeChanged() }
         for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
             sources[id] = nil
             if source.refusal == nil {

@@ -7,6 +7,8 @@ import Foundation
 /// `NSFileCoordinator.addFilePresenter(_:)`. Every message comes on `presentedItemOperationQueue`. What is asked must be answered
 /// by calling what was handed over; who does not answer within five seconds is passed over. There, whoever asks waits for ever.
 ///
+/// One that names its item in a mount is given URLs in that mount and no others. What is moved out of the grant has changed then, and where it is now is not said.
+///
 /// When the grant is revoked nothing is said; when it is restored, `presentedItemDidChange()`.
 ///
 /// What Apple has as optional has a default here that does nothing, and answers at once. The forms of the questions that are `async` are not here. Versions and attributes of iCloud are not known.
@@ -29,7 +31,8 @@ import Foundation
     /// The same for something in the presented directory.
     func accommodatePresentedSubitemDeletion(at url: URL, completionHandler: @escaping @Sendable ((any Error)?) -> Void)
 
-    /// The item, or a directory above it, is at another place now. Give that in `presentedItemURL` from now on.
+    /// The item, or a directory above it, is at another place now; or the grant through which it is named in a mount has another name. Give that in `presentedItemURL`
+    /// from now on.
     func presentedItemDidMove(to newURL: URL)
     /// The item's content or attributes have changed; also when it may have, and nobody can say.
     func presentedItemDidChange()

@@ -12,7 +12,7 @@ extension RegisteredPresenter {
             asked: { [weak self] request in
                 if let self { answer(request) } else { request.answer() }
             },
-            told: { [weak self] notice in self?.hear(notice) })
+            told: { [weak self] notice in self?.hear(notice) }, storeChanged: { [weak self] in self?.renew() })
         if let presentation { listens(by: presentation, in: administrator.store.directory) }
     }
 

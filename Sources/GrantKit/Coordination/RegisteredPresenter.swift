@@ -15,11 +15,11 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// Of its coordinators, which do not ask it.
     let purpose: String
     private let state: Lock<State>
-
-    /// How the presenter names its item. All paths here are of the host; it is told of them in its own terms.
-    private let terms: PathTerms
+    private let environment: GrantEnvironment
 
     private struct State {
+        /// How the presenter names its item. All paths here are of the host; it is told of them in its own terms.
+        var terms: PathTerms
         /// Of the item, on the host.
         var path: [UInt8]
         var isDirectory: Bool
@@ -38,8 +38,9 @@ final class RegisteredPresenter: @unchecked Sendable {
         queue = presenter.presentedItemOperationQueue
         identity = ObjectIdentifier(presenter)
         purpose = PresenterRegistry.purpose(of: presenter)
-        terms = PathTerms(of: path, in: environment)
-        state = Lock(State(path: terms.host(path), isDirectory: url.hasDirectoryPath))
+        self.environment = environment
+        let terms = PathTerms(of: path, in: environment)
+        state = Lock(State(terms: terms, path: terms.host(path), isDirectory: url.hasDirectoryPath))
     }
 
     var object: (any NSFilePresenter)? { presenter }
@@ -69,8 +70,34 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    private func url(_ path: [UInt8]) -> URL {
-        FilePath.url(terms.named(path), isDirectory: state.withLock { $0.path == path && $0.isDirectory })
+    /// nil for what is not to be named: who presents what is in a mount is led to nothing outside of it.
+    private func url(_ path: [UInt8]) -> URL? {
+        let (terms, isDirectory) = state.withLock { ($0.terms, $0.path == path && $0.isDirectory) }
+        if terms.isInMount, !terms.holds(path) { return nil }
+        return FilePath.url(terms.named(path), isDirectory: isDirectory)
+    }
+
+    // MARK: The way into the mount
+
+    /// Before `path`, of the host, is looked at: a granted directory that was renamed there holds it at its new place.
+    private func keepUp(with path: [UInt8]) {
+        let terms = state.withLock { $0.terms }
+        if terms.isInMount, !terms.holds(path) { renew() }
+    }
+
+    /// Looks where the granted directory is now, and what the grant is called. The item is where it was in it; a presenter of what is in a mount is told when
+    /// that has another URL.
+    func renew() {
+        let old = state.withLock { $0.terms }
+        guard old.isInMount else { return }
+        let terms = old.renewed(in: environment)
+        let place = state.withLock { state -> [UInt8]? in
+            guard terms != old, state.terms == old else { return nil }
+            state.terms = terms
+            if let below = FilePath.below(old.host, state.path) { state.path = FilePath.join(terms.host, below) }
+            return terms.named == old.named ? nil : state.path
+        }
+        if let place, let url = url(place) { deliver { $0.presentedItemDidMove(to: url) } }
     }
 
     // MARK: What must be answered
@@ -95,9 +122,10 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {
-        let (url, isSubitem) = (url(path), isAbove(path))
+        keepUp(with: path)
+        let subitem = isAbove(path) ? url(path) : nil
         deliver(orElse: { done(true) }) { presenter in
-            if isSubitem {
+            if let url = subitem {
                 presenter.accommodatePresentedSubitemDeletion(at: url) { done($0 == nil) }
             } else {
                 presenter.accommodatePresentedItemDeletion { done($0 == nil) }
@@ -116,27 +144,33 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func moved(_ path: [UInt8], to newPath: [UInt8]) {
+        keepUp(with: path)
         if isAbove(path) {
-            let (old, new) = (url(path), url(newPath))
+            guard let old = url(path) else { return changed(self.path) }
+            guard let new = url(newPath) else { return deliver { $0.presentedSubitemDidChange(at: old) } }
             return deliver { $0.presentedSubitem(at: old, didMoveTo: new) }
         }
         // What was moved is the item itself or a directory above it.
         guard let below = FilePath.below(path, self.path) else { return }
-        let place = FilePath.join(newPath, below)
+        let (place, old) = (FilePath.join(newPath, below), url(self.path))
+        keepUp(with: place)
         state.withLock { $0.path = place }
-        let new = url(place)
+        // In the mount it may be where it was, or nowhere: then it is looked at there.
+        guard let new = url(place), new != old else { return deliver { $0.presentedItemDidChange() } }
         deliver { $0.presentedItemDidMove(to: new) }
     }
 
     func changed(_ path: [UInt8]) {
-        let (url, isSubitem) = (url(path), isAbove(path))
+        keepUp(with: path)
+        let subitem = isAbove(path) ? url(path) : nil
         deliver { presenter in
-            if isSubitem { presenter.presentedSubitemDidChange(at: url) } else { presenter.presentedItemDidChange() }
+            if let subitem { presenter.presentedSubitemDidChange(at: subitem) } else { presenter.presentedItemDidChange() }
         }
     }
 
     func appeared(_ path: [UInt8]) {
-        let url = url(path)
+        keepUp(with: path)
+        guard let url = url(path) else { return }
         deliver { $0.presentedSubitemDidAppear(at: url) }
     }
 

@@ -31,6 +31,17 @@ extension ClaimService {
         presenter.session.send(.tellsPresenter(telling))
     }
 
+    /// Tells the presenters of a directory that is found at another path, and of what lies below, when nobody has coordinated that.
+    func noteMoved(_ path: [UInt8], to newPath: [UInt8]) {
+        if path == newPath { return }
+        let isNews = state.withLock { state -> Bool in
+            guard state.presenting.live.values.contains(where: { MountTable.path($0.path, isAtOrBelow: path) }) else { return false }
+            ClaimService.note(.moved, path, newPath: newPath, pid: 0, &state)
+            return true
+        }
+        if isNews { seatAnew() }
+    }
+
     /// Looks at what claims for writing have come to that have ended, on a thread of its own.
     func lookAtWritten() {
         let written = state.withLock { state in

@@ -39,23 +39,29 @@ enum LogCommand {
         while true {
             // The version is read first: what is added meanwhile changes it again.
             let version = try store.dataVersion()
-            last = try read(store, after: last) { entry throws(GrantError) in
+            last = try read(store, after: last, waits: true) { entry throws(GrantError) in
                 if !filter.takes(entry) { return }
                 try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
             }
-            while try store.dataVersion() == version { usleep(200_000) }
+            // Once in a while also without a change: what is under way may never end.
+            var looks = 0
+            while looks < 25, try store.dataVersion() == version {
+                usleep(200_000)
+                looks += 1
+            }
         }
     }
 
-    /// The number of the last entry.
+    /// The number of the last entry. `waits`: those that follow one which is under way are left for the next time.
     @discardableResult
     private static func read(
-        _ store: GrantStore, after number: Int64, _ body: (LogEntry) throws(GrantError) -> Void
+        _ store: GrantStore, after number: Int64, waits: Bool = false, _ body: (LogEntry) throws(GrantError) -> Void
     ) throws(GrantError) -> Int64 {
         var last = number
         while true {
             let entries = try store.log(after: last, limit: batch)
             for entry in entries {
+                if waits, entry.isUnderWay { return last }
                 try body(entry)
                 last = entry.number
             }
@@ -67,12 +73,16 @@ enum LogCommand {
         var members: [(String, JSON)] = [
             ("number", .integer(entry.number)), ("time", JSON.time(entry.time)), ("event", .string(entry.event.rawValue)),
             ("uid", .unsigned(UInt64(entry.actor.uid))), ("pid", .integer(Int64(entry.actor.pid))),
+            ("loginUid", entry.actor.loginUID.map { .unsigned(UInt64($0)) } ?? .null),
             ("program", .string(entry.actor.program)), ("view", entry.view.map { .string($0.description) } ?? .null),
             ("grant", entry.grant.map { .string($0.description) } ?? .null),
         ]
         if let name = entry.name { members += JSON.members("name", name.bytes) } else { members.append(("name", .null)) }
         members.append(("detail", .string(entry.detail)))
+        if let access = entry.access { members.append(("access", .string(access.rawValue))) }
         if let path = entry.path { members += JSON.members("path", path) }
+        if let newPath = entry.newPath { members += JSON.members("newPath", newPath) }
+        if let count = entry.count { members.append(("count", .integer(count))) }
         if let error = entry.error { members.append(("result", .integer(Int64(error)))) }
         return members
     }
@@ -83,8 +93,27 @@ enum LogCommand {
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }
         if let view = entry.view { text += " in view \(Terminal.visible(view.description))" }
         if let path = entry.path { text += " \(Terminal.visible(path))" }
+        if let newPath = entry.newPath { text += " to \(Terminal.visible(newPath))" }
+        if let access = entry.access { text += access.purpose }
         if let error = entry.error, error != 0 { text += ": \(Errno(error))" }
+        if entry.hasNotEnded { text += ": begun, and not known to have ended" }
         if !entry.detail.isEmpty { text += ": \(Terminal.visible(entry.detail))" }
-        return text + "  [uid \(entry.actor.uid), pid \(entry.actor.pid), \(Terminal.visible(entry.actor.program))]"
+        return text + "  [\(entry.actor.description)]"
+    }
+}
+
+extension LogEntry {
+    /// Whether it is of a change that is just being made: whoever shows entries as they come waits until it has ended, for some seconds at the most.
+    var isUnderWay: Bool { hasNotEnded && Instant(nanoseconds: Clock.realtime).seconds(since: time) < 5 }
+}
+
+extension OpenAccess {
+    /// For people.
+    fileprivate var purpose: String {
+        switch self {
+        case .read: " for reading"
+        case .write: " for writing"
+        case .readWrite: " for reading and writing"
+        }
     }
 }

@@ -17,6 +17,7 @@ enum WatchCommand {
         var events = try stream.next(within: 0)
         while true {
             for entry in try store.log(after: last, limit: 1000) {
+                if entry.isUnderWay { break }
                 last = entry.number
                 try Terminal.print(arguments.wantsJSON ? JSON.object(LogCommand.json(entry)).text : LogCommand.line(entry))
             }

@@ -1,5 +1,3 @@
-import GrantModel
-
 /// Bytes and text as a terminal may show them.
 public enum VisibleText {
     /// Control characters, and what is no UTF-8, become `\n`, `\x1b`, `\u{202e}`.

@@ -1,0 +1,32 @@
+import GrantModel
+import LinuxFS
+
+// What somebody did to grants is in the system's log too, where whoever may write to the store cannot take it back.
+extension GrantStore {
+    /// Says it once it is on disk. Holding no lock.
+    func note(_ entries: [LogEntry]) {
+        for entry in entries {
+            var message = entry.event.rawValue
+            var fields: [SystemLog.Field] = [
+                ("GRANTFS_EVENT", Array(entry.event.rawValue.utf8)), ("GRANTFS_STORE", Array(directory.utf8)),
+                ("GRANTFS_UID", Array(String(entry.actor.uid).utf8)), ("GRANTFS_PID", Array(String(entry.actor.pid).utf8)),
+                ("GRANTFS_PROGRAM", Array(entry.actor.program.utf8)),
+            ]
+            if let login = entry.actor.loginUID { fields.append(("GRANTFS_LOGIN_UID", Array(String(login).utf8))) }
+            if let name = entry.name {
+                message += " “\(VisibleText.of(name.bytes))”"
+                fields.append(("GRANTFS_NAME", name.bytes))
+            }
+            if let grant = entry.grant {
+                message += " (\(grant.description.prefix(12)))"
+                fields.append(("GRANTFS_GRANT", Array(grant.description.utf8)))
+            }
+            if let view = entry.view {
+                message += " in the view “\(VisibleText.of(view.description))”"
+                fields.append(("GRANTFS_VIEW", Array(view.description.utf8)))
+            }
+            if !entry.detail.isEmpty { message += ": \(VisibleText.of(entry.detail))" }
+            SystemLog.note(.notice, "\(message), by \(entry.actor.description)", fields)
+        }
+    }
+}
