@@ -64,6 +64,8 @@ extension ViewFS {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
             if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
+            let resizes = view.policy.writeBack && changes.contains(.size)
+            if resizes { view.noteTime(of: id.rawValue, descriptor) }
             let result =
                 changes.namesNothing
                 ? view.touchOwner(
@@ -74,6 +76,8 @@ extension ViewFS {
                 view.leases.wait(request, in: node.pointee.scope, nil)
                 return
             }
+            // Of a size that stays as it is the kernel tells no time, and shows none; the file may get one.
+            if resizes { view.restoreTime(of: node, descriptor) }
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(failure: result)
@@ -169,6 +173,7 @@ extension ViewFS {
                 times.1.tv_nsec = utimeNow
             } else if changes.contains(.modificationTime) {
                 times.1 = wanted.pointee.st_mtim
+                noteShown(wanted.pointee.st_mtim, of: node)
             }
             return withUnsafePointer(to: &times) {
                 $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
