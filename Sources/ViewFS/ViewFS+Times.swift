@@ -25,7 +25,8 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return }
         // Whoever was first has noted it before anything was changed.
-        _ = node.pointee.dataVersion.compareExchange(expected: 0, desired: ShownTime.encoded(status.st.st_mtim), ordering: .sequentiallyConsistent)
+        let time = ShownTime.encoded(status.st.st_mtim)
+        _ = node.pointee.dataVersion.compareExchange(expected: 0, desired: time, ordering: .sequentiallyConsistent)
     }
 
     /// After a change of a file's data, before it is answered.
