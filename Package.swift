@@ -92,6 +92,7 @@ let package = Package(
         exerciser("NamespaceStress"),
         exerciser("CallTable"),
         exerciser("HostileSource"),
+        exerciser("AsynchronousWriter"),
         // It runs where Swift's libraries are not to be seen.
         exerciser("Attacker", linkerSettings: [.unsafeFlags(["-static-stdlib"])]),
         .executableTarget(

@@ -76,6 +76,11 @@ int clinux_reopen(int fd, int flags) {
     return RETRY(openat(clinux_own_descriptors(), name, (flags & ~O_NOFOLLOW) | O_CLOEXEC | O_NOCTTY));
 }
 
+int clinux_keep_access_time(int fd) {
+    int flags = RETRY(fcntl(fd, F_GETFL));
+    return flags < 0 ? flags : RETRY(fcntl(fd, F_SETFL, flags | O_NOATIME));
+}
+
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out) {
     struct statx x;
     int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (path == NULL || *path == 0 ? AT_EMPTY_PATH : 0);

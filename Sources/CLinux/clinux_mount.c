@@ -77,7 +77,7 @@ static int set_word(int fs, const char *word, unsigned *attributes) {
     static const struct { const char *word; unsigned set, clear; } flags[] = {
         {"suid", 0, MOUNT_ATTR_NOSUID},     {"nosuid", MOUNT_ATTR_NOSUID, 0},   {"dev", 0, MOUNT_ATTR_NODEV},
         {"nodev", MOUNT_ATTR_NODEV, 0},     {"noexec", MOUNT_ATTR_NOEXEC, 0},   {"noatime", MOUNT_ATTR_NOATIME, 0},
-        {"ro", MOUNT_ATTR_RDONLY, 0},
+        {"nodiratime", MOUNT_ATTR_NODIRATIME, 0}, {"ro", MOUNT_ATTR_RDONLY, 0},
     };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         if (strcmp(word, flags[i].word)) continue;
@@ -141,9 +141,11 @@ int clinux_unmount_in(int parent, const char *name) {
     return (int)RETRY(syscall(SYS_umount2, path, UNMOUNT_NOFOLLOW));
 }
 
-int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time) {
+// Without a word about times of access the kernel would leave those flags as they are.
+int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time, bool no_directory_access_time) {
     unsigned long flags = MS_REMOUNT | (read_only ? MS_RDONLY : 0) | (set_id ? 0 : MS_NOSUID) | (devices ? 0 : MS_NODEV) |
-                          (no_execute ? MS_NOEXEC : 0) | (no_access_time ? MS_NOATIME : 0);
+                          (no_execute ? MS_NOEXEC : 0) | (no_access_time ? MS_NOATIME : MS_RELATIME) |
+                          (no_directory_access_time ? MS_NODIRATIME : 0);
     char link[40];
     magic_path(link, fd);
     return (int)RETRY(syscall(SYS_mount, "none", link, NULL, flags, NULL));

@@ -23,6 +23,8 @@ struct Readers: ~Copyable {
 
     /// So many read, however little there is to do.
     static let kept = 4
+    /// So many wait for requests, with two megabytes each at the most.
+    static let waitingAtMost: UInt32 = 8
     /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
     static let reserve = 12
     /// The same for what was put aside.
@@ -52,10 +54,12 @@ struct Readers: ~Copyable {
         return UInt32(truncatingIfNeeded: left)
     }
 
-    /// Whether the caller, who has no request, had better stand by: one reader is too many, and another waits in its place.
+    /// Whether the caller, who has no request, had better stand by: one reader is too many, and another waits in its place; or so many wait that they would
+    /// keep their memory for ever, as who waits for a request hears of nothing else.
     @inline(__always)
     func shouldStandBy() -> Bool {
-        isOneTooMany.load(ordering: .relaxed) && snapshot.idle > 0 && isOneTooMany.exchange(false, ordering: .relaxed)
+        if snapshot.idle >= Self.waitingAtMost { return true }
+        return isOneTooMany.load(ordering: .relaxed) && snapshot.idle > 0 && isOneTooMany.exchange(false, ordering: .relaxed)
     }
 
     // MARK: coming and going
@@ -73,13 +77,14 @@ struct Readers: ~Copyable {
     func began() { number.wrappingAdd(1, ordering: .relaxed) }
     func ended() { number.wrappingSubtract(1, ordering: .relaxed) }
 
-    /// Stands by until called. False when nobody has called for a while: then the worker ends, and is not counted any more.
-    func standBy() -> Bool {
+    /// Stands by until called; `idle` is done when that takes long. False when nobody has called for a while: then the worker ends, and is not counted any more.
+    func standBy(idle: () -> Void) -> Bool {
         number.wrappingSubtract(1, ordering: .relaxed)
         standing.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if call.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
         // Who has taken us off is about to call.
         if takeOff(leaving: Self.reserve) { return false }
+        idle()
         call.wait()
         return true
     }

@@ -151,6 +151,7 @@ extension Session {
         clinux_set_worker(worker)
         serveReady(worker)
         while always, !hasEnded {
+            worker.pointee.giveBufferBack()
             resumeCall.waitForAny()
             serveReady(worker)
         }

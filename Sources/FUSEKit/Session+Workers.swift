@@ -42,7 +42,7 @@ extension Session {
         clinux_set_worker(worker)
         var buffer = fuse_buf()
         if standsBy {
-            if !readers.standBy() { return finish(worker, &buffer) }
+            if !standBy(worker, &buffer) { return finish(worker, &buffer) }
             if hasReady { serveReady(worker) }
         }
         readers.beginWaiting()
@@ -66,7 +66,7 @@ extension Session {
             if fuse_session_exited(pointer) != 0 { break }
             if readyWaits.load(ordering: .relaxed), readyWaits.exchange(false, ordering: .relaxed) { serveReady(worker) }
             if readers.shouldStandBy() {
-                if !readers.standBy() { return finish(worker, &buffer) }
+                if !standBy(worker, &buffer) { return finish(worker, &buffer) }
                 // It may have been called for that.
                 if hasReady { serveReady(worker) }
             }
@@ -80,8 +80,20 @@ extension Session {
         finish(worker, &buffer)
     }
 
-    func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+    /// Stands by as `Readers.standBy` says. Whoever is not called for long needs no memory meanwhile: a megabyte each for what is received and for what is answered.
+    private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
+        readers.standBy { giveBack(worker, &buffer) }
+    }
+
+    private func giveBack(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        // The library makes a new one when it has none.
         free(buffer.mem)
+        buffer.mem = nil
+        worker.pointee.giveBufferBack()
+    }
+
+    func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        giveBack(worker, &buffer)
         clinux_set_worker(nil)
         let slot = worker.pointee.slot
         freeSlots.withLock { $0.append(slot) }

@@ -155,6 +155,9 @@ public final class Session: @unchecked Sendable {
     /// For whom the worker of `slot` serves a request, or served the last one.
     public func user(ofSlot slot: Int) -> UInt32 { slot < workerLimit ? workers[slot].user.load(ordering: .relaxed) : 0 }
 
+    /// How many requests have come so far, modulo 2³².
+    public var requestsTaken: UInt32 { readers.snapshot.taken }
+
     public var hasEnded: Bool { ended.load(ordering: .acquiring) }
 
     /// Waits until the mount is gone: the kernel has ended the connection. For one thread.
@@ -186,11 +189,13 @@ struct SessionContext {
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
 private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as options: SessionOptions) {
     var wanted =
-        FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS
+        FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
         | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
     // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup came
     // in between; the daemon knows better who will want them, and may leave them out.
+    // FUSE_CAP_ASYNC_DIO stays off: with it the kernel drops what it has cached of a range when an asynchronous write past the cache begins, and not when
+    // it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages there that stay.
     // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
     // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
     // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.

@@ -71,6 +71,9 @@ public struct Worker: ~Copyable {
         return before & (RequestTimings.sampling - 1) == 0 ? kind : -1
     }
 
+    /// Gives the memory of `buffer` back to the kernel, and what was in it. On the worker's own thread, between requests.
+    func giveBufferBack() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
+
     /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.
     @inline(__always)
     func claim(_ sequence: UInt64) -> Bool {

@@ -35,7 +35,7 @@ public struct Mountpoint: Sendable {
         guard try MountIdentity(of: root).isSame(as: try identity()) else { throw Errno(EINVAL) }
         try MountIdentity.remount(
             root, readOnly: options.readOnly, setID: options.allowSetID, devices: options.allowDevices, noExecute: options.noExecute,
-            noAccessTime: options.noAccessTime)
+            noAccessTime: options.noAccessTime, noDirectoryAccessTime: options.noDirectoryAccessTime)
     }
 
     public var shown: String { String(decoding: path, as: UTF8.self) }

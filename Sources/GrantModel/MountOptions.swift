@@ -26,6 +26,7 @@ public struct MountOptions: Sendable, Equatable {
     public var allowDevices = false
     public var noExecute = false
     public var noAccessTime = false
+    public var noDirectoryAccessTime = false
     public var submounts = false
     public var cache = CacheMode.shared
     public var idle = IdleMode.auto

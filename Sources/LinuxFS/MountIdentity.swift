@@ -75,9 +75,10 @@ public struct MountIdentity: Sendable {
 
     /// Changes its flags. `root`: its root.
     public static func remount(
-        _ root: borrowing FileDescriptor, readOnly: Bool, setID: Bool, devices: Bool, noExecute: Bool, noAccessTime: Bool
+        _ root: borrowing FileDescriptor, readOnly: Bool, setID: Bool, devices: Bool, noExecute: Bool, noAccessTime: Bool,
+        noDirectoryAccessTime: Bool
     ) throws(Errno) {
-        _ = try Errno.check(clinux_remount(root.number, readOnly, setID, devices, noExecute, noAccessTime))
+        _ = try Errno.check(clinux_remount(root.number, readOnly, setID, devices, noExecute, noAccessTime, noDirectoryAccessTime))
     }
 }
 

@@ -67,6 +67,8 @@ extension ViewFS {
             // What is written down first is done: it does not wait for a lease then.
             let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
             defer { if writer >= 0 { _ = clinux_close(writer) } }
+            let resizes = view.policy.writeBack && changes.contains(.size)
+            if resizes { view.noteTime(of: id.rawValue, descriptor) }
             let result =
                 writer == ViewFS.leaseInTheWay
                 ? writer
@@ -82,6 +84,8 @@ extension ViewFS {
                 view.leases.wait(request, in: node.pointee.scope, call)
                 return
             }
+            // Of a size that stays as it is the kernel tells no time, and shows none; the file may get one.
+            if resizes { view.restoreTime(of: node, descriptor) }
             // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(failure: result)
@@ -181,6 +185,7 @@ extension ViewFS {
                 times.1.tv_nsec = utimeNow
             } else if changes.contains(.modificationTime) {
                 times.1 = wanted.pointee.st_mtim
+                noteShown(wanted.pointee.st_mtim, of: node)
             }
             return withUnsafePointer(to: &times) {
                 $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }

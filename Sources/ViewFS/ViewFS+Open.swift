@@ -103,7 +103,7 @@ extension ViewFS {
                 request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
                 return
             }
-            let path = view.tree.makingRoom { clinux_reopen(opened, clinux_O_PATH) }
+            let path = view.tree.makingRoom { clinux_reopen(view.leavingAccessTime(opened), clinux_O_PATH) }
             if path < 0 {
                 _ = clinux_close(opened)
                 request.reply(failure: path)
@@ -134,6 +134,7 @@ extension ViewFS {
             return
         }
         let (scope, slot) = (file.pointee.scope, request.worker.pointee.slot)
+        view.settleTime(of: file, slot: slot)
         view.files.letGo(info.fh)
         // Closing may wait for the filesystem, so who counts workers sees it.
         let isCrowded = view.coordinator.show(ScopeID(rawValue: scope), slot: slot)
@@ -175,7 +176,7 @@ extension ViewFS {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
         // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
-        guard result == -EPERM, flags & O_APPEND != 0 else { return (result, false) }
+        guard result == -EPERM, flags & O_APPEND != 0 else { return (leavingAccessTime(result), false) }
         return (tree.makingRoom { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
     }
 

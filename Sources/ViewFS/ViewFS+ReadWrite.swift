@@ -40,6 +40,7 @@ extension ViewFS {
                 request.reply(error: EFBIG)
                 return
             }
+            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
             var done = 0
             var result = 0
             let writer = isEcho ? file.pointee.opener : request.caller
@@ -53,6 +54,7 @@ extension ViewFS {
                 // A filesystem that says it took more than it was given would lead past the buffer.
                 done &+= min(result, size &- done)
             }
+            view.noteChange(of: file.pointee.node)
             if done == 0, result < 0 {
                 request.reply(failure: result)
                 return
@@ -101,6 +103,7 @@ extension ViewFS {
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
+        view.settleTime(of: file, slot: slot)
         let verdict = view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot)
         if verdict == .crowded, view.crowd.holdsUp(request, in: file.pointee.scope) {
             return view.queueUp(request, .closing, scope: file.pointee.scope)
@@ -120,6 +123,7 @@ extension ViewFS {
     }
 
     static func fsync(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
+        view.settleTime(of: info.fh, request)
         view.onFile(request, info.fh, for: .closing) { request, file in
             let result = clinux_fsync(file.pointee.descriptor, dataOnly)
             reply(request, view.lostWrites(file.pointee.node, in: file.pointee.scope) ? -EROFS : result)
@@ -131,7 +135,9 @@ extension ViewFS {
     ) {
         view.onFile(request, info.fh, for: .write) { request, file in
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
+            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
             let result = Identity.withReserve(of: request.caller) { clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
+            view.noteChange(of: file.pointee.node)
             reply(request, result)
         }
     }
@@ -158,10 +164,12 @@ extension ViewFS {
                 return
             }
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
+            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
             let result = Identity.withReserve(of: request.caller) {
                 clinux_copy_file_range(
                     from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
             }
+            view.noteChange(of: file.pointee.node)
             if result < 0 { request.reply(failure: result) } else { request.reply(written: result) }
         }
     }

@@ -147,13 +147,20 @@ extension ViewFS {
     /// Whether a withdrawal of everything was carried through.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
-    /// Gives memory that was needed for what the kernel has forgotten back to it. Not for the way of a request.
+    /// Gives memory that was needed for what the kernel has forgotten, and for many requests at once, back to it. To be called once a second by one thread, not on the
+    /// way of a request.
     public func trim() {
         let bytes = tree.trim() + files.trim() + directories.trim()
         let untrimmed = trimmed.wrappingAdd(bytes, ordering: .relaxed).newValue
         // Names and indices as well. That stops whoever allocates for a moment, so it has to be worth it, or nothing is going on.
-        guard untrimmed > 0, bytes == 0 || untrimmed > Self.worthTrimming else { return }
+        let isWorthwhile = untrimmed > 0 && (bytes == 0 || untrimmed > Self.worthTrimming)
+        // Each thread's heap keeps what it has ever needed. Hardly anybody is there to be stopped.
+        let taken = session?.requestsTaken ?? 0
+        let isQuiet = taken &- takenBefore.exchange(taken, ordering: .relaxed) < Self.fewRequests
+        let isAfterMany = taken &- takenAtTrim.load(ordering: .relaxed) > Self.manyRequests
+        guard isWorthwhile || (isQuiet && isAfterMany) else { return }
         trimmed.store(0, ordering: .relaxed)
+        takenAtTrim.store(taken, ordering: .relaxed)
         clinux_trim_memory()
     }
 

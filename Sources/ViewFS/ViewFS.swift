@@ -38,6 +38,9 @@ public final class ViewFS: @unchecked Sendable {
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
+    /// Whether reading files, and listing directories, leaves their times of last access alone.
+    let leavesAccessTimes = Atomic<Bool>(false)
+    let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
     /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
     /// says of what is held, long after this process, which mount it is of.
@@ -46,6 +49,11 @@ public final class ViewFS: @unchecked Sendable {
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)
     static let worthTrimming = 1 << 20
+    /// How many requests had come when that was looked at last, and when the C library gave back memory last.
+    let takenBefore = Atomic<UInt32>(0)
+    let takenAtTrim = Atomic<UInt32>(0)
+    /// So many requests in a second are hardly any; so many may have left something.
+    static let (fewRequests, manyRequests): (UInt32, UInt32) = (100, 10_000)
     /// Of tests: statfs(2) of a file traps, by itself or while it holds a lock.
     let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
 

@@ -73,7 +73,8 @@ public struct Node: ~Copyable {
     public let unlinked: Atomic<Int64>
     /// Of a directory: when the kernel was last told of an entry's attributes, by a listing or alone, CLOCK_MONOTONIC in nanoseconds.
     public let renewed: Atomic<Int64>
-    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening.
+    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening. Under write-back, where it keeps them
+    /// in any case, the mtime that it shows: see `ViewFS.noteTime`.
     public let dataVersion: Atomic<UInt64>
     public let scope: UInt32
     /// S_IFMT of the file: an inode never changes its type.
@@ -100,6 +101,9 @@ public struct Node: ~Copyable {
     public let isListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
+
+    /// Under write-back: the file may have another mtime than the kernel shows.
+    public let hasOtherTime: Atomic<Bool>
 
     /// Bits of `Standing`. What refuses is set under the shard's lock.
     public let standing: Atomic<UInt8>
@@ -138,6 +142,7 @@ public struct Node: ~Copyable {
         isListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)
+        hasOtherTime = Atomic(false)
         standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
         lookedAt = Atomic(0)
         dataVersion = Atomic(0)

@@ -32,6 +32,7 @@ enum Daemon {
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         let files = ViewFS(
             cache: options.cache, descriptorLimit: limit, audit: audit, holdsOpenings: holdsOpenings)
+        files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
         let claims = ClaimService(
             files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
@@ -71,6 +72,7 @@ enum Daemon {
                 record.connection = connection
                 try store.register(record)
             }
+            mounted.identity.withLock { $0 = mount.identity }
             isTakenAway = false
             var isServed = false
             defer { if !isServed { mount.takeAway() } }

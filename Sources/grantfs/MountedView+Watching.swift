@@ -35,11 +35,24 @@ extension MountedView {
         let watch = try? MountWatch()
         for turn in (0 as UInt64)... {
             if watch == nil { usleep(1_000_000) }
-            if watch?.changed(within: 1_000) != false { files.noteMounts() }
+            if watch?.changed(within: 1_000) != false {
+                files.noteMounts()
+                noteOwnFlags()
+            }
             endReleases()
             followDirectories(turn: turn)
             openMissing()
         }
+    }
+
+    /// A remount, which is root's, changes the flags of the mount and tells the daemon nothing.
+    private func noteOwnFlags() {
+        guard geteuid() == 0, let identity = identity.withLock({ $0 }), let table = try? MountTable.current(),
+            let entry = identity.entry(in: table)
+        else { return }
+        let flags = Set(entry.options.split(separator: ","))
+        let isOff = flags.contains("noatime")
+        files.leaveAccessTimes(offFiles: isOff, offDirectories: isOff || flags.contains("nodiratime"))
     }
 
     /// Microseconds until there is something to do: a second, or less when a grant expires before.

@@ -25,6 +25,8 @@ final class MountedView: @unchecked Sendable {
     let state: Lock<State>
     /// Scopes are made by one thread at a time.
     let opening = Lock(())
+    /// The mount itself, once it is made.
+    let identity = Lock<MountIdentity?>(nil)
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
 

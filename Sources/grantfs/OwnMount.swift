@@ -8,7 +8,7 @@ import ViewFS
 /// The mount of this daemon: made, known by what it is, and taken away as that and nothing else, wherever its path leads by then.
 struct OwnMount {
     private let mountpoint: [UInt8]
-    private let identity: MountIdentity
+    let identity: MountIdentity
     private let connection: FUSEConnection
     /// nil for root.
     private var unmounter: Unmounter?
@@ -51,10 +51,12 @@ struct OwnMount {
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
+        // The library and fusermount3 do not know it; in a user's mount the daemon goes by it all the same.
+        let words = options.words + (options.noDirectoryAccessTime ? ["nodiratime"] : [])
         do throws(Errno) {
             // The path is resolved once, and a link that has come into it is refused. From here on descriptors do.
             let directory = try FileDescriptor.openWithoutLinks(mountpoint)
-            return try FUSEMount(on: directory, subtype: "grantfs", source: view.description, words: options.words)
+            return try FUSEMount(on: directory, subtype: "grantfs", source: view.description, words: words)
         } catch {
             throw refusal(view, mountpoint, error)
         }

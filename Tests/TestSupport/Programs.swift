@@ -12,6 +12,7 @@ public enum Programs {
     public static let fakePortal = located("FakePortal", variable: "GRANTFS_FAKE_PORTAL")
     /// What `make conformance` runs for longer: see the head of each one's main.c.
     public static let fileExerciser = located("FileExerciser", variable: "GRANTFS_FILE_EXERCISER")
+    public static let asynchronousWriter = located("AsynchronousWriter", variable: "GRANTFS_ASYNCHRONOUS_WRITER")
     public static let namespaceStress = located("NamespaceStress", variable: "GRANTFS_NAMESPACE_STRESS")
     /// Attacks on the daemon instead of the files: see its attacker.h.
     public static let attacker = located("Attacker", variable: "GRANTFS_ATTACKER")

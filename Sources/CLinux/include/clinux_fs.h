@@ -39,6 +39,8 @@ int clinux_open_nothing(void);
 int clinux_replace(int fd, int by);
 // Opens what an O_PATH descriptor stands for, through /proc/thread-self/fd.
 int clinux_reopen(int fd, int flags);
+// Has reading by this descriptor leave the time of last access alone (O_NOATIME): -EPERM for who is neither the owner nor has CAP_FOWNER.
+int clinux_keep_access_time(int fd);
 // path NULL or "": the descriptor itself. A final symbolic link is never followed. No automount.
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out);
 int clinux_fstatvfs(int fd, struct statvfs *out);

@@ -35,7 +35,8 @@ int clinux_unmount_descriptor(int fd);
 // umount2(2) of what is mounted at `name` in the directory `parent`. -EBUSY when it is in use.
 int clinux_unmount_in(int parent, const char *name);
 // Changes the flags of the mount whose root `fd` stands for.
-int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time);
+int clinux_remount(int fd, bool read_only, bool set_id, bool devices, bool no_execute, bool no_access_time,
+                   bool no_directory_access_time);
 
 // What the daemon of a FUSE filesystem calls the generation of the node that `path` leads to, links followed: part of its file handle, which the
 // kernel makes up without asking the daemon (name_to_handle_at(2)). 0 for the root. -EOPNOTSUPP for what has no such handle.

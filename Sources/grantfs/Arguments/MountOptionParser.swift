@@ -13,14 +13,14 @@ struct MountOptionParser {
     /// What mount(8) keeps for itself and passes on all the same, and what every filesystem takes.
     private static let swallowed: Set<String> = [
         "defaults", "auto", "noauto", "user", "nouser", "users", "nousers", "owner", "noowner", "group", "nogroup", "nofail", "_netdev",
-        "default_permissions", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime",
-        "nodiratime", "async", "silent", "loud",
+        "default_permissions", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "async", "silent",
+        "loud",
     ]
 
     /// What is suggested.
     private static let known = [
-        "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "store", "submounts", "cache", "audit",
-        "idle",
+        "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
+        "cache", "audit", "idle",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -71,6 +71,8 @@ struct MountOptionParser {
         case "exec": options.noExecute = false
         case "noatime": options.noAccessTime = true
         case "atime": options.noAccessTime = false
+        case "nodiratime": options.noDirectoryAccessTime = true
+        case "diratime": options.noDirectoryAccessTime = false
         case "audit": options.audit = MountOptions.standardAudit
         case "submounts": options.submounts = true
         case "remount": isRemount = true
