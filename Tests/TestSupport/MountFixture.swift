@@ -12,6 +12,7 @@ public final class MountFixture {
 
     public init(owner: Identity = .current) throws {
         self.owner = owner
+        Machine.takeUsualUmask()
         var template = Array("\(Programs.temporaryDirectory)/grantfs-test.XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw TestFailure("mkdtemp: \(String(cString: strerror(errno)))") }
         let made = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
