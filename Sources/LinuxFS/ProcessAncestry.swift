@@ -18,6 +18,12 @@ public enum ProcessAncestry {
         return false
     }
 
+    /// The process that a thread belongs to; nil when it has ended, or is not to be seen.
+    static func process(ofThread thread: Int32) -> Int32? {
+        guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }
+        return field("Tgid:", text)
+    }
+
     private static let deepest = 256
 
     private static func field(_ name: String, _ status: [UInt8]) -> Int32? {

@@ -11,8 +11,8 @@ public struct AuditRecord: Sendable {
     /// Of an opening.
     public let access: OpenAccess?
     public let uid: UInt32
+    /// The process's, and its name: see `ProcessName.ofProcess`.
     public let pid: Int32
-    /// See `ProcessName.of`.
     public let program: [UInt8]
     /// Where the file is on the host; nil when the grant's gate refused, and where the kernel cannot say it.
     public internal(set) var path: [UInt8]?
@@ -28,7 +28,8 @@ public struct AuditRecord: Sendable {
     init(_ call: AuditedCall, by caller: Caller, scope: UInt32, path: [UInt8]? = nil, error: Int32?) {
         time = Clock.realtime
         (act, access) = (call.act, call.access)
-        (uid, pid, program) = (caller.uid, caller.pid, ProcessName.of(caller.pid))
+        uid = caller.uid
+        (pid, program) = ProcessName.ofProcess(withThread: caller.pid)
         (self.path, self.scope, self.error) = (path, scope, error)
     }
 }

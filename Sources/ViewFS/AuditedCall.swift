@@ -25,33 +25,31 @@ public enum AuditedAct: String, Sendable, CaseIterable {
 struct AuditedCall {
     let act: AuditedAct
     /// What an opening is for.
-    let access: OpenAccess?
+    var access: OpenAccess?
+}
 
+extension AuditedCall {
     /// nil for what is not written down: reading, writing, locking, and what the kernel asks of its own accord.
     init?(_ request: borrowing Request) {
-        var access: OpenAccess?
         switch request.opcode {
         // OPEN, OPENDIR, CREATE, TMPFILE
-        case 14, 27, 35, 51:
-            act = .opened
-            access = OpenAccess(flags: Int32(bitPattern: request.firstWord))
+        case 14, 27, 35, 51: self.init(act: .opened, access: OpenAccess(flags: Int32(bitPattern: request.word(at: 0))))
         case 4:
-            guard let act = AuditedCall.act(of: AttributeChanges(rawValue: Int32(bitPattern: request.firstWord))) else { return nil }
-            self.act = act
-        case 6: act = .symlinkMade
-        case 8: act = .nodeMade
-        case 9: act = .directoryMade
-        case 10: act = .unlinked
-        case 11: act = .directoryRemoved
-        case 12, 45: act = .renamed
-        case 13: act = .linked
-        case 21: act = .attributeSet
-        case 24: act = .attributeRemoved
-        // An ioctl(2) that changes brings something: struct fuse_ioctl_in, in_size.
-        case 39: act = .flagsSet
+            guard let act = AuditedCall.act(of: AttributeChanges(rawValue: Int32(bitPattern: request.word(at: 0)))) else { return nil }
+            self.init(act: act)
+        case 6: self.init(act: .symlinkMade)
+        case 8: self.init(act: .nodeMade)
+        case 9: self.init(act: .directoryMade)
+        case 10: self.init(act: .unlinked)
+        case 11: self.init(act: .directoryRemoved)
+        case 12, 45: self.init(act: .renamed)
+        case 13: self.init(act: .linked)
+        case 21: self.init(act: .attributeSet)
+        case 24: self.init(act: .attributeRemoved)
+        // struct fuse_ioctl_in, in_size: what sets flags brings them.
+        case 39 where request.word(at: 24) > 0: self.init(act: .flagsSet)
         default: return nil
         }
-        self.access = access
     }
 
     /// What a change of several attributes counts as: the weightiest. The record names all. nil for times that the kernel's write-back cache brings.

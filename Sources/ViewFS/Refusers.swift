@@ -8,11 +8,14 @@ import LinuxFS
 public final class Refusers: Sendable {
     public struct Refuser: Sendable {
         public let uid: UInt32
+        /// The process's, and its name: see `ProcessName.ofProcess`.
         public let pid: Int32
-        /// See `ProcessName.of`.
         public let program: [UInt8]
 
-        init(_ caller: Caller) { (uid, pid, program) = (caller.uid, caller.pid, ProcessName.of(caller.pid)) }
+        init(_ caller: Caller) {
+            uid = caller.uid
+            (pid, program) = ProcessName.ofProcess(withThread: caller.pid)
+        }
     }
 
     private let last = Lock<[UInt32: Refuser]>([:])

@@ -17,8 +17,8 @@ public final class RootDirectory: Sendable {
     public struct Refusals: Sendable {
         public var count: UInt64 = 0
         public var uid: UInt32 = 0
+        /// The process's, and its name: see `ProcessName.ofProcess`.
         public var pid: Int32 = 0
-        /// See `ProcessName.of`.
         public var program: [UInt8] = []
     }
 
@@ -74,8 +74,8 @@ public final class RootDirectory: Sendable {
     }
 
     /// Counts a refused lookup.
-    func note(refusal grant: GrantID, uid: UInt32, pid: Int32) {
-        let program = ProcessName.of(pid)
+    func note(refusal grant: GrantID, uid: UInt32, thread: Int32) {
+        let (pid, program) = ProcessName.ofProcess(withThread: thread)
         table.withLock { table in
             let count = table.refusals[grant]?.count ?? 0
             table.refusals[grant] = Refusals(count: count &+ 1, uid: uid, pid: pid, program: program)

@@ -22,7 +22,7 @@ extension ViewFS {
         }
         switch place {
         case .refused(let grant):
-            root.note(refusal: grant, uid: request.caller.uid, pid: request.caller.pid)
+            root.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
         case .open(let scope):
             replyRoot(of: scope, request)

@@ -59,7 +59,7 @@ struct NamesInAMount {
         let (ofNote, ofFolder, onHost) = (Naming(inMount.appendingPathComponent("note")), Naming(inMount), Naming(source))
         try presenting(ofNote, ofFolder, onHost) {
             let moved = source.sibling("moved")
-            try coordinate("write", source.path, "--for", "moving", "--", "mv", source.path, moved.path)
+            try coordinate("write", source.path, "--", "mv", source.path, moved.path)
             try onHost.events.wait(for: "moved to \(moved.path)")
             try coordinate("write", moved.path + "/note", "--", "touch", moved.path + "/note")
             try ofFolder.events.wait(for: "changed \(inMount.path)/note")

@@ -90,6 +90,30 @@ extension MountTests {
             }
         }
 
+        @Test("and refusals name the process, whichever of its threads it was")
+        func threads() throws {
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "audit") + "/a"
+            let script = """
+                import os, sys, threading
+                def attempt():
+                    try: os.mkdir(sys.argv[1])
+                    except OSError: pass
+                for turn in range(2):
+                    thread = threading.Thread(target=attempt)
+                    thread.start(); thread.join()
+                    print('tried', flush=True); sys.stdin.readline()
+                """
+            let child = try Child(["python3", "-c", script, mountpoint + "/dir"])
+            try child.expect("tried")
+            #expect(try changes().map(\.pid) == [child.pid])
+            try fixture.revoke("a")
+            child.send("")
+            try child.expect("tried")
+            try fixture.wait(until: "it is in the log") { try fixture.log().contains { $0.event == "denied" } }
+            #expect(try fixture.log().last { $0.event == "denied" }?.pid == child.pid)
+        }
+
         @Test("those that fail are in the log with the error, and those that the grant refuses")
         func refused() throws {
             try fixture.grant(source)
