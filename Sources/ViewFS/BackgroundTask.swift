@@ -6,7 +6,8 @@ import Synchronization
 public final class BackgroundTask: Sendable {
     private let done = Atomic<Bool>(false)
 
-    public init(_ body: @escaping @Sendable () -> Void) {
+    /// `mayHang`: whether it may wait for a granted filesystem, or for what a program holds. Such tasks never take the last of the `ReserveThreads`.
+    public init(mayHang: Bool = false, _ body: @escaping @Sendable () -> Void) {
         let run: @Sendable () -> Void = { [self] in
             body()
             done.store(true, ordering: .releasing)
@@ -14,7 +15,7 @@ public final class BackgroundTask: Sendable {
         do throws(Errno) {
             try WorkerThread.start("grantfs-task", run).detach()
         } catch {
-            if !ReserveThreads.run(run) { run() }
+            if !ReserveThreads.run(mayHang: mayHang, run) { run() }
         }
     }
 

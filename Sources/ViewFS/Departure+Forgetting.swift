@@ -44,15 +44,17 @@ struct DepartureForgetting {
 
     private func isWritable(_ id: UInt64) -> Bool { (view.tree.nodes.find(id)?.pointee.writers.load(ordering: .relaxed) ?? 0) > 0 }
 
-    /// As far as it can be forgotten: what waits for a program's lock is left to its thread.
+    /// As far as it can be forgotten: what waits for a program's lock is left to its thread. Files first, for which no program can make it wait.
     private func forgetData(_ ids: [UInt64]) {
         guard !ids.isEmpty, let notifier = view.session?.notifier else { return }
         let forgetting = Forgetting(view, notifier, limit: Self.threads)
-        forgetting.add(ids)
+        forgetting.add(ids.filter { !view.isDirectory($0) })
+        forgetting.add(ids.filter { view.isDirectory($0) })
         var (seen, since) = (forgetting.finished, Clock.monotonic)
         while !forgetting.isDone {
             usleep(100)
             forgetting.look()
+            forgetting.help()
             let finished = forgetting.finished
             if finished != seen { (seen, since) = (finished, Clock.monotonic) }
             if Clock.monotonic - since > Self.lastPatience { return }

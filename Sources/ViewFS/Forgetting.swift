@@ -18,13 +18,15 @@ final class Forgetting: Sendable {
 
     private let calls: LeavableCalls<Step>
 
-    /// So many threads wait for pages of one scope at the most: a program needs a thread for each page as well.
-    static let limit = 256
+    /// So many threads wait for pages of one scope at the most, and of all together: what is beyond is said not to be forgotten, and tried for later.
+    static let limit = 64
+    private static let bound = LeavableBound(limit: 256)
     /// How long an invalidation is waited for before others go on beside it. A file of a gigabyte takes 0.2 s.
     private static let patience: Int64 = 50_000_000
 
     init(_ view: ViewFS, _ notifier: Notifier, limit: Int = limit) {
-        calls = LeavableCalls(limit: limit) { step in
+        // A regular file's pages wait for nobody but us.
+        calls = LeavableCalls(limit: limit, bound: Self.bound, mayWait: { view.isDirectory($0.node) }) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
             _ = notifier.forgetData(NodeID(step.node))
         }
@@ -35,6 +37,9 @@ final class Forgetting: Sendable {
 
     /// To be called again and again by who waits.
     func look() { calls.leave(after: Self.patience) }
+
+    /// To be called by who waits and can wait for a file to be forgotten: where no more threads can be made, it is done here.
+    func help() { calls.help() }
 
     var isDone: Bool { calls.isDone }
     /// False when all that is left is what was left behind.
@@ -84,6 +89,7 @@ extension ViewFS {
             usleep(turn)
             turn = min(turn * 2, 500)
             forgetting.look()
+            forgetting.help()
             let finished = forgetting.finished
             scope.progress.withLock { progress in
                 guard let total = progress?.total else { return }
@@ -91,7 +97,11 @@ extension ViewFS {
             }
         }
         // A large file may have been left behind, too.
-        wait(upTo: Self.lastFilesMicroseconds) { forgetting.isDone }
+        wait(upTo: Self.lastFilesMicroseconds) {
+            forgetting.look()
+            forgetting.help()
+            return forgetting.isDone
+        }
     }
 
     /// A node's name below the granted directory, as far as it is known without asking the filesystem.

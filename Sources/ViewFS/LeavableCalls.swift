@@ -1,9 +1,11 @@
 import LinuxFS
+import Synchronization
 
 /// Calls that may wait for a lock which a program holds in the kernel, made one after the other by a thread that is left behind when one
 /// does not return. So one call that waits costs no other.
 ///
-/// Nobody looks by itself whether a call waits: whoever is interested calls `leave` now and then.
+/// Nobody looks by itself whether a call waits: whoever is interested calls `leave` now and then. Where no thread can be made, or as many were left behind
+/// as may be, what may wait is not begun, and `leave` tries again.
 ///
 /// Locking: its own, rank 2, held for a moment; not while a call is made.
 final class LeavableCalls<Item: Sendable>: Sendable {
@@ -12,63 +14,90 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         /// How many of `items` were begun.
         var begun = 0
         var finished: UInt64 = 0
-        /// The thread that takes items; nil when there is nothing to take.
+        /// The thread that takes items; nil when there is nothing to take, or nobody who may.
         var worker: UInt64?
         var workers: UInt64 = 0
         /// What the thread that takes items is about, and since when (`Clock.monotonic`).
         var current: (item: Item, began: Int64)?
+        /// It should be left behind, and too many were.
+        var isStuck = false
         /// What was left behind, by its thread.
         var left: [UInt64: Item] = [:]
+        /// The last thread that was wanted could not be made.
+        var isShort = false
+        /// No thread is tried for before this moment.
+        var pause: Int64 = 0
+        var rest: ArraySlice<Item> { items[begun...] }
     }
 
     private let state = Lock(State())
     private let limit: Int
+    private let bound: LeavableBound?
+    private let mayWait: @Sendable (Item) -> Bool
     private let call: @Sendable (Item) -> Void
 
-    /// `limit`: so many threads are left behind at the most; then what waits holds up the rest. `call`: makes one call.
-    init(limit: Int, _ call: @escaping @Sendable (Item) -> Void) {
+    private static var pause: Int64 { 50_000_000 }
+    /// From so many on that were left behind, the next ones are left sooner: a program that holds many locks gains no time by it.
+    private static var patientAtMost: Int { 4 }
+
+    /// `limit`: so many threads are left behind at the most. `bound`: and so many together with others' calls. `mayWait`: whether a call may wait for what a
+    /// program holds; such calls come last. `call`: makes one call.
+    init(
+        limit: Int, bound: LeavableBound? = nil, mayWait: @escaping @Sendable (Item) -> Bool = { _ in true },
+        _ call: @escaping @Sendable (Item) -> Void
+    ) {
         self.limit = limit
+        self.bound = bound
+        self.mayWait = mayWait
         self.call = call
     }
 
     /// Has the calls made, after those that were added before.
     func add(_ items: [Item]) {
         if items.isEmpty { return }
-        let worker = state.withLock { state -> UInt64? in
+        begin { state in
             state.items += items
-            return state.worker == nil ? Self.appoint(&state) : nil
+            return true
         }
-        if let worker { start(worker) }
     }
 
     /// Leaves the call behind that is being made, if it has taken longer than so many nanoseconds, and has the rest made by another thread.
     func leave(after patience: Int64) {
-        let worker = state.withLock { state -> UInt64? in
-            guard let worker = state.worker, let current = state.current, Clock.monotonic - current.began > patience,
-                state.left.count < limit
-            else { return nil }
+        begin { state in
+            guard let worker = state.worker else { return !state.rest.isEmpty && Clock.monotonic >= state.pause }
+            let patience = state.left.count < Self.patientAtMost ? patience : patience / 10
+            guard let current = state.current, Clock.monotonic - current.began > patience else { return false }
+            guard state.left.count < limit, bound?.take() ?? true else {
+                state.isStuck = true
+                return false
+            }
             state.left[worker] = current.item
-            state.current = nil
-            state.worker = nil
-            return state.begun < state.items.count ? Self.appoint(&state) : nil
+            (state.current, state.worker) = (nil, nil)
+            return !state.rest.isEmpty
         }
-        if let worker { start(worker) }
+    }
+
+    /// Where no thread can be made: makes the calls here that wait for nobody.
+    func help() {
+        let worker = state.withLock { state -> UInt64? in
+            guard state.isShort, state.current == nil, let next = state.rest.first, !mayWait(next) else { return nil }
+            return Self.appoint(&state)
+        }
+        if let worker { work(worker, isReserve: true) }
     }
 
     /// Whether every call has returned.
-    var isDone: Bool { state.withLock { $0.worker == nil && $0.left.isEmpty } }
+    var isDone: Bool { state.withLock { $0.worker == nil && $0.left.isEmpty && $0.rest.isEmpty } }
 
-    /// Whether a thread takes items, or is in a call that was not left behind.
-    var isUnderWay: Bool { state.withLock { $0.worker != nil } }
+    /// Whether a thread takes items, or is in a call that is not to be left behind.
+    var isUnderWay: Bool { state.withLock { $0.worker != nil && !$0.isStuck } }
 
     /// How many calls have returned.
     var finished: UInt64 { state.withLock { $0.finished } }
 
     /// What has not been called, or has not returned.
     var unfinished: [Item] {
-        state.withLock { state in
-            Array(state.left.values) + (state.current.map { [$0.item] } ?? []) + state.items[state.begun...]
-        }
+        state.withLock { state in Array(state.left.values) + (state.current.map { [$0.item] } ?? []) + state.rest }
     }
 
     /// The calls that were left behind and have not returned.
@@ -80,22 +109,52 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         return state.workers
     }
 
-    private func start(_ worker: UInt64) {
-        _ = BackgroundTask { [self] in
-            while let item = take(worker) {
-                call(item)
-                if !returned(worker) { return }
+    /// Whether what comes next would have to be left behind, which cannot be.
+    private func isFull(_ state: State) -> Bool {
+        guard let next = state.rest.first, mayWait(next) else { return false }
+        return state.left.count >= limit || bound?.isFull ?? false
+    }
+
+    /// Has a thread take items if `change` says that there are some, and none takes them.
+    private func begin(_ change: (inout State) -> Bool) {
+        let worker = state.withLock { state -> UInt64? in
+            guard change(&state), state.worker == nil else { return nil }
+            if isFull(state) {
+                state.pause = Clock.monotonic + Self.pause
+                return nil
             }
+            return Self.appoint(&state)
+        }
+        guard let worker else { return }
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-task") { [self] in work(worker, isReserve: false) }.detach()
+            state.withLock { $0.isShort = false }
+        } catch {
+            state.withLock { $0.isShort = true }
+            // One of those takes what waits for nobody.
+            if !ReserveThreads.run({ [self] in work(worker, isReserve: true) }) { work(worker, isReserve: false) }
         }
     }
 
-    private func take(_ worker: UInt64) -> Item? {
+    private func work(_ worker: UInt64, isReserve: Bool) {
+        while let item = take(worker, isReserve: isReserve) {
+            call(item)
+            if !returned(worker) { return }
+        }
+    }
+
+    private func take(_ worker: UInt64, isReserve: Bool) -> Item? {
         state.withLock { state in
-            guard state.begun < state.items.count else {
+            // Somebody else does it meanwhile.
+            guard state.worker == worker else { return nil }
+            guard let item = state.rest.first else {
                 (state.items, state.begun, state.worker) = ([], 0, nil)
                 return nil
             }
-            let item = state.items[state.begun]
+            if (isReserve && mayWait(item)) || isFull(state) {
+                (state.worker, state.pause) = (nil, Clock.monotonic + Self.pause)
+                return nil
+            }
             state.begun += 1
             state.current = (item, Clock.monotonic)
             return item
@@ -106,9 +165,31 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     private func returned(_ worker: UInt64) -> Bool {
         state.withLock { state in
             state.finished += 1
-            guard state.left.removeValue(forKey: worker) == nil else { return false }
-            state.current = nil
+            guard state.left.removeValue(forKey: worker) == nil else {
+                bound?.giveBack(1)
+                return false
+            }
+            (state.current, state.isStuck) = (nil, false)
             return true
         }
     }
+}
+
+/// How many threads may be left behind by several `LeavableCalls` together.
+final class LeavableBound: Sendable {
+    private let count = Atomic<Int>(0)
+    private let limit: Int
+
+    init(limit: Int) { self.limit = limit }
+
+    var isFull: Bool { count.load(ordering: .relaxed) >= limit }
+
+    /// Whether there was room for one more.
+    func take() -> Bool {
+        if count.wrappingAdd(1, ordering: .relaxed).newValue <= limit { return true }
+        giveBack(1)
+        return false
+    }
+
+    func giveBack(_ number: Int) { count.wrappingSubtract(number, ordering: .relaxed) }
 }

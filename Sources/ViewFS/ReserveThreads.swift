@@ -6,11 +6,21 @@ import Synchronization
 ///
 /// Locking: its own, rank 3, held for a moment.
 enum ReserveThreads {
-    private static let tasks = Lock<[@Sendable () -> Void]>([])
+    private struct Queue {
+        var tasks: [@Sendable () -> Void] = []
+        /// Those that may hang: only so many are done at the same time.
+        var hanging: [@Sendable () -> Void] = []
+        var hangingNow = 0
+    }
+
+    private static let queue = Lock(Queue())
     private static let call = Semaphore()
     private static let count = Atomic<Int>(0)
-    /// A task may wait for a kernel's lock, so one is not enough.
+    /// Of which as many may be in tasks that hang.
     private static let wanted = 4
+    private static let hangingAtMost = 2
+    /// As long as something waits in the queue it is tried again whether other threads can be made.
+    private static let turn: Int64 = 200_000_000
 
     /// Makes them, once for a process.
     static func prepare() {
@@ -21,20 +31,44 @@ enum ReserveThreads {
         }
     }
 
-    /// Has one of them do `task`, after what came before. False when there are none.
-    static func run(_ task: @escaping @Sendable () -> Void) -> Bool {
+    /// Has one of them do `task`, after what came before. `mayHang`: whether it may never end. False when there are none.
+    static func run(mayHang: Bool = false, _ task: @escaping @Sendable () -> Void) -> Bool {
         guard count.load(ordering: .relaxed) > 0 else { return false }
-        tasks.withLock { $0.append(task) }
+        queue.withLock { queue in
+            if mayHang { queue.hanging.append(task) } else { queue.tasks.append(task) }
+        }
         call.post()
         return true
     }
 
     private static func serve() {
         while true {
-            call.wait()
-            guard let task = tasks.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) else { continue }
-            // Threads may be had again, and this one stays free for the next.
-            if let thread = try? WorkerThread.start("grantfs-task", task) { thread.detach() } else { task() }
+            if queue.withLock({ $0.hanging.isEmpty }) { call.wait() } else { _ = call.wait(until: Clock.monotonic + turn) }
+            while let task = queue.withLock({ $0.tasks.isEmpty ? nil : $0.tasks.removeFirst() }) {
+                // Threads may be had again, and this one stays free for the next.
+                if let thread = try? WorkerThread.start("grantfs-task", task) { thread.detach() } else { task() }
+            }
+            while let task = queue.withLock({ $0.hanging.isEmpty ? nil : $0.hanging.removeFirst() }), place(task) {}
         }
+    }
+
+    /// Does what may hang, on another thread if that can be had. False when nobody may just now.
+    private static func place(_ task: @escaping @Sendable () -> Void) -> Bool {
+        if let thread = try? WorkerThread.start("grantfs-task", task) {
+            thread.detach()
+            return true
+        }
+        let isAllowed = queue.withLock { queue -> Bool in
+            guard queue.hangingNow < hangingAtMost else {
+                queue.hanging.insert(task, at: 0)
+                return false
+            }
+            queue.hangingNow += 1
+            return true
+        }
+        if !isAllowed { return false }
+        task()
+        queue.withLock { $0.hangingNow -= 1 }
+        return true
     }
 }

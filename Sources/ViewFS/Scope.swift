@@ -47,7 +47,7 @@ public final class Scope: @unchecked Sendable {
     struct Closing {
         var outcome: ClosingOutcome?
         /// What was withdrawn so far, and what the kernel has still to forget.
-        var rest: (outcome: ClosingOutcome, forgetting: Forgetting)?
+        var rest: (outcome: ClosingOutcome, forgetting: Forgetting, withdrawal: ViewFS.Withdrawal)?
         var isReleased = false
         var isEmpty = false
     }

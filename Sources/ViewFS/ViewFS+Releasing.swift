@@ -15,7 +15,7 @@ extension ViewFS {
         guard isUnused(scope),
             scope.letting.compareExchange(expected: .notYet, desired: .underWay, ordering: .acquiringAndReleasing).exchanged
         else { return }
-        _ = BackgroundTask { [self] in
+        _ = BackgroundTask(mayHang: true) { [self] in
             scope.letting.store(letGo(of: scope) ? .done : .notYet, ordering: .releasing)
         }
     }

@@ -39,11 +39,12 @@ extension ViewFS {
     /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
     public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
         scope.closing.withLock { closing in
-            if withdrawal == .all, let outcome = closing.outcome ?? closing.rest?.outcome { return outcome }
+            if withdrawal == .all, let outcome = closing.outcome { return outcome }
+            if withdrawal == .all, let rest = closing.rest, rest.withdrawal == .all { return rest.outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
             let (outcome, forgetting) = close(scope, withdrawal, patience: patience)
             if !outcome.isConfirmed, let forgetting {
-                closing.rest = (outcome, forgetting)
+                closing.rest = (outcome, forgetting, withdrawal)
             } else if withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
@@ -64,7 +65,7 @@ extension ViewFS {
             outcome.isConfirmed = true
             outcome.unforgotten = []
             closing.rest = nil
-            if withdrawal == .all {
+            if rest.withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
             }
@@ -122,6 +123,10 @@ extension ViewFS {
         waiting.end(scope.id, withdrawal)
         waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
+        // Ending a lock closes a file, which can hang as well. Others wait for these locks, so a program that keeps the kernel from forgetting keeps none.
+        var unlocking: BackgroundTask?
+        if withdrawal == .all { unlocking = BackgroundTask(mayHang: true) { [locks] in locks.releaseScope(scope.id) } }
+
         // 4. The kernel forgets.
         let forgetting = Forgetting(self, notifier)
         if withdrawal == .all {
@@ -139,10 +144,7 @@ extension ViewFS {
             if policy.writeBack {
                 for node in scope.nodes.ids where !isDirectory(node) && isOpen(node) { _ = notifier.obscureSize(NodeID(node)) }
             }
-            // Ending a lock closes a file, which can hang as well.
-            let (locks, closed) = (locks, scope.id)
-            let unlocking = BackgroundTask { locks.releaseScope(closed) }
-            wait(upTo: Self.unlockingMicroseconds) { unlocking.isDone }
+            wait(upTo: Self.unlockingMicroseconds) { unlocking?.isDone ?? true }
         }
 
         stuck.removeAll { !coordinator.isInside($0) }

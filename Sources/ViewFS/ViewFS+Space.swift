@@ -49,7 +49,7 @@ extension ViewFS {
     /// Asks a scope's filesystem on a thread of its own, unless that is still under way from before.
     private func askForSpace(_ scope: Scope) {
         guard scope.isAsking.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
-        _ = BackgroundTask { [self] in
+        _ = BackgroundTask(mayHang: true) { [self] in
             tree.withRoot(of: scope.nodes) { descriptor in
                 var answer = statvfs()
                 if descriptor >= 0, clinux_fstatvfs(descriptor, &answer) == 0 { scope.space.withLock { $0 = answer } }

@@ -46,7 +46,7 @@ extension MountedView {
             }
             if isOpening { openMissing() } else { _ = BackgroundTask { self.openMissing() } }
         }
-        let (closings, failure) = state.withLock { ($0.closings, $0.failure) }
+        let (closings, failure) = state.withLock { (self.closings(of: grants, $0), $0.failure) }
         if let failure { return .failed("its daemon refuses everything, because \(failure)") }
         let reply = outcomes(of: grants, closings, until: deadline)
         if state.withLock({ state in
@@ -67,18 +67,9 @@ extension MountedView {
         if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }
 
-    /// Waits for what was closed; what was not needs no waiting.
-    func outcomes(of grants: [GrantID], _ closings: [GrantID: Closing], until deadline: Int64) -> ControlReply {
-        .applied(
-            grants.map { grant in
-                guard let closing = closings[grant] else { return GrantOutcome(grant: grant, confirmed: true) }
-                return outcome(of: closing, grant, until: deadline)
-            })
-    }
-
     /// How far withdrawals have come that are under way.
     func progress(of grants: [GrantID]) -> [GrantProgress] {
-        let closings = state.withLock { state in grants.compactMap { id in state.closings[id].map { (id, $0) } } }
+        let closings = state.withLock { state in grants.flatMap { id in (state.closings[id] ?? []).map { (id, $0) } } }
         return closings.compactMap { id, closing in
             guard let scope = closing.scope.withLock({ $0 }), let progress = files.progress(of: scope) else { return nil }
             let stage: GrantProgress.Stage =
@@ -97,18 +88,6 @@ extension MountedView {
             for id in grants { state.shutUnrecorded[id] = state.grants[id]?.grant.activation }
         }
         return apply(grants, timeoutMilliseconds: timeoutMilliseconds)
-    }
-
-    private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
-        var turn: UInt32 = 50
-        while true {
-            if let outcome = closing.outcome.withLock({ $0 }) { return GrantOutcome(outcome, of: grant) }
-            if Clock.monotonic >= deadline {
-                return closing.partial.withLock { $0 }.map { GrantOutcome($0, of: grant) } ?? GrantOutcome(grant: grant, confirmed: false)
-            }
-            usleep(turn)
-            turn = min(turn * 2, 1_000)
-        }
     }
 
     /// Where the directories are that are held open: from their descriptors, so their filesystems are not asked.
@@ -147,14 +126,5 @@ extension MountedView {
             view: view, mountpoint: mountpoint, pid: getpid(), since: since, grants: grants,
             inodes: UInt64(clamping: files.tree.nodes.count), descriptors: UInt64(clamping: files.descriptorCount),
             requests: files.session?.requestCounts.byOpcode.map { RequestCount(opcode: $0.opcode, count: $0.count) } ?? [])
-    }
-}
-
-extension GrantOutcome {
-    init(_ outcome: ClosingOutcome, of grant: GrantID) {
-        self.init(
-            grant: grant, confirmed: outcome.isConfirmed, milliseconds: outcome.milliseconds, drained: outcome.drained,
-            flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes, pending: outcome.pending,
-            unforgotten: outcome.unforgotten)
     }
 }

@@ -25,7 +25,7 @@ extension MountedView {
                 files.shut(scope, .all)
                 let closing = Closing(of: scope)
                 // Who asks for a revocation meanwhile waits for this.
-                state.closings[id] = closing
+                state.note(closing, of: id)
                 state.closed.append(scope)
                 state.grants[id]?.scope = nil
                 endings.append((scope, closing))

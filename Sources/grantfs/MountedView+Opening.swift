@@ -123,7 +123,7 @@ extension MountedView {
             }
             live.scope = scope
             state.grants[grant.id] = live
-            state.closings[grant.id] = nil
+            state.forgetEnded(of: grant.id)
             files.root.set(grant.name, .open(scope))
             return (true, nil)
         }

@@ -42,7 +42,7 @@ extension MountedView {
                 }
                 state.grants[id] = live
             }
-            return (scopes, tasks, state.closings)
+            return (scopes, tasks, self.closings(of: grants, state))
         }
         for task in tasks { task() }
         files.noteRootChanged()

@@ -19,12 +19,13 @@ extension MountedView {
             }
             let isWritten = file == nil || file != stamp
             if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {
-                _ = BackgroundTask { self.openMissing() }
+                _ = BackgroundTask(mayHang: true) { self.openMissing() }
             }
             (version, stamp) = (now, file)
             expireInStore()
             logDenials()
             lost = sayLostWorkers(since: lost)
+            lookAfterClosings()
             reapClosed()
             files.trim()
         }

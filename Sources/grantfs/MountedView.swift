@@ -37,8 +37,8 @@ final class MountedView: @unchecked Sendable {
         var summary: Summary?
         /// Closed scopes that the kernel has not forgotten yet.
         var closed: [Scope] = []
-        /// The last withdrawal from each grant.
-        var closings: [GrantID: Closing] = [:]
+        /// The withdrawals from each grant: the last one, and those before it that have not ended.
+        var closings: [GrantID: [Closing]] = [:]
         var counts = MountCounts()
         /// Shut without a record, as long as the store has the grant active in this activation.
         var shutUnrecorded: [GrantID: Int64] = [:]
@@ -70,24 +70,6 @@ final class MountedView: @unchecked Sendable {
         case begun
         /// Its filesystem does not answer; nobody waits for it.
         case leftBehind
-    }
-
-    /// A withdrawal under way or done.
-    final class Closing: Sendable {
-        let outcome = Lock<ClosingOutcome?>(nil)
-        /// What has come of it so far, while the kernel is kept from forgetting something.
-        let partial = Lock<ClosingOutcome?>(nil)
-        /// As long as it is under way.
-        let scope: Lock<Scope?>
-
-        init(of scope: Scope) { self.scope = Lock(scope) }
-
-        func note(_ result: ClosingOutcome) { partial.withLock { $0 = result } }
-
-        func end(_ result: ClosingOutcome) {
-            outcome.withLock { $0 = result }
-            scope.withLock { $0 = nil }
-        }
     }
 
     init(store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS) {
@@ -198,44 +180,11 @@ final class MountedView: @unchecked Sendable {
         return tasks
     }
 
-    /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
-    func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
-        files.shut(scope, withdrawal)
-        let closing = Closing(of: scope)
-        let record = state.grants[grant]?.grant
-        state.closings[grant] = closing
-        if withdrawal == .all { state.closed.append(scope) }
-        return { [self] in
-            if withdrawal == .all { claims?.withdrawn(scope) }
-            _ = BackgroundTask { [self] in
-                var outcome = files.finish(scope, withdrawal, patience: 2_000)
-                self.state.withLock { $0.counts.note(outcome, withdrawal) }
-                if let record { say(outcome, withdrawal, of: record) }
-                if !outcome.isConfirmed {
-                    closing.note(outcome)
-                    outcome = awaitCompletion(of: scope, withdrawal)
-                    if let record { say(outcome, withdrawal, of: record) }
-                }
-                closing.end(outcome)
-            }
-        }
-    }
-
-    /// Waits until the kernel has forgotten what a program kept it from forgetting, which may be for as long as that program lives.
-    private func awaitCompletion(of scope: Scope, _ withdrawal: ViewFS.Withdrawal) -> ClosingOutcome {
-        var turn: UInt32 = 1_000
-        while true {
-            if let outcome = files.complete(scope, withdrawal) { return outcome }
-            usleep(turn)
-            turn = min(turn * 2, 100_000)
-        }
-    }
-
     private func change(_ scope: Scope, to access: Access, of grant: GrantID, _ state: inout State) -> () -> Void {
         if access == .readOnly { return close(scope, .writing, of: grant, &state) }
         files.wantWriting(scope)
         let closing = Closing(of: scope)
-        state.closings[grant] = closing
+        state.note(closing, of: grant)
         let files = files
         return {
             _ = BackgroundTask {
