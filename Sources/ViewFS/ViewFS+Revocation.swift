@@ -207,6 +207,7 @@ extension ViewFS {
         guard isSecondLook else { return false }
         tree.removeScope(scope.id.rawValue)
         droppedWrites.forget(scope.id.rawValue)
+        lostWrites.forget(scope.id.rawValue)
         return true
     }
 }
