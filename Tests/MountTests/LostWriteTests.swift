@@ -6,7 +6,8 @@ extension MountTests {
     /// What was acknowledged and cannot be stored is said, to whom it concerns.
     @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct LostWrites {
         @Test(
-            "a write that only half fits on the disk is an error, at the latest by fsync or close", arguments: ["shared", "exclusive", "none"], [false, true])
+            "a write that only half fits on the disk is an error, at the latest by fsync or close",
+            arguments: ["shared", "exclusive", "none"], [false, true])
         func half(cache: String, mapped: Bool) throws {
             let fixture = try MountFixture()
             let source = try fixture.source("a")
