@@ -49,6 +49,11 @@ extension Session {
         while true {
             let received = fuse_session_receive_buf(pointer, &buffer)
             if received == -EINTR || received == -EAGAIN { continue }
+            // No room for what is to be received, which is made when it is needed: that is not the end of the connection.
+            if received == -ENOMEM {
+                usleep(10_000)
+                continue
+            }
             if received <= 0 { break }
             let others = readers.tookRequest()
             let message = Message(buffer, received)

@@ -35,7 +35,7 @@ extension ViewFS {
     /// Answers what the kernel's cache brings of its own accord and a gate has refused: it is dropped, and said to be written. An error would
     /// make close(2) fail, and syncfs(2) for holders of other grants, as the kernel notes it for the whole filesystem
     /// (include/linux/pagemap.h, mapping_set_error). Whoever waits for what is written asks by fsync(2) as well, which says so: in a withdrawn
-    /// scope it is refused, in one that is read-only `lostWrites` knows, for close(2) of who could write as well.
+    /// scope it is refused, in one that is read-only `isDropped` knows, for close(2) of who could write as well.
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
         noteDenial(request.caller, in: scope)
@@ -45,7 +45,7 @@ extension ViewFS {
 
     /// Whether something that was written to the file before its grant became read-only, or stored in mappings of it later, never reached it.
     @inline(__always)
-    func lostWrites(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
+    func isDropped(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
 }
 
 /// Files of which something was dropped that the kernel's cache brought when their grants were read-only, by scope.

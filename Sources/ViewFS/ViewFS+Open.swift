@@ -191,6 +191,7 @@ extension ViewFS {
         let file = OpenFile(
             descriptor: descriptor, node: id, scope: node.pointee.scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
             appendsOnly: appendsOnly)
+        if lostWrites.isAny { lostWrites.begin(file) }
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         // Added first and looked at afterwards; whoever refuses a node does it the other way round.

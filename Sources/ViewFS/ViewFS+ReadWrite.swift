@@ -55,7 +55,7 @@ extension ViewFS {
                 done &+= min(result, size &- done)
             }
             view.noteChange(of: file.pointee.node)
-            if done == 0, result < 0 {
+            if done == 0, result < 0, !isEcho {
                 request.reply(failure: result)
                 return
             }
@@ -65,6 +65,7 @@ extension ViewFS {
                 // Of a file that is leaving, too.
                 let isAwaited = gate.pointee.refused != .none || file.pointee.standing.load(ordering: .relaxed) != 0
                 if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed) }
+                if done < size { return view.replyToLoss(request, of: file, size, error: result < 0 ? Errno.number(of: result) : EIO) }
             }
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset &+ done)
@@ -73,6 +74,27 @@ extension ViewFS {
             request.reply(written: done)
             if isElsewhere { view.forgetDataSoon(node) }
         }
+    }
+
+    /// Answers what the kernel's cache has brought and the file has not taken, or in part: the kernel takes part for all (fs/fuse/file.c, fuse_writepage_end).
+    ///
+    /// An error is noted by the kernel for the whole filesystem as well, for syncfs(2) of whoever. That is right of a disk that fails or is full, and not of a write behind
+    /// what a file can have, which is nobody else's: whoever has the file open is told of that by the daemon.
+    @inline(never)
+    private func replyToLoss(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
+        if error == EFBIG, policy.writeBack {
+            lostWrites.note(file.pointee.node, in: file.pointee.scope)
+            request.reply(written: size)
+        } else {
+            request.reply(error: error)
+        }
+    }
+
+    /// What the daemon has to say of what was written to a file before: an error number, or 0.
+    @inline(__always)
+    private func lossToTell(_ file: UnsafeMutablePointer<OpenFile>) -> Int32 {
+        if isDropped(file.pointee.node, in: file.pointee.scope) { return EROFS }
+        return lostWrites.isAny && lostWrites.tell(file) ? EFBIG : 0
     }
 
     /// After an append: whether the file ends where the kernel believes.
@@ -117,8 +139,8 @@ extension ViewFS {
         view.locks.releaseOwner(info.lock_owner, of: id)
         let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
-        let isLost = file.pointee.canWrite && view.lostWrites(file.pointee.node, in: file.pointee.scope)
-        request.reply(error: isLost ? EROFS : result < 0 ? Errno.number(of: result) : 0)
+        let loss = file.pointee.canWrite ? view.lossToTell(file) : 0
+        request.reply(error: loss != 0 ? loss : result < 0 ? Errno.number(of: result) : 0)
         view.coordinator.leave(slot: slot)
     }
 
@@ -126,7 +148,8 @@ extension ViewFS {
         view.settleTime(of: info.fh, request)
         view.onFile(request, info.fh, for: .closing) { request, file in
             let result = clinux_fsync(file.pointee.descriptor, dataOnly)
-            reply(request, view.lostWrites(file.pointee.node, in: file.pointee.scope) ? -EROFS : result)
+            let loss = view.lossToTell(file)
+            reply(request, loss != 0 ? 0 &- loss : result)
         }
     }
 

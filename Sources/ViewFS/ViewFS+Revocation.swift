@@ -210,6 +210,7 @@ extension ViewFS {
         tree.removeScope(scope.id.rawValue)
         droppedWrites.forget(scope.id.rawValue)
         refusers.forget(scope.id.rawValue)
+        lostWrites.forget(scope.id.rawValue)
         return true
     }
 }

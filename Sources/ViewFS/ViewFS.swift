@@ -38,6 +38,7 @@ public final class ViewFS: @unchecked Sendable {
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
+    let lostWrites = LostWrites()
     /// Whether reading files, and listing directories, leaves their times of last access alone.
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)

@@ -16,6 +16,8 @@ public struct OpenFile: ~Copyable {
     public let appendsOnly: Bool
     /// What of `Standing` refuses. The node's, as soon as that is told.
     public let standing = Atomic<UInt8>(0)
+    /// How many losses of what was written to the file its user was told of.
+    public let lossesTold = Atomic<UInt32>(0)
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
 

@@ -17,16 +17,16 @@ private func options(_ lists: String..., sloppy: Bool = false) throws(GrantError
     }
 
     @Test func eachIsRead() throws {
-        let all = try options("ro,allow_other,suid,dev,noexec,noatime,submounts,cache=exclusive,store=/a b")
+        let all = try options("ro,allow_other,suid,dev,noexec,noatime,nodiratime,submounts,cache=exclusive,store=/a b")
         #expect(all.readOnly && all.allowOther && all.allowSetID && all.allowDevices && all.noExecute && all.noAccessTime && all.submounts)
-        #expect(all.cache == .exclusive)
+        #expect(all.noDirectoryAccessTime && all.cache == .exclusive)
         #expect(all.store == "/a b")
     }
 
     @Test func theLastOneCounts() throws {
         #expect(try options("ro,rw") == MountOptions())
         #expect(try options("rw", "ro").readOnly)
-        #expect(try options("suid,dev,noexec,noatime", "nosuid,nodev,exec,atime") == MountOptions())
+        #expect(try options("suid,dev,noexec,noatime,nodiratime", "nosuid,nodev,exec,atime,diratime") == MountOptions())
     }
 
     @Test func commasCanBeEscaped() throws {

@@ -18,7 +18,7 @@ enum MountCommand {
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime store=DIR submounts audit "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],

@@ -1,0 +1,74 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// What was acknowledged and cannot be stored is said, to whom it concerns.
+    @Suite(.enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot))) struct LostWrites {
+        @Test(
+            "a write that only half fits on the disk is an error, at the latest by fsync or close",
+            arguments: ["shared", "exclusive", "none"], [false, true])
+        func half(cache: String, mapped: Bool) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=1536k", "none"], at: source)
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            let script = """
+                import mmap, os, sys
+                path, mapped = sys.argv[1], sys.argv[2] == 'true'
+                fd, data, said = os.open(path, os.O_RDWR | os.O_CREAT), os.urandom(2 << 20), []
+                def attempt(call, *arguments):
+                    try: return call(*arguments)
+                    except OSError as error: said.append(os.strerror(error.errno))
+                if mapped:
+                    os.ftruncate(fd, 2 << 20)
+                    memory = mmap.mmap(fd, 2 << 20)
+                    memory[:] = data
+                    attempt(memory.flush)
+                else:
+                    count = attempt(os.write, fd, data)
+                    if count is not None and count < 2 << 20: said.append('part')
+                attempt(os.fsync, fd)
+                attempt(os.close, fd)
+                print(*said)
+                """
+            let said = try Command.run(["python3", "-I", "-c", script, mount + "/file", "\(mapped)"]).orThrow().trimmed
+            #expect(["part", "No space left on device"].contains { said.hasPrefix($0) }, "said “\(said)”")
+            fixture.finish()
+        }
+
+        @Test("a write behind the largest offset is its file's error, told once to whoever has it open, and not that of others' syncfs")
+        func tooFar() throws {
+            let fixture = try MountFixture()
+            // ext4 with blocks of 1 KiB takes 16 TiB and not more; a mount's largest offset is larger.
+            let source = try fixture.source("a")
+            try Command.shell("truncate -s 64M \"$1\"; mkfs.ext4 -q -b 1024 \"$1\"", fixture.base + "/disk").orThrow()
+            try fixture.mountOther(["mount", "-o", "loop", fixture.base + "/disk"], at: source)
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=exclusive") + "/a"
+            let script = """
+                import ctypes, os, sys
+                place = sys.argv[1]
+                libc = ctypes.CDLL(None, use_errno=True)
+                def attempt(call, *arguments):
+                    try: call(*arguments); return 'ok'
+                    except OSError as error: return os.strerror(error.errno)
+                def syncfs(fd):
+                    if libc.syncfs(fd): raise OSError(ctypes.get_errno(), 'syncfs')
+                def opened(name): return os.open(place + '/' + name, os.O_RDWR | os.O_CREAT)
+                other, one, two = opened('other'), opened('file'), opened('file')
+                os.write(other, b'other')
+                os.pwrite(one, b'x', 1 << 45)
+                print(attempt(os.fsync, one), attempt(os.fsync, two), attempt(os.fsync, one), attempt(os.close, two))
+                print(attempt(os.fsync, other), attempt(syncfs, other), attempt(os.close, other))
+                os.ftruncate(one, 0)
+                os.pwrite(one, b'y', 1 << 45)
+                print(attempt(os.close, one), attempt(syncfs, opened('other')))
+                """
+            let said = try Command.run(["python3", "-I", "-c", script, mount]).orThrow().text.split(separator: "\n")
+            #expect(said == ["File too large File too large ok ok", "ok ok ok", "File too large ok"])
+            fixture.finish()
+        }
+    }
+}
