@@ -72,6 +72,7 @@ run: ## grant DIR, mount the view at AT, say what to try: make run DIR=~/Documen
 	@.ci/try $(program)
 
 install: $(program) ## install the program, the mount helper, units, man pages and completions (PREFIX, DESTDIR)
+	@[ -n '$(DESTDIR)' ] || .ci/beside-package install '$(UNITDIR)' '$(HELPERDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(HELPERDIR)' '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(program) '$(DESTDIR)$(BINDIR)/grantfs'
 	sed 's|^PATH=.*|&:$(BINDIR)|' mount-helpers/mount.grantfs >'$(DESTDIR)$(HELPERDIR)/mount.grantfs'
@@ -94,14 +95,16 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 deb: ## build a Debian package, in .build; as root also install, use, upgrade and remove it, in a copy of this machine that is thrown away
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
-	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package"
+	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
 
-uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there
-	rm -f '$(DESTDIR)$(BINDIR)/grantfs' '$(DESTDIR)$(HELPERDIR)/mount.grantfs' '$(DESTDIR)$(HELPERDIR)/mount.fuse.grantfs'
-	rm -f '$(DESTDIR)$(MANDIR)/man1/grantfs.1' '$(DESTDIR)$(MANDIR)/man5/grantfs.5' '$(DESTDIR)$(MANDIR)/man8/mount.grantfs.8'
-	rm -f '$(DESTDIR)$(UNITDIR)/system/grantfs@.service' '$(DESTDIR)$(UNITDIR)/user/grantfs@.service'
-	rm -f '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf' '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
-	rm -f '$(DESTDIR)$(BASHDIR)/grantfs' '$(DESTDIR)$(ZSHDIR)/_grantfs' '$(DESTDIR)$(FISHDIR)/grantfs.fish'
+uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there; what the package has brought stays
+	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
+		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
+		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
+		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
+		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \
+		if [ -z '$(DESTDIR)' ] && .ci/beside-package owns "$$file"; then echo "left, because it is the package's: $$file"; \
+		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done
 
 manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options
 	$(SWIFT) build --product grantfs

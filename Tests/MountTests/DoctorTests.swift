@@ -138,5 +138,42 @@ extension MountTests {
             let report = try output.decoded(as: Report.self)
             #expect(output.status == 1 && report.problems("device").count == 1, "\(output)")
         }
+
+        /// In a mount namespace of its own, where /usr/local and the rest of where units lie are the test's.
+        @Test(
+            "names a unit and a program that come before others, and a unit whose program is gone",
+            .enabled(if: Identity.isRoot && access("/usr/lib/systemd", F_OK) == 0, "needs root, and a place for units"))
+        func shadowed() throws {
+            try Command.run(["cp", Programs.grantfs, fixture.base + "/grantfs"]).orThrow()
+            func report(_ script: String) throws -> [Report.Finding] {
+                let output = try Command.shell(
+                    """
+                    exec unshare -m sh -euc 'cd "$1"; rm -rf local; mkdir -p local/bin local/lib/systemd/system
+                    for place in /etc/systemd /run/systemd; do [ ! -d $place ] || mount -t tmpfs tmpfs $place; done
+                    mount --bind local /usr/local; units=/usr/lib/systemd
+                    mount -t tmpfs tmpfs $units; mkdir $units/system
+                    unit() { printf "[Service]\\nExecStart=%s/grantfs mount\\n" "$1"; }
+                    unit /usr/bin >$units/system/grantfs@.service
+                    \(script)
+                    PATH=/usr/local/bin:$PATH "$1/grantfs" --store "$1/own" doctor --json || test $? = 1' sh "$1"
+                    """, fixture.base)
+                return try output.decoded(as: Report.self).findings.filter { ["unit", "program"].contains($0.check) }
+            }
+            let gone = try report("mkdir -p /usr/local/none; unit /usr/local/none >/usr/lib/systemd/system/grantfs@.service").filter {
+                $0.check == "unit"
+            }
+            #expect(gone.count == 1 && gone[0].level == "problem" && gone[0].message.contains("which is not there"), "\(gone)")
+            let local = "cp \"$1/grantfs\" /usr/local/bin/grantfs; unit /usr/local/bin >/usr/local/lib/systemd/system/grantfs@.service"
+            let shadowed = try report(local).filter { $0.check == "unit" }
+            #expect(
+                shadowed.count == 1 && shadowed[0].level == "problem"
+                    && shadowed[0].message.hasPrefix("/usr/local/lib/systemd/system/grantfs@.service, which starts /usr/local/bin/grantfs,")
+                    && shadowed[0].message.contains("/usr/lib/systemd/system/grantfs@.service"), "\(shadowed)")
+            let alone = try report(local + "; rm /usr/lib/systemd/system/grantfs@.service").filter { $0.check == "unit" }
+            #expect(alone.map(\.level) == ["ok"], "\(alone)")
+            let two = try report("\(local); mkdir /usr/local/sbin; cp \"$1/grantfs\" /usr/local/sbin/grantfs; PATH=/usr/local/sbin:$PATH")
+            #expect(
+                two.contains { $0.check == "program" && $0.level == "note" && $0.message.contains("/usr/local/sbin/grantfs") }, "\(two)")
+        }
     }
 }
