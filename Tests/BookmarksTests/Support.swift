@@ -12,6 +12,7 @@ final class Scratch: Sendable {
     let path: String
 
     init() {
+        Machine.takeUsualUmask()
         var template = Array((NSTemporaryDirectory() + "/grantfs-test-XXXXXX").utf8CString)
         path = template.withUnsafeMutableBufferPointer { buffer in
             mkdtemp(buffer.baseAddress!)

@@ -21,8 +21,13 @@ public final class Child: @unchecked Sendable {
     public init(_ command: [String], identity: Identity = .current, environment: [String: String] = [:], separateErrors: Bool = false)
         throws
     {
-        let command = identity.prefix + command
+        Machine.takeUsualUmask()
         var variables = ProcessInfo.processInfo.environment
+        // What other programs say is compared, so they say it in no language. grantfs has the machine's, which must change nothing.
+        if command[0] != Programs.grantfs(for: identity) {
+            for name in variables.keys where name.hasPrefix("LC_") || name.hasPrefix("LANG") { variables[name] = nil }
+        }
+        let command = identity.prefix + command
         variables["SWIFT_BACKTRACE"] = "enable=no"
         variables.merge(environment) { $1 }
 

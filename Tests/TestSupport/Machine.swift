@@ -45,6 +45,11 @@ public enum Machine {
         return Command.exists("bwrap") && (try? Command.run(words, within: 10))?.status == 0
     }()
 
+    /// Gives this process, and what it starts, the umask that most people have: what tests make for other users is for them to see.
+    /// What grantfs does under another is tried where it is started under one (`ASettingOfTheStarter`).
+    public static func takeUsualUmask() { _ = formerUmask }
+    private static let formerUmask = umask(0o022)
+
     /// The size of the monotonic clock's steps does not matter here; milliseconds since some moment do.
     public static var milliseconds: Double {
         var time = timespec()
