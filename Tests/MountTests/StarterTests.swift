@@ -51,6 +51,19 @@ extension MountTests {
             #expect(!values.isEmpty && values.allSatisfy { Double($0) != nil }, "\(shown)")
         }
 
+        /// Where the kernel promises no more memory than there is (vm.overcommit_memory=2), all that could be written counts, touched or not.
+        @Test("little memory: a daemon does not ask for what it may never use")
+        func promisedMemory() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("docs"))
+            let daemon = try fixture.daemon(at: try fixture.mount())
+            let status = try String(contentsOfFile: "/proc/\(daemon)/status", encoding: .utf8).split(separator: "\n")
+            let line = try #require(status.first { $0.hasPrefix("VmData:") })
+            let kilobytes = try #require(line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) })
+            // Stacks, for the most part.
+            #expect(kilobytes < 512 << 10)
+        }
+
         /// As a member of a group that has become this user without a new program, as servers do: /proc hides even from others of the same user what it is.
         private static let member = """
             import os, sys
