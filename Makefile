@@ -95,7 +95,7 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 deb: ## build a Debian package, in .build; as root also install, use, upgrade and remove it, in a copy of this machine that is thrown away
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
-	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package"
+	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there; what the package has brought stays
 	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \

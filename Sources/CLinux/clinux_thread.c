@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/mount.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -57,11 +58,28 @@ int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before) {
     data[1].effective = data[1].permitted & (__u32)(allowed >> 32);
     return syscall(SYS_capset, &header, data) == -1 ? -errno : 0;
 }
+// The root of a proc of the process's own, or -1 for /proc. Written once, before there are threads.
+static int own_proc = -1;
+int clinux_open_own_proc(void) {
+    int fs = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC), root = -1;
+    if (fs == -1) return -errno;
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+    if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        root = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes);
+    int result = root == -1 ? -errno : 0;
+    close(fs);
+    if (root != -1) own_proc = root;
+    return result;
+}
+// -1 when it is not there, or not to be seen.
+static int open_of_thread(pid_t tid, const char *file) {
+    char path[40];
+    snprintf(path, sizeof path, "%s%d/%s", own_proc == -1 ? "/proc/" : "", (int)tid, file);
+    return tid > 0 ? openat(own_proc, path, O_RDONLY | O_CLOEXEC) : -1;
+}
 // What /proc/TID/status says behind `field`, which begins a line; NULL when that cannot be found out.
 static const char *status_of(pid_t tid, const char *field, char text[4096]) {
-    char path[40];
-    snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
-    int fd = tid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = open_of_thread(tid, "status");
     if (fd == -1) return NULL;
     ssize_t length = read(fd, text, 4095);
     close(fd);
@@ -69,8 +87,7 @@ static const char *status_of(pid_t tid, const char *field, char text[4096]) {
     const char *line = strstr(text, field);
     return line == NULL ? NULL : line + strlen(field);
 }
-static ssize_t read_small(const char *path, char text[1024]) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+static ssize_t read_small(int fd, char text[1024]) {
     ssize_t length = fd == -1 ? -1 : read(fd, text, 1024);
     if (fd != -1) close(fd);
     return length;
@@ -79,10 +96,9 @@ static ssize_t read_small(const char *path, char text[1024]) {
 // (user_namespaces(7)), which everybody may read; /proc/PID/ns would take CAP_SYS_PTRACE. The same map as the first namespace's can be made
 // by its root alone.
 static bool shares_user_namespace(pid_t tid) {
-    char path[40], own[1024], other[1024];
-    snprintf(path, sizeof path, "/proc/%d/uid_map", (int)tid);
-    ssize_t length = read_small("/proc/thread-self/uid_map", own);
-    return length > 0 && read_small(path, other) == length && memcmp(own, other, (size_t)length) == 0;
+    char own[1024], other[1024];
+    ssize_t length = read_small(open("/proc/thread-self/uid_map", O_RDONLY | O_CLOEXEC), own);
+    return length > 0 && read_small(open_of_thread(tid, "uid_map"), other) == length && memcmp(own, other, (size_t)length) == 0;
 }
 uint64_t clinux_other_capabilities(pid_t tid) {
     char text[4096];

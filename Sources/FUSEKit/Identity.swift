@@ -21,6 +21,9 @@ public enum Identity {
         let (setgid, setuid): (Int32, Int32) = (6, 7)
         guard ProcessCapability.has(setgid), ProcessCapability.has(setuid) else { return }
         canChange = clinux_keep_capabilities_across_setuid() == 0
+        // Whose groups and capabilities are hidden counts as somebody without any.
+        let proc = try? MountTable.current().entry(mountpoint: Array("/proc".utf8))
+        if proc?.superOptions.contains("hidepid=") == true { _ = clinux_open_own_proc() }
     }
 
     /// Makes the thread act as `caller`. Returns 0, or the error number of what the kernel refused.

@@ -12,6 +12,11 @@ extension Session {
     @discardableResult
     func startWorker(_ task: WorkerTask = .reading) -> Bool {
         guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
+        guard makeRoom(slot) else {
+            freeSlots.withLock { $0.append(slot) }
+            hasNoThreads.store(true, ordering: .relaxed)
+            return false
+        }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
         start.initialize(to: WorkerStart(session: self, worker: workers + slot, task: task))
         if task.reads { readers.began() }
@@ -31,6 +36,9 @@ extension Session {
         hasNoThreads.store(result != 0, ordering: .relaxed)
         return result == 0
     }
+
+    /// Makes the buffer of a worker one that can be read and written, which it stays. Whether there is memory for it.
+    func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
 
     /// How many workers there can be now: while no threads can be made (RLIMIT_NPROC, pids.max of the control group), those that there are.
     public var workersAtMost: Int {

@@ -72,6 +72,7 @@ public final class Session: @unchecked Sendable {
         ) { session throws(Errno) in
             guard Exchange.install(in: session, on: exchange) == 0 else { throw Errno(ENOMEM) }
         }
+        guard makeRoom(0) else { throw Errno(ENOMEM) }
     }
 
     /// `attach`: connects the library's session with the kernel, or whatever is in its place; what it throws is passed on.
@@ -107,9 +108,10 @@ public final class Session: @unchecked Sendable {
         pointer = session
         notifier = Notifier(session: session)
         workers = .allocate(capacity: workerLimit)
-        // One mapping for all buffers; the kernel gives pages as they are touched.
-        let buffers = mmap(
-            nil, workerLimit * Worker.bufferSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)!
+        // Room for all buffers in one mapping, which a worker's can be used in from its start on (`makeRoom`): where the kernel promises no more memory
+        // than there is (vm.overcommit_memory=2), what can be written counts whether it is touched or not.
+        guard let buffers = mmap(nil, workerLimit * Worker.bufferSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buffers != MAP_FAILED
+        else { throw Errno(ENOMEM) }
         let counts = zeroed(workerLimit * RequestCounts.width)
         let timings = zeroed(workerLimit * RequestCounts.kinds * RequestTimings.width)
         for slot in 0..<workerLimit {

@@ -14,7 +14,7 @@ struct TopSessionTests {
 
     /// Two grants in a mount, and a process that has a file of the first one open.
     private func situation() throws -> (MountFixture, Child) {
-        let fixture = try MountFixture()
+        let fixture = try MountFixture(in: "/tmp")  // What screens show depends on the length of paths.
         let documents = try fixture.source("documents")
         try "text".write(toFile: documents + "/letter", atomically: true, encoding: .utf8)
         try fixture.grant(documents)

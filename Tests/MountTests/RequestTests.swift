@@ -125,8 +125,11 @@ extension MountTests {
             try Command.shell(Self.prepare, source, fixture.base + "/outside").orThrow()
             try fixture.grant(source)
             let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
+            // Where a directory has a link for each directory in it, find(1) asks what filesystem that is, and may know earlier that there are no more.
+            let linksAreCounted = try Command.run(["stat", "-c", "%h", source]).trimmed != "1"
             for workload in Self.workloads {
-                guard let expected = workload.expected[cache] else { continue }
+                guard var expected = workload.expected[cache] else { continue }
+                if !linksAreCounted { expected = expected.replacingOccurrences(of: " STATFS 1", with: "") }
                 let database = workload.name.contains("SQLite") ? "with a database" : ""
                 let server = try Child(["python3", "-I", "-c", Self.server, mount, database])
                 try server.expect("ready", within: 60)

@@ -50,5 +50,53 @@ extension MountTests {
             let values = shown.lines.filter { !$0.hasPrefix("#") }.compactMap { $0.split(separator: " ").last }
             #expect(!values.isEmpty && values.allSatisfy { Double($0) != nil }, "\(shown)")
         }
+
+        /// Where the kernel promises no more memory than there is (vm.overcommit_memory=2), all that could be written counts, touched or not.
+        @Test("little memory: a daemon does not ask for what it may never use")
+        func promisedMemory() throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("docs"))
+            let daemon = try fixture.daemon(at: try fixture.mount())
+            let status = try String(contentsOfFile: "/proc/\(daemon)/status", encoding: .utf8).split(separator: "\n")
+            let line = try #require(status.first { $0.hasPrefix("VmData:") })
+            let kilobytes = try #require(line.split(whereSeparator: \.isWhitespace).dropFirst().first.flatMap { Int($0) })
+            // Stacks, for the most part.
+            #expect(kilobytes < 512 << 10)
+        }
+
+        /// As a member of a group that has become this user without a new program, as servers do: /proc hides even from others of the same user what it is.
+        private static let member = """
+            import os, sys
+            place, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+            os.chdir(place)
+            os.chmod('.', 0o777)
+            os.close(os.open('f', os.O_CREAT | os.O_WRONLY, 0o644))
+            os.chown('f', uid, 34567)
+            os.chmod('f', 0o2644)
+            os.setgroups([34567])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            os.chown('f', -1, 34567)
+            print(oct(os.stat('f').st_mode))
+            """
+
+        /// In a mount namespace of its own, so that nobody else misses processes.
+        @Test(
+            "a /proc that hides others' processes: callers keep their groups",
+            .enabled(if: Identity.isRoot && Machine.plainUser != nil, "needs root and a plain user to act as"))
+        func hiddenProcesses() throws {
+            let fixture = try MountFixture()
+            let user = try #require(Machine.plainUser)
+            try fixture.grant(try fixture.source("docs"))
+            let output = try Command.shell(
+                """
+                exec unshare -m bash -euc 'mount -t proc -o hidepid=2 proc /proc; export GRANTFS_STORE=$1/store
+                "$2" mount default "$1/mount" -o allow_other
+                for place in native mount/docs; do python3 -c "$5" "$1/$place" "$3" "$4"; done
+                umount "$1/mount"' bash "$@"
+                """, fixture.base, Programs.grantfs, "\(user.uid)", "\(user.gid)", Self.member)
+            // The bit would go if he were not of the group.
+            #expect(output.status == 0 && output.lines == ["0o102644", "0o102644"], "\(output)")
+        }
     }
 }

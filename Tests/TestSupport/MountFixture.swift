@@ -10,10 +10,11 @@ public final class MountFixture {
     public let owner: Identity
     private var extraMounts: [String] = []
 
-    public init(owner: Identity = .current) throws {
+    /// - Parameter place: where the directory is made: where temporary files are, unless the length of paths matters.
+    public init(owner: Identity = .current, in place: String = Programs.temporaryDirectory) throws {
         self.owner = owner
         Machine.takeUsualUmask()
-        var template = Array("\(Programs.temporaryDirectory)/grantfs-test.XXXXXX".utf8CString)
+        var template = Array("\(place)/grantfs-test.XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw TestFailure("mkdtemp: \(String(cString: strerror(errno)))") }
         let made = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         // The canonical path is what mountinfo shows.

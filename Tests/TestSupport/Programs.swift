@@ -52,7 +52,8 @@ public enum Programs {
     public static func attacker(for identity: Identity) -> String { path(attacker, for: identity) }
     static func probe(for identity: Identity) -> String { path(probe, for: identity) }
 
-    static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"
+    /// $TMPDIR, or /tmp.
+    public static let temporaryDirectory = ProcessInfo.processInfo.environment["TMPDIR"].map { String($0) } ?? "/tmp"
 
     private static func path(_ program: String, for identity: Identity) -> String {
         guard identity != .current, let sharedDirectory else { return program }

@@ -20,6 +20,9 @@ int clinux_thread_use_capability(int capability, bool use);
 // Makes `allowed`, a bit for each capability, the effective set of the calling thread, as far as it is permitted. `before` (or NULL) gets what
 // was effective, for another call to put back.
 int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
+// Gives the process a proc(5) of its own, in which what follows looks for other threads, instead of /proc: for where that hides them (hidepid=). 0 or -errno.
+// Needs CAP_SYS_ADMIN, and Linux 5.8 for the two to have settings of their own. To be called before there are threads.
+int clinux_open_own_proc(void);
 // The effective capabilities of another thread, a bit for each (/proc/TID/status). 0 when that cannot be found out, and when it is in another user
 // namespace than the caller: what it has there is no privilege here.
 uint64_t clinux_other_capabilities(pid_t tid);
