@@ -57,7 +57,8 @@ extension GrantAdministrator {
             case .success(.failed(let reason)), .failure(.silent(let reason)):
                 return MountReport(record: record, status: nil, silence: reason, holders: held, unseen: unseen)
             case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
-                return MountReport(record: record, status: nil, silence: "its daemon answered something else", holders: held, unseen: unseen)
+                return MountReport(
+                    record: record, status: nil, silence: "its daemon answered something else", holders: held, unseen: unseen)
             }
         }
     }

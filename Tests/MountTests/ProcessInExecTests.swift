@@ -38,7 +38,7 @@ extension MountTests {
             }
         }
 
-        @Test("holds up nothing that looks for holders, is named as what cannot be seen, and no revocation is confirmed that it may outlive")
+        @Test("holds up nothing that looks for holders, is named as not seen, and no revocation is confirmed that it may outlive")
         func holders() throws {
             let scene = try Scene()
             let fixture = scene.fixture
