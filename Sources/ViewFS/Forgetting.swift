@@ -52,6 +52,8 @@ final class Forgetting: Sendable {
 extension ViewFS {
     /// So long it is waited for what was left behind, before a withdrawal says that it could not be forgotten.
     static let lastFilesMicroseconds = 500_000
+    /// Nanoseconds without a node forgotten after which nobody waits for more: there are not enough threads.
+    private static let standstill: Int64 = 2_000_000_000
 
     /// Has the kernel forget every node of a closed scope: attributes first, which wait for nobody, directories before files, so that no cached name
     /// lets anybody further down; then data, that of directories last, because a program can keep a listing's page locked. Returns how many nodes.
@@ -85,12 +87,14 @@ extension ViewFS {
     /// Waits until the kernel has forgotten, or until all that is left waits for locks that are not ours.
     func follow(_ forgetting: Forgetting, _ scope: Scope) {
         var turn: UInt32 = 10
-        while forgetting.isUnderWay {
+        var (seen, since) = (forgetting.finished, Clock.monotonic)
+        while forgetting.isUnderWay, Clock.monotonic - since < Self.standstill {
             usleep(turn)
             turn = min(turn * 2, 500)
             forgetting.look()
             forgetting.help()
             let finished = forgetting.finished
+            if finished != seen { (seen, since) = (finished, Clock.monotonic) }
             scope.progress.withLock { progress in
                 guard let total = progress?.total else { return }
                 progress?.done = min(finished, total)

@@ -25,6 +25,8 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         var left: [UInt64: Item] = [:]
         /// The last thread that was wanted could not be made.
         var isShort = false
+        /// One of the `ReserveThreads` makes calls that may wait, or is about to: no more than one for all of these.
+        var hasReserve = false
         /// No thread is tried for before this moment.
         var pause: Int64 = 0
         var rest: ArraySlice<Item> { items[begun...] }
@@ -83,7 +85,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
             guard state.isShort, state.current == nil, let next = state.rest.first, !mayWait(next) else { return nil }
             return Self.appoint(&state)
         }
-        if let worker { work(worker, isReserve: true) }
+        if let worker { work(worker) { !self.mayWait($0) } }
     }
 
     /// Whether every call has returned.
@@ -127,23 +129,42 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         }
         guard let worker else { return }
         do throws(Errno) {
-            try WorkerThread.start("grantfs-task") { [self] in work(worker, isReserve: false) }.detach()
+            try WorkerThread.start("grantfs-task") { [self] in work(worker) { _ in true } }.detach()
             state.withLock { $0.isShort = false }
         } catch {
-            state.withLock { $0.isShort = true }
-            // One of those takes what waits for nobody.
-            if !ReserveThreads.run({ [self] in work(worker, isReserve: true) }) { work(worker, isReserve: false) }
+            reserve(worker)
         }
     }
 
-    private func work(_ worker: UInt64, isReserve: Bool) {
-        while let item = take(worker, isReserve: isReserve) {
+    /// Where no thread can be made one of those in reserve takes the items.
+    private func reserve(_ worker: UInt64) {
+        let (mayHang, isTaken) = state.withLock { state -> (Bool, Bool) in
+            state.isShort = true
+            let mayHang = state.rest.first.map(mayWait) ?? false
+            if mayHang, state.hasReserve {
+                if state.worker == worker { (state.worker, state.pause) = (nil, Clock.monotonic + Self.pause) }
+                return (true, true)
+            }
+            if mayHang { state.hasReserve = true }
+            return (mayHang, false)
+        }
+        if isTaken { return }
+        let task: @Sendable () -> Void = { [self] in
+            work(worker) { mayHang || !self.mayWait($0) }
+            if mayHang { state.withLock { $0.hasReserve = false } }
+        }
+        if !ReserveThreads.run(mayHang: mayHang, task) { task() }
+    }
+
+    /// Makes the calls that `accepts` says yes to, until there is another.
+    private func work(_ worker: UInt64, _ accepts: (Item) -> Bool) {
+        while let item = take(worker, accepts) {
             call(item)
             if !returned(worker) { return }
         }
     }
 
-    private func take(_ worker: UInt64, isReserve: Bool) -> Item? {
+    private func take(_ worker: UInt64, _ accepts: (Item) -> Bool) -> Item? {
         state.withLock { state in
             // Somebody else does it meanwhile.
             guard state.worker == worker else { return nil }
@@ -151,7 +172,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
                 (state.items, state.begun, state.worker) = ([], 0, nil)
                 return nil
             }
-            if (isReserve && mayWait(item)) || isFull(state) {
+            if !accepts(item) || isFull(state) {
                 (state.worker, state.pause) = (nil, Clock.monotonic + Self.pause)
                 return nil
             }

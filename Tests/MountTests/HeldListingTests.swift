@@ -56,14 +56,14 @@ extension MountTests.AHeldKernelLock {
     func movedOut(cache: String) throws {
         let mounted = try Mounted(cache: cache)
         let (fixture, caller) = (mounted.fixture, mounted.probed.situation.caller)
-        let files = "for i in $(seq 12); do truncate -s 8192 moved/f$i; done"
-        try Command.shell("cd \"$1\"; mkdir -p $(seq -f moved/l%g 40); \(files); chmod -R a+rwX moved", mounted.probed.source).orThrow()
+        let files = "for i in $(seq 12); do truncate -s 8192 away/f$i; done"
+        try Command.shell("cd \"$1\"; mkdir -p $(seq -f away/l%g 40); \(files); chmod -R a+rwX away", mounted.probed.source).orThrow()
         let holders = try (1...12).map { number in
-            try Child([Programs.attacker(for: caller), "outlive", "\(mounted.probed.held)/moved/f\(number)", "map"], identity: caller)
+            try Child([Programs.attacker(for: caller), "outlive", "\(mounted.probed.held)/away/f\(number)", "map"], identity: caller)
         }
         for holder in holders { try holder.expect("ready") }
-        let attack = try mounted.hold((1...40).map { "\(mounted.probed.held)/moved/l\($0)" })
-        guard rename(mounted.probed.source + "/moved", fixture.base + "/outside/moved") == 0 else { throw TestFailure("cannot move it") }
+        let attack = try mounted.hold((1...40).map { "\(mounted.probed.held)/away/l\($0)" })
+        guard rename(mounted.probed.source + "/away", fixture.base + "/outside/moved") == 0 else { throw TestFailure("cannot move it") }
         for (number, holder) in holders.enumerated() {
             try fixture.wait(until: "file \(number) is not readable any more") {
                 holder.send("?")

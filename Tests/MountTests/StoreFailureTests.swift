@@ -33,6 +33,38 @@ extension MountTests {
             #expect(try Command.run(["cat", mountpoint + "/a/x"]).text == "inside\n")
         }
 
+        @Test(
+            "with room for a few pages more or less, each change is recorded and in force, or fails; and whatever was to be withdrawn is refused",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func almostFullStore() throws {
+            let fixture = try MountFixture()
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "none"], at: try fixture.directory("store"))
+            let file = try prepared(fixture) + "/a/x"
+            var outcomes: Set<Int32> = []
+            func fill(leaving pages: Int) throws {
+                let script = "dd if=/dev/zero of=\"$1\"/fill bs=4k 2>/dev/null; truncate -s -$(($2 * 4096)) \"$1\"/fill"
+                _ = try Command.shell(script, fixture.store, "\(pages)")
+            }
+            func isShown() throws -> Bool { try Command.run(["cat", file], within: 60).text == "inside\n" }
+            for pages in 0..<24 {
+                try fill(leaving: pages)
+                let revoked = try fixture.grantfs("revoke", "a")
+                #expect(try !isShown(), "\(pages) pages: \(revoked)")
+                if revoked.status != 0 { #expect(revoked.errors.contains("not recorded"), "\(pages) pages: \(revoked)") }
+                outcomes.insert(revoked.status)
+                unlink(fixture.store + "/fill")
+                try fixture.revoke("a")
+                try fill(leaving: pages)
+                let restored = try fixture.grantfs("restore", "a")
+                #expect(try isShown() == (restored.status == 0), "\(pages) pages: \(restored)")
+                unlink(fixture.store + "/fill")
+                try fixture.restore("a")
+                #expect(try isShown())
+            }
+            // From no room at all to enough.
+            #expect(outcomes == [0, 1])
+        }
+
         @Test("a daemon whose store is damaged or gone refuses everything", arguments: ["removed", "replaced", "damaged"])
         func lostStore(how: String) throws {
             let fixture = try MountFixture()
