@@ -124,7 +124,9 @@ public struct Mountpoint: Sendable {
         // A daemon that was killed before it was recorded leaves the view's name as the only trace.
         let isOurs =
             records.contains { $0.connection.map { $0.device == entry.device } ?? true } || entry.source == Array(view.description.utf8)
-        guard isOurs, isDead(ifSilent: isOver && !isServed) else { throw problem("a view is mounted there already", advice: "grantfs unmount takes it away") }
+        guard isOurs, isDead(ifSilent: isOver && !isServed) else {
+            throw problem("a view is mounted there already", advice: "grantfs unmount takes it away")
+        }
         do throws(Errno) {
             try unmount(mount, lazy: true)
         } catch {
@@ -136,8 +138,8 @@ public struct Mountpoint: Sendable {
         cleaned("cleaned away the dead mount at \(shown)")
     }
 
-    /// Whether the kernel answers ENOTCONN; `ifSilent` when nothing is answered within two seconds. The directory is opened, because its attributes may be
-    /// kept. It is asked from a thread of its own, because a daemon that hangs never answers.
+    /// Whether the kernel answers ENOTCONN; `ifSilent` when nothing is answered within two seconds. The directory is opened, because its
+    /// attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
     func isDead(ifSilent: Bool = false) -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)

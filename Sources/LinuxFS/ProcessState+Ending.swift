@@ -1,9 +1,9 @@
 import Glibc
 
 extension ProcessState {
-    /// Whether nothing of the process's program will run any more, though the process may be there for as long as one of its threads stands in a call that
-    /// no signal ends: it keeps what it has open until then. Each of its threads has ended, is about to when it leaves the kernel, or has let go of
-    /// its memory. False where that cannot be told.
+    /// Whether nothing of the process's program will run any more, though the process may be there for as long as one of its threads stands
+    /// in a call that no signal ends: it keeps what it has open until then. Each of its threads has ended, is about to when it leaves the
+    /// kernel, or has let go of its memory. False where that cannot be told.
     ///
     /// Two small files of /proc for a process that lives; `status` is read, for which the kernel never waits.
     public static func isOver(_ pid: Int32) -> Bool {
@@ -13,6 +13,9 @@ extension ProcessState {
         // One that has gone meanwhile has ended.
         return names.allSatisfy { isOver(task: "\(directory)/\(String(decoding: $0, as: UTF8.self))/status") != false }
     }
+
+    /// SIGKILL in a set of signals.
+    private static let killed: UInt64 = 1 << (SIGKILL - 1)
 
     /// nil when there is no such task.
     private static func isOver(task path: String) -> Bool? {
@@ -32,7 +35,7 @@ extension ProcessState {
             if line.starts(with: "SigPnd:\t".utf8) || line.starts(with: "ShdPnd:\t".utf8) {
                 isWhole = true
                 let signals = UInt64(String(decoding: line.dropFirst(8), as: UTF8.self), radix: 16) ?? 0
-                isOver = isOver || signals & 1 << UInt64(SIGKILL - 1) != 0
+                isOver = isOver || signals & killed != 0
             }
         }
         return isWhole && (isOver || !hasMemory)

@@ -149,7 +149,8 @@ extension MountTests {
         @Test("ends by a signal to its starter, though the first process of the sandbox was stopped")
         func signalToAStoppedSandbox() throws {
             let program = try Child(
-                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; exec sleep 1000"], environment: fixture.environment)
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; exec sleep 1000"],
+                environment: fixture.environment)
             try program.expect("ready")
             let first = try #require(Self.firstProcess(startedBy: program.pid))
             kill(first, SIGSTOP)
