@@ -192,3 +192,28 @@ int clinux_fuse_control(unsigned minor, uint64_t *inode, int64_t *changed, uint6
     close(root);
     return result;
 }
+
+static int fuse_control(void) {
+    struct statfs kind;
+    int root = open("/sys/fs/fuse/connections", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root != -1 && fstatfs(root, &kind) == 0 && (uint32_t)kind.f_type == FUSE_CONTROL_MAGIC) return root;
+    if (root != -1) close(root);
+    int fs = (int)syscall(SYS_fsopen, "fusectl", FSOPEN_CLOEXEC);
+    if (fs == -1) return -errno;
+    int result = 0;
+    if (syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == -1) result = -errno;
+    if (result == 0 && (root = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)) == -1)
+        result = -errno;
+    close(fs);
+    return result < 0 ? result : root;
+}
+
+int clinux_fuse_control_abort(unsigned minor) {
+    int root = fuse_control();
+    if (root < 0) return root;
+    char name[24];
+    snprintf(name, sizeof name, "%u/abort", minor);
+    int file = (int)RETRY(openat(root, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    close(root);
+    return file;
+}

@@ -11,6 +11,9 @@ public enum SandboxFilter {
     /// Requests of ioctl(2) that put input into a terminal, for whoever reads there afterwards: TIOCSTI, ioctl_tty(2), and TIOCLINUX, ioctl_console(2).
     private static let input: [UInt64] = [UInt64(TIOCSTI), UInt64(TIOCLINUX)]
 
+    /// Requests of ptrace(2) that begin to trace a process, which stops it: PTRACE_ATTACH and PTRACE_SEIZE.
+    private static let tracing: [UInt64] = [16, 0x4206]
+
     /// The filter as the kernel takes it, in a file without a name, to be read from its start: what bwrap(1) expects behind `--seccomp`.
     public static func file() throws(Errno) -> FileDescriptor {
         guard let filter = seccomp_init(cseccomp_allow) else { throw Errno(ENOMEM) }
@@ -24,6 +27,15 @@ public enum SandboxFilter {
         for request in input {
             // The kernel looks at the lower half alone.
             try refuse("ioctl", filter, [scmp_arg_cmp(arg: 1, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: request)])
+        }
+        for request in tracing {
+            // PID 1 is bubblewrap's: stopped for ever by whoever traced it and went, it would keep the sandbox from ending. A pid has 32 bits.
+            try refuse(
+                "ptrace", filter,
+                [
+                    scmp_arg_cmp(arg: 0, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: request),
+                    scmp_arg_cmp(arg: 1, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: 1),
+                ])
         }
         let file = try MemoryFile.of([])
         let result = seccomp_export_bpf(filter, file.number)

@@ -16,11 +16,14 @@ enum Daemons {
     /// that lives and does not listen yet is asked again.
     ///
     /// The process table alone is not believed: from within another PID namespace a living daemon has no number. One counts
-    /// as dead when it is in no process table and nobody listens at its socket either.
+    /// as dead when it is in no process table and nobody listens at its socket either; or when it is in this one and known to serve nobody any more,
+    /// with its socket open all the same.
     static func ask(
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {
         var hungUp = 0
+        if record.process.isOver { return .failure(.dead) }
+        let silence = { (reason: String) -> Failure in record.process.isOver ? .dead : .silent(reason) }
         while true {
             do {
                 return .success(
@@ -34,9 +37,9 @@ enum Daemons {
                     hungUp += 1
                     if hungUp > 20 && record.process.isRunning { return .failure(.silent(error.description)) }
                 case .timedOut, .stranger, .nonsense, .system:
-                    return .failure(.silent(error.description))
+                    return .failure(silence(error.description))
                 }
-                if Clock.monotonic >= deadline { return .failure(.silent(error.description)) }
+                if Clock.monotonic >= deadline { return .failure(silence(error.description)) }
                 usleep(10_000)
             }
         }

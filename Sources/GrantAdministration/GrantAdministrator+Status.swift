@@ -26,7 +26,8 @@ extension GrantAdministrator {
         let paths = Set(entries.map(\.mountpoint)).sorted { $0.lexicographicallyPrecedes($1) }
         let isDead = inParallel(paths) { path in
             if records.contains(where: { $0.mountpoint == path && $0.process.isRunning }) { return false }
-            return (try? Mountpoint(path))?.isDead() ?? false
+            let isOver = records.contains { $0.mountpoint == path && $0.process.isOver }
+            return (try? Mountpoint(path))?.isDead(ifSilent: isOver) ?? false
         }
         return zip(paths, isDead).filter(\.1).map(\.0)
     }

@@ -113,13 +113,20 @@ public struct Mountpoint: Sendable {
         let isServed = records.contains { record in
             record.process.isRunning && (record.connection.map { $0.device == entry.device } ?? true)
         }
+        // One that serves nobody any more may have /dev/fuse open all the same. Then nobody answers.
+        for record in records { record.cutIfOver() }
+        let isOver = records.contains { record in
+            record.process.isOver && (record.connection.map { $0.device == entry.device } ?? true)
+        }
         if isServed, !isDead() {
             throw problem("a view of this store is mounted there already", advice: "grantfs unmount takes it away")
         }
         // A daemon that was killed before it was recorded leaves the view's name as the only trace.
         let isOurs =
             records.contains { $0.connection.map { $0.device == entry.device } ?? true } || entry.source == Array(view.description.utf8)
-        guard isOurs, isDead() else { throw problem("a view is mounted there already", advice: "grantfs unmount takes it away") }
+        guard isOurs, isDead(ifSilent: isOver && !isServed) else {
+            throw problem("a view is mounted there already", advice: "grantfs unmount takes it away")
+        }
         do throws(Errno) {
             try unmount(mount, lazy: true)
         } catch {
@@ -131,8 +138,9 @@ public struct Mountpoint: Sendable {
         cleaned("cleaned away the dead mount at \(shown)")
     }
 
-    /// Whether the kernel answers ENOTCONN. The directory is opened, because its attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
-    func isDead() -> Bool {
+    /// Whether the kernel answers ENOTCONN; `ifSilent` when nothing is answered within two seconds. The directory is opened, because its
+    /// attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
+    func isDead(ifSilent: Bool = false) -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)
         let work: @Sendable () -> Void = {
@@ -147,7 +155,7 @@ public struct Mountpoint: Sendable {
             if let result = answer.withLock({ $0 }) { return result == ENOTCONN || result == ECONNABORTED }
             usleep(10_000)
         }
-        return false
+        return ifSilent
     }
 
     private func requireEmpty() throws(GrantError) {

@@ -16,21 +16,24 @@ public struct ProcessIdentity: Hashable, Sendable {
         self.bootID = bootID
     }
 
-    /// The process of this number as it is now; nil when there is none, or when all that is left waits for its parent.
+    /// The process of this number as it is now; nil when there is none, or when nothing of it will run any more: all that is left waits for its
+    /// parent, or for a thread that stands in a call which no signal ends.
     public init?(running pid: Int32) {
-        // Another process may have the number by now, and be one at which nobody can look.
-        let look = ProcessLook.at([pid]) { ProcessIdentity(reading: $0) }
-        guard let identity = look.found[pid] ?? nil else { return nil }
+        guard let identity = ProcessIdentity.look(at: pid), !ProcessState.isOver(pid) else { return nil }
         self = identity
+    }
+
+    private static func look(at pid: Int32) -> ProcessIdentity? {
+        // Another process may have the number by now, and be one at which nobody can look.
+        ProcessLook.at([pid]) { ProcessIdentity(reading: $0) }.found[pid] ?? nil
     }
 
     private init?(reading pid: Int32) {
         guard let text = try? File.contents(of: Array("/proc/\(pid)/stat".utf8)), let fields = ProcessIdentity.fields(text) else {
             return nil
         }
-        // Fields are counted from 3, the state: the name before it may hold anything. A dead leader of living threads has Z too.
-        let isDead = (fields[0] == "Z" || fields[0] == "X") && (Int(fields[17]) ?? 0) <= 1
-        guard !isDead, let start = UInt64(fields[19]) else { return nil }
+        // Fields are counted from 3, the state: the name before it may hold anything.
+        guard let start = UInt64(fields[19]) else { return nil }
         self.init(pid: pid, start: start, bootID: Boot.id)
     }
 
@@ -38,6 +41,10 @@ public struct ProcessIdentity: Hashable, Sendable {
     public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 
     public var isRunning: Bool { ProcessIdentity(running: pid) == self }
+
+    /// Whether it is known to be there and to run never more, whatever it still has open: what it listens at takes connections that nobody answers.
+    /// Other than what does not run, this is no matter of the PID namespace that one looks from.
+    public var isOver: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.look(at: pid) == self }
 
     private static func fields(_ stat: [UInt8]) -> [String]? {
         guard let name = stat.lastIndex(of: UInt8(ascii: ")")) else { return nil }

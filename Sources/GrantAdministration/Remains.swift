@@ -56,6 +56,7 @@ extension GrantStore {
         // Whose daemon has ended in order meanwhile is not on record any more, and nothing is left of it.
         let all = try mounts()
         let records = dead.filter { record in all.contains { $0.id == record.id } }
+        for record in records { record.cutIfOver() }
         var found = look(at: records, all)
         // The kernel takes a filesystem apart a moment after its last user has gone.
         let deadline = Clock.monotonic + 1_000_000_000
@@ -97,7 +98,7 @@ private struct DeadConnection {
             // Nobody had opened anything, or an older program has mounted it: what stands there and is of nobody else is this one.
             let known = Set(all.compactMap(\.connection?.device))
             guard let entry = views.last(where: { $0.mountpoint == record.mountpoint }), !known.contains(entry.device) else { return nil }
-            guard (try? Mountpoint(entry.mountpoint))?.isDead() == true else { return nil }
+            guard (try? Mountpoint(entry.mountpoint))?.isDead(ifSilent: record.process.isOver) == true else { return nil }
             (device, presence, standing) = (entry.device, .unknown, entry)
             return
         }

@@ -64,6 +64,17 @@ public struct FUSEConnection: Hashable, Sendable {
         }
     }
 
+    /// Ends it, as the death of its daemon does: whoever waits for an answer, and whoever asks from then on, gets ENOTCONN.
+    ///
+    /// For root, and where fusectl is mounted for the user who mounted the filesystem. ESTALE when it cannot be told from a later one of the same number.
+    public func abort() throws(Errno) {
+        let control = FileDescriptor(owning: try Errno.check(clinux_fuse_control_abort(device.minor)))
+        // The descriptor is of one connection and no other, so what is seen now is true when it is written to.
+        guard presence == .there || mount.map({ MountNumber.isThere($0) == true }) == true else { throw Errno(ESTALE) }
+        var word = UInt8(ascii: "1")
+        if write(control.number, &word, 1) < 0 { throw Errno(errno) }
+    }
+
     /// The generation of what `path` leads to in a FUSE filesystem, links followed: 0 for its root. No filesystem is asked. nil where the kernel
     /// does not say.
     public static func generation(of path: String) -> UInt32? {

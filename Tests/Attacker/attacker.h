@@ -36,5 +36,6 @@ attack attack_stay;
 attack attack_flight;
 attack attack_outlive;
 attack attack_in_exec;
+attack attack_trace_init;
 
 #endif

@@ -30,6 +30,7 @@ static const struct {
     {"flight", attack_flight},
     {"outlive", attack_outlive},
     {"in-exec", attack_in_exec},
+    {"trace-init", attack_trace_init},
     {NULL, NULL},
 };
 

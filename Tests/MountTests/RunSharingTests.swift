@@ -46,6 +46,13 @@ extension MountTests {
             #expect(output.lines.dropFirst() == ["push", "long", "paste"].map { $0 + ": Operation not permitted" }[...], "\(output)")
         }
 
+        @Test("is not the process that sees the sandbox end: to stop that one and to go keeps nobody")
+        func firstProcess() throws {
+            let output = try Command.run(running(command: ["/grants/docs/Attacker", "trace-init"]), within: 20)
+            #expect(output.lines == ["attach", "wide", "seize"].map { $0 + ": Operation not permitted" }, "\(output)")
+            #expect(output.status == 7)
+        }
+
         @Test("is no memory, queue or abstract socket of others; the latter not with --network either", arguments: [false, true])
         func withoutFiles(network: Bool) throws {
             let name = "/grantfs-test-\(getpid())-\(network)"

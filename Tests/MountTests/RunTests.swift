@@ -147,6 +147,35 @@ extension MountTests {
             try expectNothingLeft("after a signal")
         }
 
+        @Test("ends by a signal to its starter, though the first process of the sandbox was stopped")
+        func signalToAStoppedSandbox() throws {
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", "echo ready; exec sleep 1000"],
+                environment: fixture.environment)
+            try program.expect("ready")
+            let first = try #require(Self.firstProcess(startedBy: program.pid))
+            kill(first, SIGSTOP)
+            try fixture.wait(until: "the first process is stopped") { Processes.kernelText("/proc/\(first)/status").contains("State:\tT") }
+            kill(program.pid, SIGTERM)
+            let status = program.wait(within: 20)
+            #expect(status == 128 + SIGTERM)
+            if status == nil { program.kill() }
+            try expectNothingLeft("after a signal")
+        }
+
+        /// PID 1 of the sandbox: grantfs starts bwrap, and that the process.
+        private static func firstProcess(startedBy starter: pid_t) -> pid_t? {
+            let line = { (pid: pid_t, name: String) -> [pid_t] in
+                let lines = Processes.kernelText("/proc/\(pid)/status").split(separator: "\n")
+                return lines.first { $0.hasPrefix(name + ":") }?.split(separator: "\t").compactMap { pid_t($0) } ?? []
+            }
+            let all = ((try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []).compactMap { pid_t($0) }
+            return all.first { pid in
+                guard line(pid, "NSpid").dropFirst().last == 1, let parent = line(pid, "PPid").first else { return false }
+                return line(parent, "PPid").first == starter
+            }
+        }
+
         @Test("dies with its starter, however that ends, and a throw-away view with it", arguments: [false, true])
         func starterKilled(daemonToo: Bool) throws {
             let program = try Child(

@@ -45,3 +45,7 @@ int clinux_fuse_generation(const char *path, uint32_t *generation);
 // The entry of the connection `minor` below /sys/fs/fuse/connections: its inode number and time of change, and which mount of
 // fusectl that is. -ENOENT when there is no such connection, -ENOSYS when fusectl is not mounted there.
 int clinux_fuse_control(unsigned minor, uint64_t *inode, int64_t *changed, uint64_t *instance);
+
+// A descriptor of what cuts the connection `minor` when something is written to it, and of no later one's: the kernel lets go of the entry with its
+// connection. Where fusectl is not mounted, it is for this call alone, which root may. -ENOENT when there is no such connection.
+int clinux_fuse_control_abort(unsigned minor);

@@ -20,6 +20,7 @@ enum UnmountCommand {
             // One that was detached from here before, while it is held, does not end now.
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
+        for record in records ?? [] { record.cutIfOver() }
         try mountpoint.unmount()
         awaitEnd(of: records ?? [])
         return 0

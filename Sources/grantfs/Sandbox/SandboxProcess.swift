@@ -43,8 +43,12 @@ enum SandboxProcess {
             while try !ChildProcess.hasEnded(child) {
                 var info = siginfo_t()
                 let number = sigwaitinfo(&signals, &info)
-                // Before the program has its session there is nobody but bwrap.
-                if number > 0, number != SIGCHLD, leader.map({ kill(-$0, number) != 0 }) ?? true, number != SIGWINCH {
+                guard number > 0, number != SIGCHLD else { continue }
+                if let leader, kill(-leader, number) == 0 {
+                    // Whatever has stopped the first process, it has to see the others end.
+                    kill(leader, SIGCONT)
+                } else if number != SIGWINCH {
+                    // Before the program has its session there is nobody but bwrap.
                     kill(child, SIGKILL)
                 }
             }

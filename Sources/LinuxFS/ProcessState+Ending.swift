@@ -1,0 +1,43 @@
+import Glibc
+
+extension ProcessState {
+    /// Whether nothing of the process's program will run any more, though the process may be there for as long as one of its threads stands
+    /// in a call that no signal ends: it keeps what it has open until then. Each of its threads has ended, is about to when it leaves the
+    /// kernel, or has let go of its memory. False where that cannot be told.
+    ///
+    /// Two small files of /proc for a process that lives; `status` is read, for which the kernel never waits.
+    public static func isOver(_ pid: Int32) -> Bool {
+        guard pid > 0, isOver(task: "/proc/\(pid)/status") == true else { return false }
+        let directory = "/proc/\(pid)/task"
+        guard let names = try? DirectoryNames.of(directory.utf8), !names.isEmpty else { return false }
+        // One that has gone meanwhile has ended.
+        return names.allSatisfy { isOver(task: "\(directory)/\(String(decoding: $0, as: UTF8.self))/status") != false }
+    }
+
+    /// SIGKILL in a set of signals.
+    private static let killed: UInt64 = 1 << (SIGKILL - 1)
+
+    /// nil when there is no such task.
+    private static func isOver(task path: String) -> Bool? {
+        let text: [UInt8]
+        do throws(Errno) {
+            text = try File.contents(of: path.utf8)
+        } catch {
+            return error == Errno(ENOENT) || error == Errno(ESRCH) ? nil : false
+        }
+        var (isWhole, hasMemory, isOver) = (false, false, false)
+        // The name before the other lines has its newlines written as \n, so no line of its own can come from it.
+        for line in text.split(separator: 0x0A) {
+            if line.starts(with: "State:\t".utf8) { isOver = isOver || line.dropFirst(7).first.map { $0 == 0x5A || $0 == 0x58 } == true }
+            // While memory is dumped, all other threads are gone or going, and the one that dumps them ends afterwards.
+            if line.elementsEqual("CoreDumping:\t1".utf8) { isOver = true }
+            if line.starts(with: "Vm".utf8) { hasMemory = true }
+            if line.starts(with: "SigPnd:\t".utf8) || line.starts(with: "ShdPnd:\t".utf8) {
+                isWhole = true
+                let signals = UInt64(String(decoding: line.dropFirst(8), as: UTF8.self), radix: 16) ?? 0
+                isOver = isOver || signals & killed != 0
+            }
+        }
+        return isWhole && (isOver || !hasMemory)
+    }
+}
