@@ -25,6 +25,9 @@ extension ViewFS {
             root.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
         case .open(let scope):
+            if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
+                return request.reply(error: ESTALE)
+            }
             replyRoot(of: scope, request)
         }
     }
