@@ -165,8 +165,9 @@ extension MountTests {
                 #expect(try Command.run(["ls", mounted.probed.other], within: 20).status == 0)
                 // What was written under the claim shows, by the name that was known and by the one that was known to be missing.
                 let held = mounted.probed.held
-                try mounted.fixture.wait(until: "the known file shows \(text)", within: 10) { try self.text(held + "/known") == text }
-                try mounted.fixture.wait(until: "the new file shows \(text)", within: 10) { try self.text(held + "/" + text) == text }
+                for name in ["known", text] {
+                    try mounted.fixture.wait(until: "\(name) shows \(text)", within: 10) { try self.text(held + "/" + name) == text }
+                }
             }
             #expect(try mounted.fixture.revoke("held")[0].isConfirmed)
             attack.end()
@@ -198,8 +199,9 @@ extension MountTests {
             // Whoever holds the lock of the granted directory itself can keep others from looking up there what they have not used before.
             if place == "granted" { attack.end() }
             let held = mounted.probed.held
-            try fixture.wait(until: "the known file shows what was written", within: 10) { try self.text(held + "/known") == "the second" }
-            try fixture.wait(until: "the new file shows what was written", within: 10) { try self.text(held + "/the second") == "the second" }
+            for name in ["known", "the second"] {
+                try fixture.wait(until: "\(name) shows what was written", within: 10) { try self.text(held + "/" + name) == "the second" }
+            }
             attack.end()
             #expect(try fixture.revoke("held", "--timeout", "30")[0].isConfirmed)
         }
