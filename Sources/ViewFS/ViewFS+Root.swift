@@ -26,9 +26,10 @@ extension ViewFS {
             request.reply(error: EACCES)
         case .open(let scope):
             if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
-                return request.reply(error: ESTALE)
+                request.reply(error: ESTALE)
+            } else {
+                replyRoot(of: scope, request)
             }
-            replyRoot(of: scope, request)
         }
     }
 
