@@ -40,7 +40,8 @@ public struct Notifier: @unchecked Sendable {
         return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
     }
 
-    /// Drops a name with all that the kernel knows below it, but for what is in use. What is mounted below it is detached.
+    /// Drops a name with all that the kernel knows below it, but for what is in use. What is mounted below it is detached. Waits for the lock of
+    /// `parent`, which whoever lists it may hold for ever: never for a name at the root.
     public func forgetTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
         withCString(name) { fuse_lowlevel_notify_inval_entry(session, parent.rawValue, $0, name.count) }
     }

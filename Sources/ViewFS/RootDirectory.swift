@@ -55,6 +55,9 @@ public final class RootDirectory: Sendable {
         table.withLock { table in grants.reduce(0) { max($0, table.lapses[$1] ?? 0) } }
     }
 
+    /// Until when (`Clock.monotonic`) the kernel may believe by itself what a scope's name led to, if nothing is said of it from now on.
+    func believed(_ scope: Scope) -> Int64 { scope.named.load(ordering: .relaxed) + Self.lapse }
+
     /// Puts `place` behind `name`; nil takes the name away. Returns what was there.
     @discardableResult
     public func set(_ name: GrantName, _ place: Place?) -> Place? {

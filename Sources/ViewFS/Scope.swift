@@ -41,6 +41,8 @@ public final class Scope: @unchecked Sendable {
     let closing = Lock(Closing())
     /// When its name was last looked up, CLOCK_MONOTONIC in nanoseconds; 0 before. Changed under the lock of the root's table.
     let named = Atomic<Int64>(0)
+    /// The next lookup of its name makes the kernel drop what it knows below it: see `ViewFS.dropTrees`.
+    let isToBeDropped = Atomic<Bool>(false)
 
     enum Letting: UInt8, AtomicRepresentable { case notYet, underWay, done }
 

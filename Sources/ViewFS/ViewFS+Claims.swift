@@ -130,11 +130,20 @@ extension ViewFS {
         }
         waiting.begin(claim.id, hold)
         let isWriting = hold.accesses.contains { !$0.use.isReading }
+        var directories: [UInt64] = []
         for scope in scopes {
             guard drain(scope, isCancelled, progress), flush(scope, claim.id, hold, isWriting, isCancelled, progress) else { return false }
+            if isWriting { directories += nodes(of: scope, under: hold).filter(isDirectory) }
         }
+        // Somebody may hold a listing, or the lock of a granted directory, for ever: then this claim goes on without what needs it.
+        let listings = claimForgetting.forgetListings(directories, self)
         // Where the kernel trusts its own sizes for ever, files that nobody has open become new ones to it.
-        if isWriting, policy.writeBack, !forgetTrees(of: scopes, isCancelled) { return false }
+        var names: [ClaimForgetting.Names] = []
+        if isWriting, policy.writeBack {
+            names = scopes.map { claimForgetting.forgetNames(in: $0, self) }
+            guard dropTrees(of: scopes, isCancelled) else { return false }
+        }
+        guard claimForgetting.wait(for: listings, names, isCancelled) else { return false }
         waiting.holdReads(claim.id)
         for scope in scopes { guard drain(scope, isCancelled, progress) else { return false } }
         return true
@@ -148,15 +157,18 @@ extension ViewFS {
         _ = BackgroundTask { [self] in
             guard let notifier = session?.notifier else { return }
             let forgetting = Forgetting(self, notifier)
+            var directories: [UInt64] = []
             for scope in scopes {
                 for node in nodes(of: scope, under: hold) {
                     if policy.writeBack || isOpen(node) {
-                        forgetting.add([node])
+                        if isDirectory(node) { directories.append(node) } else { forgetting.add([node]) }
                     } else {
                         _ = notifier.forgetAttributes(NodeID(node))
                     }
                 }
             }
+            for node in directories { _ = notifier.forgetAttributes(NodeID(node)) }
+            _ = claimForgetting.forgetListings(directories, self)
             while forgetting.isUnderWay {
                 usleep(10_000)
                 forgetting.look()
@@ -164,17 +176,18 @@ extension ViewFS {
         }
     }
 
-    /// False when `isCancelled` said so. The kernel takes the lock of the root for this, which whoever lists the root may hold for ever: then
-    /// this claim waits, and nobody else.
-    private func forgetTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
-        guard let notifier = session?.notifier else { return true }
-        let names = root.open.filter { open in scopes.contains { $0 === open.scope } }.map(\.name)
-        let task = BackgroundTask { for name in names { _ = notifier.forgetTree(name.bytes, in: .root) } }
-        var turn: UInt32 = 20
-        while !task.isDone {
+    /// Makes the kernel drop what it knows below these grants' names as soon as one of them is used again. False when `isCancelled` said so.
+    ///
+    /// The names are at the root, whose lock anybody may hold, so the kernel is not told. The next lookup is answered with ESTALE, once: where the kernel asks
+    /// whether what it knows is still so it drops that, with all below it, and looks anew (fs/fuse/dir.c, fuse_dentry_revalidate); where it knows
+    /// nothing it tries once more (fs/namei.c, LOOKUP_REVAL). Until it has to ask it is waited for.
+    private func dropTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
+        // Nothing said since the claim began is kept.
+        let until = scopes.reduce(0) { max($0, root.believed($1)) }
+        for scope in scopes where tree.isCounted(scope.rootNode) { scope.isToBeDropped.store(true, ordering: .releasing) }
+        while Clock.monotonic < until {
             if isCancelled() { return false }
-            usleep(turn)
-            turn = min(turn * 2, 5_000)
+            usleep(UInt32(clamping: min(until - Clock.monotonic, 5_000_000) / 1_000 + 1))
         }
         return true
     }
@@ -198,7 +211,7 @@ extension ViewFS {
         return true
     }
 
-    /// Makes the kernel write back what it has of the claimed files, and forget what it would answer with.
+    /// Makes the kernel write back what it has of the claimed files, and forget what it would answer with, but for listings.
     private func flush(
         _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaiting.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
         _ progress: (String, UInt64, UInt64) -> Void
@@ -208,6 +221,7 @@ extension ViewFS {
         let open = all.filter { id in tree.nodes.find(id).map { $0.pointee.writers.load(ordering: .relaxed) > 0 } ?? false }
         // For a reader only what somebody may change is forgotten: of a file that is mapped for writing the pages, so that a store asks again.
         let forgotten = isWriting ? all : open
+        let files = isWriting ? all.filter { !isDirectory($0) } : []
         let (coordinator, waiting, id) = (coordinator, waiting, scope.id)
         let counter = FlushCounter()
         let task = BackgroundTask {
@@ -220,7 +234,7 @@ extension ViewFS {
                 for node in open { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } }
                 if coordinator.gate(id).pointee.flushedBytes.load(ordering: .relaxed) == before { break }
             }
-            if isWriting { for node in forgotten { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } } }
+            if isWriting { for node in files { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } } }
         }
         var (turn, next) = (UInt32(20), Clock.monotonic + 100_000_000)
         while !task.isDone {

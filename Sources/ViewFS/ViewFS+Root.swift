@@ -25,7 +25,11 @@ extension ViewFS {
             root.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
         case .open(let scope):
-            replyRoot(of: scope, request)
+            if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
+                request.reply(error: ESTALE)
+            } else {
+                replyRoot(of: scope, request)
+            }
         }
     }
 

@@ -20,6 +20,7 @@ public final class ViewFS: @unchecked Sendable {
     public let root: RootDirectory
     let locks: LockTable
     let waiting = ClaimWaiting()
+    let claimForgetting = ClaimForgetting()
     let crowd = Crowd()
     let leases = LeaseWaiting()
     let closers = Closers()

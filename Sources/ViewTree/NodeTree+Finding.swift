@@ -56,6 +56,9 @@ extension NodeTree {
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
 
+    /// Whether the kernel counts lookups of a scope's root, besides the scope's own.
+    public func isCounted(_ root: UInt64) -> Bool { (nodes.find(root)?.pointee.lookups.load(ordering: .relaxed) ?? 0) > 1 }
+
     /// Whether anybody has a node's file open; false when the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false

@@ -30,6 +30,18 @@ extension MountTests {
             try child.expect(answer)
         }
 
+        @Test("of a daemon that says nothing is waited for no longer than the claimant says")
+        func silence() throws {
+            let (fixture, source) = try mounted()
+            let daemon = try fixture.daemon(at: fixture.base + "/mount")
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            let output = try fixture.grantfs("coordinate", "--timeout", "3", "write", "docs", "--", "true", within: 60)
+            // It is the claimant's time that is over, and not the daemon's.
+            #expect(output.status == 1 && output.errors.contains("the time is over"), "\(output)")
+            withExtendedLifetime(source) {}
+        }
+
         @Test("lives as long as the command, whose status is passed on, and tells it the place on the host")
         func command() throws {
             let (fixture, source) = try mounted()

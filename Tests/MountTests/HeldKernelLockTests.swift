@@ -130,6 +130,82 @@ extension MountTests {
             #expect(try fixture.revoke("held")[0].isConfirmed)
         }
 
+        /// A claim for writing all of the grant `held`, in which `text` is written into a file of it that the kernel knows, and one with a new name.
+        private func claim(_ mounted: Mounted, _ text: String) throws -> Output {
+            try mounted.fixture.grantfs(
+                "coordinate", "--timeout", "8", "write", "held", "--", "sh", "-c",
+                "printf %s \"$1\" >\"$GRANTFS_PATH/known\"; printf %s \"$1\" >\"$GRANTFS_PATH/$1\"", "sh", text, within: 60)
+        }
+
+        /// By processes of their own, so that a test which would wait for ever ends.
+        private func text(_ path: String) throws -> String { try Command.run(["cat", path], within: 20).text }
+
+        /// A grant that is mandatory, with a file that the kernel knows, and names of which it knows that they are missing.
+        private func mandatory(cache: String) throws -> Mounted {
+            let mounted = try Mounted(cache: cache)
+            try mounted.fixture.grantfs("set", "held", "--coordination", "mandatory").orThrow()
+            try Data("old".utf8).write(to: URL(fileURLWithPath: mounted.probed.source + "/known"))
+            #expect(try text(mounted.probed.held + "/known") == "old")
+            for name in ["first", "the second"] { #expect(try text(mounted.probed.held + "/" + name) == "") }
+            #expect(try Command.run(["ls", mounted.mountpoint, mounted.probed.held], within: 20).status == 0)
+            return mounted
+        }
+
+        @Test(
+            "of the root, by somebody without any right to a grant, holds up no claim, nor anybody else once there was one",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
+        func claims(cache: String) throws {
+            let mounted = try mandatory(cache: cache)
+            let attack = try mounted.hold([mounted.mountpoint])
+            for text in ["first", "the second"] {
+                let output = try claim(mounted, text)
+                #expect(output.status == 0, "\(output)")
+                let listed = try Command.run(["ls", mounted.mountpoint], within: 20)
+                #expect(listed.lines.contains("held") && listed.lines.contains("other"))
+                #expect(try Command.run(["ls", mounted.probed.other], within: 20).status == 0)
+                // What was written under the claim shows, by the name that was known and by the one that was known to be missing.
+                let held = mounted.probed.held
+                for name in ["known", text] {
+                    try mounted.fixture.wait(until: "\(name) shows \(text)", within: 10) { try self.text(held + "/" + name) == text }
+                }
+            }
+            #expect(try mounted.fixture.revoke("held")[0].isConfirmed)
+            attack.end()
+        }
+
+        @Test(
+            "of directories in the grant holds up no claim there, and claims again and again leave no more behind than one",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"], ["below", "granted"])
+        func claimsBelow(cache: String, place: String) throws {
+            let mounted = try mandatory(cache: cache)
+            let fixture = mounted.fixture
+            let listed = place == "granted" ? [mounted.probed.held] : (0..<2).map { "\(mounted.probed.held)/listed\($0)" }
+            for directory in listed { #expect(try Command.run(["ls", directory], within: 20).status == 0) }
+            let attack = try mounted.hold(listed)
+            let daemon = try fixture.daemon(at: mounted.mountpoint)
+            func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count }
+            let first = try claim(mounted, "first")
+            #expect(first.status == 0, "\(first)")
+            let before = try threads()
+            for _ in 0..<12 {
+                let output = try claim(mounted, "the second")
+                #expect(output.status == 0, "\(output)")
+            }
+            #expect(try threads() < before + 12)
+            let reading = try fixture.grantfs("coordinate", "--timeout", "8", "read", "held", "--", "true", within: 60)
+            #expect(reading.status == 0, "\(reading)")
+            #expect(try Command.run(["ls", mounted.mountpoint], within: 20).status == 0)
+            #expect(try Command.run(["ls", mounted.probed.other], within: 20).status == 0)
+            // Whoever holds the lock of the granted directory itself can keep others from looking up there what they have not used before.
+            if place == "granted" { attack.end() }
+            let held = mounted.probed.held
+            for name in ["known", "the second"] {
+                try fixture.wait(until: "\(name) shows what was written", within: 10) { try self.text(held + "/" + name) == "the second" }
+            }
+            attack.end()
+            #expect(try fixture.revoke("held", "--timeout", "30")[0].isConfirmed)
+        }
+
         @Test(
             "whose memory is userfaultfd's holds up no revocation either",
             .enabled(if: isPossible && access("/dev/userfaultfd", R_OK | W_OK) == 0, "needs root and /dev/userfaultfd"))

@@ -52,6 +52,14 @@ struct ClaimWait {
 
     /// How long a daemon may take to say whether there is anything to wait for: nanoseconds.
     private static let patience: Int64 = 10_000_000_000
+    /// So long at least, however short the caller's time is, because who waits for nothing at all is to get what is free.
+    private static let leastPatience: Int64 = 2_000_000_000
+
+    /// Until when the first word is waited for, `Clock.monotonic`.
+    private func silence() -> Int64 {
+        let now = Clock.monotonic
+        return min(now + Self.patience, max(deadline ?? .max, now + Self.leastPatience))
+    }
 
     private var path: [UInt8] { request.items.first?.path ?? [] }
 
@@ -64,7 +72,7 @@ struct ClaimWait {
             throw .daemonDied(mountpoint: record.mountpoint)
         }
         var part = ClaimPart(record: record, client: client)
-        let silence = Clock.monotonic + Self.patience
+        let silence = silence()
         var hasHeard = false
         while true {
             let news: SessionNews?
@@ -101,7 +109,7 @@ struct ClaimWait {
 
     /// nil when the daemon is dead.
     private func connect(_ record: MountRecord, _ directory: String) throws(CoordinationError) -> SessionClient? {
-        let limit = Clock.monotonic + Self.patience
+        let limit = silence()
         while true {
             do throws(ControlClient.Failure) {
                 return try SessionClient(socket: record.socket, directory: directory, deadline: limit)
@@ -112,6 +120,7 @@ struct ClaimWait {
                     // It is about to listen, or to end.
                     if Clock.monotonic >= limit { throw .failed("\(error.description)") }
                     usleep(10_000)
+                case .timedOut where deadline.map { $0 <= limit } ?? false: throw .timedOut
                 case .timedOut, .stranger, .nonsense, .system:
                     throw .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
                 }
@@ -138,7 +147,8 @@ struct ClaimWait {
             return
         }
         guard isReady else {
-            if isSilent {
+            // With less than the whole time it is the caller's that is over.
+            if isSilent, self.deadline.map({ deadline ?? 0 < $0 }) ?? true {
                 throw .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))” does not answer")
             }
             throw .timedOut

@@ -48,7 +48,7 @@ public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertib
         case .noMount: GrantError(.notFound, "there is no claim", cause: "nothing of the store is mounted", advice: "grantfs mount")
         case .deadlock:
             GrantError(.system, "there is no claim", cause: "who holds it waits, in the end, for this claimant: a deadlock")
-        case .timedOut: GrantError(.system, "there is no claim", cause: "others hold it, and the time is over")
+        case .timedOut: GrantError(.system, "there is no claim", cause: "others hold it, or a daemon is not ready, and the time is over")
         case .cancelled: GrantError(.system, "there is no claim", cause: "it was given up")
         case .daemonDied(let mountpoint): GrantError(.system, "the claim is lost", cause: "the daemon of \(shown(mountpoint)) has ended")
         case .failed(let text): GrantError(.system, "there is no claim", cause: text)
