@@ -68,7 +68,7 @@ final class ClaimForgetting: Sendable {
             return (names, true)
         }
         if isNew {
-            _ = BackgroundTask { [self] in
+            _ = BackgroundTask(mayHang: true) { [self] in
                 var isAgain = true
                 while isAgain {
                     let asked = names.asked.load(ordering: .relaxed)

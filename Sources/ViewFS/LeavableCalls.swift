@@ -4,8 +4,8 @@ import Synchronization
 /// Calls that may wait for a lock which a program holds in the kernel, made one after the other by a thread that is left behind when one
 /// does not return. So one call that waits costs no other.
 ///
-/// Nobody looks by itself whether a call waits: whoever is interested calls `leave` now and then. Where no thread can be made, or as many were left behind
-/// as may be, what may wait is not begun, and `leave` tries again.
+/// Nobody looks by itself whether a call waits: whoever is interested calls `leave` now and then. Where no thread can be made, or as many were left
+/// behind as may be, what may wait is not begun, and `leave` tries again.
 ///
 /// Locking: its own, rank 2, held for a moment; not while a call is made.
 final class LeavableCalls<Item: Sendable>: Sendable {
@@ -42,8 +42,8 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     /// From so many on that were left behind, the next ones are left sooner: a program that holds many locks gains no time by it.
     private static var patientAtMost: Int { 4 }
 
-    /// `limit`: so many threads are left behind at the most. `bound`: and so many together with others' calls. `mayWait`: whether a call may wait for what a
-    /// program holds; such calls come last. `call`: makes one call.
+    /// `limit`: so many threads are left behind at the most. `bound`: and so many together with others' calls. `mayWait`: whether a call may wait for
+    /// what a program holds; such calls come last. `call`: makes one call.
     init(
         limit: Int, bound: LeavableBound? = nil, mayWait: @escaping @Sendable (Item) -> Bool = { _ in true },
         _ call: @escaping @Sendable (Item) -> Void
