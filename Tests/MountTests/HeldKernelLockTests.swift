@@ -185,7 +185,7 @@ extension MountTests {
             let daemon = try fixture.daemon(at: mounted.mountpoint)
             func threads() throws -> Int { try FileManager.default.contentsOfDirectory(atPath: "/proc/\(daemon)/task").count }
             let first = try claim(mounted, "first")
-            #expect(first.status == 0, "\(first)")
+            try #require(first.status == 0, "\(first)")
             let before = try threads()
             for _ in 0..<12 {
                 let output = try claim(mounted, "the second")
