@@ -75,11 +75,11 @@ extension MountTests.AHeldKernelLock {
 
     @Test(
         "while no more threads can be made holds up no withdrawal of another grant",
-        .enabled(if: Machine.usersCanMount && Machine.loneUser != nil, "plain users cannot mount here, or none can be made"),
+        .enabled(if: Machine.usersCanMount && Machine.secondLoneUser != nil, "plain users cannot mount here, or none can be made"),
         arguments: ["shared", "exclusive"])
     func withoutThreads(cache: String) throws {
         // The limit counts every process and thread of the user.
-        let owner = try #require(Machine.loneUser)
+        let owner = try #require(Machine.secondLoneUser)
         let fixture = try MountFixture(owner: owner)
         for name in ["a", "b"] {
             let source = try fixture.source(name)

@@ -46,7 +46,7 @@ extension MountTests {
                 _ = try Command.shell(script, fixture.store, "\(pages)")
             }
             func isShown() throws -> Bool { try Command.run(["cat", file], within: 60).text == "inside\n" }
-            for pages in 0..<24 {
+            for pages in Array(0..<24) + [32, 48, 64, 128, 192] {
                 try fill(leaving: pages)
                 let revoked = try fixture.grantfs("revoke", "a")
                 #expect(try !isShown(), "\(pages) pages: \(revoked)")

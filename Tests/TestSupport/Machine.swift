@@ -32,6 +32,8 @@ public enum Machine {
     public static let plainUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-test") : .current
     /// One of whom no other test has processes, for what counts all that a user has. Root's tests alone can have one.
     public static let loneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone") : nil
+    /// Another one.
+    public static let secondLoneUser: Identity? = Identity.isRoot ? TestUser.make("grantfs-alone2") : nil
 
     /// Lets plain users mount while tests run, where udev has not already: /dev/fuse is for everybody on ordinary machines.
     public static let usersCanMount: Bool = {
