@@ -17,8 +17,8 @@ enum ReserveThreads {
     private static let call = Semaphore()
     private static let count = Atomic<Int>(0)
     /// Of which as many may be in tasks that hang.
-    private static let wanted = 6
-    private static let hangingAtMost = 4
+    private static let wanted = 4
+    private static let hangingAtMost = 3
     /// As long as something waits in the queue it is tried again whether other threads can be made.
     private static let turn: Int64 = 200_000_000
 

@@ -81,6 +81,9 @@ extension MountTests.AHeldKernelLock {
         // The limit counts every process and thread of the user.
         let owner = try #require(Machine.secondLoneUser)
         let fixture = try MountFixture(owner: owner)
+        try fixture.wait(until: "who was here before is gone") {
+            Int(try Command.shell("ps -L -u $1 | wc -l", "\(owner.uid)").trimmed) ?? 0 < 20
+        }
         for name in ["a", "b"] {
             let source = try fixture.source(name)
             try Command.shell("cd \"$1\"; mkdir l0 l1 l2 l3; touch l0/a l1/a l2/a l3/a; truncate -s 8192 file", source, as: owner).orThrow()
