@@ -35,6 +35,8 @@ final class ClaimForgetting: Sendable {
     func forgetListings(_ directories: [UInt64], _ view: ViewFS) -> Forgetting? {
         guard let notifier = view.session?.notifier else { return nil }
         let known = state.withLock { $0.listings }
+        // What could not be begun, for want of threads, is tried again.
+        for forgetting in known { forgetting.look() }
         let held = known.reduce(into: Set<UInt64>()) { $0.formUnion($1.unfinished) }
         let nodes = directories.filter { !held.contains($0) }
         if nodes.isEmpty { return nil }
@@ -102,6 +104,7 @@ final class ClaimForgetting: Sendable {
         var (seen, since, turn): (UInt64?, Int64, UInt32) = (nil, 0, 20)
         while listings?.isDone == false || !names.allSatisfy({ $0.done.load(ordering: .acquiring) }) {
             if isCancelled() { return false }
+            listings?.look()
             let count = names.reduce(listings?.finished ?? 0) { $0 &+ $1.told.load(ordering: .relaxed) }
             if count != seen { (seen, since) = (count, Clock.monotonic) }
             if Clock.monotonic - since > Self.patience { return true }

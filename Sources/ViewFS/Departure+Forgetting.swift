@@ -54,7 +54,6 @@ struct DepartureForgetting {
         while !forgetting.isDone {
             usleep(100)
             forgetting.look()
-            forgetting.help()
             let finished = forgetting.finished
             if finished != seen { (seen, since) = (finished, Clock.monotonic) }
             if Clock.monotonic - since > Self.lastPatience { return }

@@ -24,6 +24,8 @@ final class HeldNotifications {
     private static let patience: Int64 = 50_000_000
     private static let patienceMilliseconds: Int32 = 50
     private static let atOnce = 1024
+    /// Of more that cannot be told just now the rest is not told: by then the kernel asks by itself.
+    private static let pendingAtMost = 16_384
 
     init(_ view: ViewFS) {
         calls = LeavableCalls(limit: Self.limit) { item in
@@ -64,11 +66,11 @@ final class HeldNotifications {
             // Behind one that waits for the same lock there is nothing to be told before it.
             items.removeAll { held.contains($0.node) || shares[$0.scope, default: 0] >= Self.share }
         }
-        calls.add(items)
+        if calls.pending < Self.pendingAtMost { calls.add(items) }
     }
 
     /// Milliseconds after which `look` is worth calling; nil when nothing waits.
-    var due: Int32? { calls.isUnderWay ? Self.patienceMilliseconds : nil }
+    var due: Int32? { calls.isUnderWay || calls.pending > 0 ? Self.patienceMilliseconds : nil }
 
     func look() { calls.leave(after: Self.patience) }
 }

@@ -74,7 +74,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
                 return false
             }
             state.left[worker] = current.item
-            (state.current, state.worker) = (nil, nil)
+            (state.current, state.worker, state.isStuck) = (nil, nil, false)
             return !state.rest.isEmpty
         }
     }
@@ -94,6 +94,9 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     /// Whether a thread takes items, or is in a call that is not to be left behind.
     var isUnderWay: Bool { state.withLock { $0.worker != nil && !$0.isStuck } }
 
+    /// How many calls were not begun.
+    var pending: Int { state.withLock { $0.rest.count } }
+
     /// How many calls have returned.
     var finished: UInt64 { state.withLock { $0.finished } }
 
@@ -111,9 +114,10 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         return state.workers
     }
 
-    /// Whether what comes next would have to be left behind, which cannot be.
+    /// Whether what comes next might have to be left behind, which cannot be. One is tried all the same where none of these was left: what others' programs
+    /// hold keeps nobody's calls from being made.
     private func isFull(_ state: State) -> Bool {
-        guard let next = state.rest.first, mayWait(next) else { return false }
+        guard !state.left.isEmpty, let next = state.rest.first, mayWait(next) else { return false }
         return state.left.count >= limit || bound?.isFull ?? false
     }
 

@@ -73,8 +73,10 @@ extension ViewFS {
         // Whoever changes it from here on says so again.
         node.pointee.hasOtherTime.store(false, ordering: .sequentiallyConsistent)
         var shown = node.pointee.dataVersion.load(ordering: .sequentiallyConsistent)
-        // A time that was brought meanwhile is noted first and set afterwards, so it may have been overwritten here, and is looked for once more.
-        while let time = ShownTime.decoded(shown) {
+        // A time that was brought meanwhile is noted first and set afterwards, so it may have been overwritten here, and is looked for once more. Not for as
+        // long as somebody sets times: his last one is set by himself.
+        for _ in 0..<Self.timeRounds {
+            guard let time = ShownTime.decoded(shown) else { return }
             var status = FileStatus()
             guard clinux_statx(descriptor, nil, &status) == 0 else { return }
             if ShownTime.encoded(status.st.st_mtim) != shown {
@@ -89,6 +91,8 @@ extension ViewFS {
             shown = now
         }
     }
+
+    private static let timeRounds = 8
 
     // MARK: the time of last access
 

@@ -2,6 +2,7 @@ import Control
 import Glibc
 import GrantModel
 import LinuxFS
+import Synchronization
 import ViewFS
 
 // Withdrawals of a mount, from the shut gate to the moment when nothing is left.
@@ -24,9 +25,15 @@ extension MountedView {
             self.completion.withLock { $0 = completion }
         }
 
-        /// Looks whether the rest is done. Waits for nothing; no thread is kept for it.
+        private let isLooking = Atomic<Bool>(false)
+
+        /// Has a thread look whether the rest is done, unless one does. Waits for nothing: the scope's lock may be held by a later withdrawal of it.
         func look() {
-            if let completion = completion.withLock({ $0 }), let result = completion() { end(result) }
+            guard let completion = completion.withLock({ $0 }), !isLooking.exchange(true, ordering: .acquiringAndReleasing) else { return }
+            _ = BackgroundTask(mayHang: true) { [self] in
+                if let result = completion() { end(result) }
+                isLooking.store(false, ordering: .releasing)
+            }
         }
 
         func end(_ result: ClosingOutcome) {
@@ -106,8 +113,12 @@ extension MountedView {
 
     private func outcome(of closing: Closing, _ grant: GrantID, until deadline: Int64) -> GrantOutcome {
         var turn: UInt32 = 50
+        var next = Clock.monotonic
         while true {
-            closing.look()
+            if Clock.monotonic >= next {
+                closing.look()
+                next = Clock.monotonic + 50_000_000
+            }
             if let outcome = closing.outcome.withLock({ $0 }) { return GrantOutcome(outcome, of: grant) }
             if Clock.monotonic >= deadline {
                 return closing.partial.withLock { $0 }.map { GrantOutcome($0, of: grant) } ?? GrantOutcome(grant: grant, confirmed: false)

@@ -44,7 +44,7 @@ extension MountedView {
             let isOpening = state.withLock { state in
                 grants.contains { state.grants[$0].map { $0.recorded == .active && $0.scope == nil } ?? false }
             }
-            if isOpening { openMissing() } else { _ = BackgroundTask { self.openMissing() } }
+            if isOpening { openMissing() } else { _ = BackgroundTask(mayHang: true) { self.openMissing() } }
         }
         let (closings, failure) = state.withLock { (self.closings(of: grants, $0), $0.failure) }
         if let failure { return .failed("its daemon refuses everything, because \(failure)") }
