@@ -140,10 +140,10 @@ extension Session {
                 readers.isOneTooMany.store(readers.count > Readers.kept, ordering: .relaxed)
             }
             // Before there are more, so that who holds too many gets none of them.
-            if isHeldUp || isWatching || readers.workers > Readers.many || readers.isWanted.load(ordering: .relaxed) {
+            if isHeldUp || waited >= 2 || isWatching || readers.workers > Readers.many || readers.isWanted.load(ordering: .relaxed) {
                 readers.isWanted.store(false, ordering: .sequentiallyConsistent)
                 isWatching = look()
-                if hasReady { startResuming() }
+                if hasReady { startResuming(leaving: 0) }
             }
             if isHeldUp {
                 for _ in 0..<step where !addReader() { break }
@@ -183,9 +183,9 @@ extension Session {
     }
 
     /// One more reads requests from now on, unless all slots are taken. False when it had to be one of the reserve, because no thread can be made: then one
-    /// after the other, with a look at who holds them in between.
+    /// after the other, with a look at who holds them in between. For the watching thread.
     @discardableResult
-    func addReader() -> Bool {
+    private func addReader() -> Bool {
         if readers.callOne(leaving: Readers.reserve) || startWorker() { return true }
         _ = readers.callOne()
         return false

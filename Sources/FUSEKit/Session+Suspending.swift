@@ -135,9 +135,9 @@ extension Session {
 
     // MARK: workers
 
-    /// Has somebody serve what is to be resumed: one who stands by, a new worker, or, when there is none, whoever the watching thread finds later.
-    func startResuming() {
-        if startWorker(.resuming) || readers.callOne() { return }
+    /// Has somebody serve what is to be resumed: a new worker, one who stands by, or, when there is none but `rest`, whoever the watching thread finds later.
+    func startResuming(leaving rest: Int = Readers.reserve) {
+        if startWorker(.resuming) || readers.callOne(leaving: rest) { return }
         readyWaits.store(true, ordering: .relaxed)
         resumeCall.post()
         wakeWatch()

@@ -5,16 +5,14 @@ import LinuxFS
 import Synchronization
 
 extension Session {
-    /// Starts a worker unless all slots are taken.
+    /// Starts a worker unless all slots are taken. False when it could not be started.
     ///
-    /// Locking: takes `freeSlots` for a moment.
-    /// False when it could not be started.
+    /// Locking: takes `slots` for a moment.
     @discardableResult
     func startWorker(_ task: WorkerTask = .reading) -> Bool {
-        guard let slot = freeSlots.withLock({ $0.popLast() }) else { return false }
+        guard let slot = slots.withLock({ $0.take() }) else { return false }
         guard makeRoom(slot) else {
-            freeSlots.withLock { $0.append(slot) }
-            hasNoThreads.store(true, ordering: .relaxed)
+            slots.withLock { $0.giveBackUnused(slot) }
             return false
         }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
@@ -31,19 +29,18 @@ extension Session {
             if task.reads { readers.ended() }
             start.deinitialize(count: 1)
             start.deallocate()
-            freeSlots.withLock { $0.append(slot) }
+            slots.withLock { $0.giveBackUnused(slot) }
+            return false
         }
-        hasNoThreads.store(result != 0, ordering: .relaxed)
-        return result == 0
+        slots.withLock { $0.noteMade() }
+        return true
     }
 
     /// Makes the buffer of a worker one that can be read and written, which it stays. Whether there is memory for it.
     func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
 
-    /// How many workers there can be now: while no threads can be made (RLIMIT_NPROC, pids.max of the control group), those that there are.
-    public var workersAtMost: Int {
-        hasNoThreads.load(ordering: .relaxed) ? workerLimit - freeSlots.withLock { $0.count } : workerLimit
-    }
+    /// How many workers for requests there are or can be made now; when threads run out, those that are sure to be had (`WorkerSlots.sure`).
+    public var workersAtMost: Int { slots.withLock { $0.sure.map { $0 - Readers.reserveForResumed } } ?? workerLimit }
 
     /// Receives and processes until the connection ends or nobody needs this worker any more.
     func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {
@@ -65,7 +62,8 @@ extension Session {
             if received <= 0 { break }
             let others = readers.tookRequest()
             let message = Message(buffer, received)
-            if others == 0, message.mayTakeLong { addReader() }
+            // The reserve is the watching thread's to call: it looks first who holds the others.
+            if others == 0, message.mayTakeLong { _ = readers.callOne(leaving: Readers.reserve) || startWorker() }
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
             if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
                 readers.beginWaiting()
@@ -109,7 +107,7 @@ extension Session {
         giveBack(worker, &buffer)
         clinux_set_worker(nil)
         let slot = worker.pointee.slot
-        freeSlots.withLock { $0.append(slot) }
+        slots.withLock { $0.giveBack(slot) }
     }
 }
 

@@ -23,13 +23,11 @@ public final class Session: @unchecked Sendable {
     let readers = Readers()
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
-    let freeSlots: Lock<[Int]>
+    let slots: Lock<WorkerSlots>
     let suspended = Lock(SuspendedRequests())
     /// Somebody is to serve what is ready, and no worker could be had for it.
     let readyWaits = Atomic<Bool>(false)
     let resumeCall = Semaphore()
-    /// Whether the last thread could not be made.
-    let hasNoThreads = Atomic<Bool>(false)
     /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
     let look: @Sendable () -> Bool
     /// Told before a request that was put aside is answered because it was interrupted, by its number.
@@ -120,7 +118,7 @@ public final class Session: @unchecked Sendable {
                     slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
                     timings: timings + slot * RequestCounts.kinds * RequestTimings.width, context: context))
         }
-        freeSlots = Lock(Array((0..<workerLimit).reversed()))
+        slots = Lock(WorkerSlots(limit: workerLimit))
     }
 
     /// Starts the first worker, and who watches whether it is enough. Returns at once; `waitUntilEnded` waits. Without that thread the mount

@@ -3,7 +3,7 @@ import GrantModel
 
 /// What is written down of what is done through a mount (`-o audit`): openings, and everything that changes more than the data of an open file. The words are the
 /// log's.
-public enum AuditedAct: String, Sendable, CaseIterable {
+public enum AuditedAct: Sendable {
     case opened
     case unlinked
     case directoryMade

@@ -131,10 +131,7 @@ extension MountTests {
 
         @Test(
             "when no more threads can be made, hung callers leave some to others",
-            // Not always so yet: now and then the last worker that can be had hangs with the others.
-            .enabled(
-                if: Machine.usersCanMount && Machine.loneUser != nil && ProcessInfo.processInfo.environment["GRANTFS_LONG_TESTS"] != nil,
-                "GRANTFS_LONG_TESTS is not set, or plain users cannot mount here, or none can be made"))
+            .enabled(if: Machine.usersCanMount && Machine.loneUser != nil, "plain users cannot mount here, or none can be made"))
         func threads() throws {
             // The limit counts every thread of the user.
             let owner = try #require(Machine.loneUser)
