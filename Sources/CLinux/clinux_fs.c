@@ -144,6 +144,11 @@ ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_off
     return RETRY(copy_file_range(from, &from_offset, to, &to_offset, size, flags));
 }
 int clinux_clone(int from, int to) { return RETRY(ioctl(to, FICLONE, from)); }
+
+int clinux_clone_fuse_device(int device, int from) {
+    uint32_t number = (uint32_t)from;
+    return RETRY(ioctl(device, _IOR(229, 0, uint32_t), &number));
+}
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length) { return RETRY(fallocate(fd, mode, offset, length)); }
 int clinux_fsync(int fd, bool data_only) { return data_only ? RETRY(fdatasync(fd)) : RETRY(fsync(fd)); }
 int clinux_syncfs(int fd) { return RETRY(syncfs(fd)); }

@@ -14,6 +14,7 @@ struct Message {
     }
 
     enum Opcode {
+        static let forget: UInt32 = 2
         static let getAttributes: UInt32 = 3
         static let setAttributes: UInt32 = 4
         static let read: UInt32 = 15
@@ -23,6 +24,7 @@ struct Message {
         static let syncDirectory: UInt32 = 30
         static let interrupt: UInt32 = 36
         static let create: UInt32 = 35
+        static let batchForget: UInt32 = 42
         static let allocate: UInt32 = 43
         static let seek: UInt32 = 46
         static let copy: UInt32 = 47

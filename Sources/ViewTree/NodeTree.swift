@@ -6,7 +6,9 @@ import Synchronization
 /// All nodes of a mount, by id; their counts and their descriptors.
 public final class NodeTree: @unchecked Sendable {
     // Safe to share: the table is; the scopes' array is written under `scopeLock` and its elements never change once set.
-    public let nodes = SlotTable<Node>()
+    public let nodes: SlotTable<Node>
+    /// The nodes' ids, for who has to see to them when this process has died; nil where there is no memory for it.
+    public let published: PublishedIDs?
     public let devices = DeviceNumbers()
     let budget: DescriptorBudget
     private let scopes = Lock<[UInt32: ScopeNodes]>([:])
@@ -19,6 +21,8 @@ public final class NodeTree: @unchecked Sendable {
     /// `descriptorLimit`: how many O_PATH descriptors nodes may hold together. `shared`: how many they and what programs hold may be together. `held`: how
     /// many of those programs may hold.
     public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40) {
+        published = try? PublishedIDs()
+        nodes = SlotTable(published: published)
         shares = HolderShares(limit: held)
         budget = DescriptorBudget(limit: descriptorLimit, shared: shared, shares: shares)
     }

@@ -9,21 +9,24 @@ import Synchronization
 /// come and go with each request do not meet at one.
 public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the id.
-    /// A chunk is the generations of so many cells, each odd while its cell is in use, which of them are taken, and then, on pages of their own, their elements.
-    @usableFromInline static var cellsPerChunk: Int { FreeCells.perChunk }
+    /// A chunk is a head for so many cells and then, on pages of their own, their elements.
+    @usableFromInline static var cellsPerChunk: Int { ChunkHead.cells }
     @usableFromInline static var chunkLimit: Int { 1 << 16 }
-    @usableFromInline static var generationBytes: Int { cellsPerChunk * MemoryLayout<UInt32>.stride }
-    @usableFromInline static var headBytes: Int { generationBytes + 4096 }
+    @usableFromInline static var headBytes: Int { ChunkHead.bytes }
     private static var elementBytes: Int { cellsPerChunk * MemoryLayout<Element>.stride }
     @usableFromInline let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     /// A chunk and its indices belong to the list of its number, modulo their count.
     private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
     private let listCount: Int
     private let reserved: Int
+    private let published: PublishedIDs?
 
     /// The first `reserved` indices (up to 64) are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can
-    /// insert at once without waiting for each other; each takes chunks of its own.
-    public init(reserved: Int = 16, lists count: Int = 1) {
+    /// insert at once without waiting for each other; each takes chunks of its own. `published`: where others may see which ids are in use; for a
+    /// table with one list.
+    public init(reserved: Int = 16, lists count: Int = 1, published: PublishedIDs? = nil) {
+        precondition(published == nil || count == 1)
+        self.published = published
         // calloc, because the kernel gives untouched zero pages: a table of this size costs what is used of it.
         chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
             .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
@@ -125,7 +128,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let generations = chunk.assumingMemoryBound(to: Atomic<UInt32>.self)
             let highest = (0..<Self.cellsPerChunk).reduce(UInt32(0)) { max($0, generations[$1].load(ordering: .relaxed)) }
             if cells.forget(own, highest: highest) {
-                madvise(chunk, Self.headBytes + Self.elementBytes, MADV_DONTNEED)
+                // What is shared is only given back when it is removed.
+                madvise(chunk, Self.headBytes, published == nil ? MADV_DONTNEED : MADV_REMOVE)
+                madvise(chunk + Self.headBytes, Self.elementBytes, MADV_DONTNEED)
                 return Self.headBytes + Self.elementBytes
             }
         }
@@ -156,7 +161,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     /// A bit for each cell.
     @inline(__always)
     private static func taken(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
-        (chunk + generationBytes).assumingMemoryBound(to: UInt64.self)
+        (chunk + ChunkHead.generationBytes).assumingMemoryBound(to: UInt64.self)
     }
 
     @inline(__always)
@@ -173,6 +178,10 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         let size = Self.headBytes + Self.elementBytes
         let made = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
         guard let made, made != MAP_FAILED else { return nil }
+        if let published, !published.hold(place, at: made, bytes: Self.headBytes) {
+            munmap(made, size)
+            return nil
+        }
         chunks[place] = made
         cells.addChunk()
         if place == 0 { cells.reserve(reserved, Self.taken(in: made)) }

@@ -149,6 +149,8 @@ enum Daemon {
     /// The signals that end a daemon, blocked for this thread and all that come after it.
     private static func blockSignals() -> sigset_t {
         signal(SIGPIPE, SIG_IGN)
+        // Whoever mounts may have a limit for the size of files (RLIMIT_FSIZE): who writes beyond it gets EFBIG, and ends nobody.
+        signal(SIGXFSZ, SIG_IGN)
         var set = sigset_t()
         sigemptyset(&set)
         for number in [SIGTERM, SIGINT, SIGHUP, SIGUSR1] { sigaddset(&set, number) }

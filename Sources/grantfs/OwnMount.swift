@@ -10,8 +10,8 @@ struct OwnMount {
     private let mountpoint: [UInt8]
     let identity: MountIdentity
     private let connection: FUSEConnection
-    /// nil for root.
-    private var unmounter: Unmounter?
+    /// nil where it could not be started.
+    private var keeper: Keeper?
 
     /// How long what is held may take to be withdrawn at the end, in seconds.
     private static let patience = 10.0
@@ -29,7 +29,7 @@ struct OwnMount {
     ) throws(GrantError) -> OwnMount {
         if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, known) }
         let mount = try attach(view, mountpoint, options)
-        let made: OwnMount
+        var made: OwnMount
         do throws(Errno) {
             made = try OwnMount(of: mount.root, at: mountpoint, files)
         } catch {
@@ -47,7 +47,18 @@ struct OwnMount {
             made.takeAway()
             throw error
         }
+        made.startKeeper(files)
         return made
+    }
+
+    /// Who looks after the mount when this process cannot. To be called before the process may start no program any more.
+    private mutating func startKeeper(_ files: ViewFS) {
+        do throws(Errno) {
+            guard let session = files.session, let published = files.tree.published else { throw Errno(ENOMEM) }
+            keeper = try Keeper(mountpoint: mountpoint, mount: identity, session, published: published.file)
+        } catch {
+            SystemLog.write(.warning, "no process could be started that looks after the mount should the daemon die: \(error)")
+        }
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
@@ -82,8 +93,7 @@ struct OwnMount {
             made.takeAway()
             throw error
         }
-        // It starts a program for that, which nobody here may from now on.
-        made.unmounter = try? Unmounter(mountpoint: mountpoint, mount: made.identity)
+        made.startKeeper(files)
         return made
     }
 
@@ -116,18 +126,18 @@ struct OwnMount {
     /// Withdraws everything and unmounts. Returns whether nothing is left that anybody could read on: else the mount is to stay on record.
     func end(_ mounted: MountedView) -> Bool {
         let files = mounted.files
-        guard files.session?.hasEnded == false else { return isGone(files) }
+        // The kernel takes notifications also when somebody has cut the connection. But it is not asked then what it has.
         let isWithdrawn = mounted.end(within: OwnMount.patience)
-        // Somebody may have cut the connection meanwhile: then the kernel was told nothing.
         let wasServed = files.session?.hasEnded == false
         if wasServed { takeAway() }
+        if isWithdrawn { keeper?.dismiss() }
         return isWithdrawn && wasServed || isGone(files)
     }
 
     /// Takes the mount away, if it is mounted still.
     func takeAway() {
         do throws(GrantError) {
-            if let unmounter { return try unmounter.unmount() }
+            if geteuid() != 0, let keeper { return try keeper.unmount() }
             do throws(Errno) {
                 try Mountpoint(canonical: mountpoint).unmount(identity, lazy: true)
             } catch {

@@ -125,6 +125,25 @@ extension MountTests {
             #expect(try scene.revoke().status == 0)
         }
 
+        @Test(
+            "that was killed: what the kernel had cached for those who hold it is forgotten at once, dirty or not, in one namespace or another",
+            arguments: ["shared", "exclusive"])
+        func forgotten(cache: String) throws {
+            let scene = try Scene(cache: cache)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            let elsewhere =
+                Identity.isRoot ? try scene.holder(["map", "fd"], before: ["unshare", "-m", "--propagation", "private"]) : nil
+            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            kill(scene.daemon, SIGKILL)
+            for one in [holder, elsewhere].compactMap({ $0 }) {
+                try scene.fixture.wait(until: "the mapping is gone") { try Self.said(one).hasPrefix("map SIGBUS fd ENOTCONN") }
+            }
+            #expect(try Self.said(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN")
+            // Nobody is left who would keep the connection, or the processes beside it.
+            try scene.fixture.wait(until: "the keeper has ended") { Processes.keepers(of: scene.mount).isEmpty }
+            #expect(holder.wait(within: 0) == nil, "nobody is ended")
+        }
+
         @Test("that was killed, held in another mount namespace where it is mounted still", .enabled(if: Identity.isRoot))
         func killedWithANamespace() throws {
             let scene = try Scene()
@@ -175,7 +194,7 @@ extension MountTests {
                     Programs.attacker,
                 ],
                 environment: fixture.environment, within: 60)
-            #expect(output.lines == ["status 3", "read", "confirmed"], "\(output)")
+            #expect(output.lines == ["status 3", "ENOTCONN", "confirmed"], "\(output)")
         }
 
         private func expectHeld(_ scene: Scene, by holder: Child) throws {

@@ -207,6 +207,29 @@ extension MountTests {
         }
 
         @Test(
+            "of a grant whose daemon is killed keeps nothing else of it from being forgotten",
+            .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"))
+        func killed() throws {
+            let mounted = try Mounted(cache: "shared")
+            let probed = mounted.probed
+            try Data(count: 8192).write(to: URL(fileURLWithPath: probed.source + "/outlived"))
+            let holder = try Child([Programs.attacker, "outlive", probed.held + "/outlived", "map", "fd"])
+            try holder.expect("ready")
+            let listed = (0..<Mounted.directories).map { "\(probed.held)/listed\($0)" }
+            for directory in listed { try Command.run(["ls", directory]).orThrow() }
+            let attack = try mounted.hold(listed)
+            defer {
+                attack.end()
+                mounted.memory.end()
+            }
+            try kill(mounted.fixture.daemon(at: mounted.mountpoint), SIGKILL)
+            try mounted.fixture.wait(until: "the mapping is gone") {
+                holder.send("?")
+                return holder.line()?.hasPrefix("map SIGBUS") == true
+            }
+        }
+
+        @Test(
             "whose memory is userfaultfd's holds up no revocation either",
             .enabled(if: isPossible && access("/dev/userfaultfd", R_OK | W_OK) == 0, "needs root and /dev/userfaultfd"))
         func userfaultfd() throws {

@@ -175,6 +175,10 @@ public enum Processes {
     static func commandLine(_ pid: pid_t) -> String {
         FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
+    /// The processes beside the daemons of a mountpoint.
+    public static func keepers(of mountpoint: String) -> [pid_t] {
+        all.filter { commandLine($0).split(separator: "\0").starts(with: ["grantfs", "keeper", "--", Substring(mountpoint)]) }
+    }
     /// VmRSS; 0 when it is not there.
     public static func residentKilobytes(_ pid: pid_t) -> Int {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""

@@ -71,6 +71,8 @@ ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t of
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags);
 // FICLONE: `to` gets all of the data of `from`, shared until one of them changes. -EOPNOTSUPP, -EXDEV, -EINVAL, -ENOTTY where that cannot be.
 int clinux_clone(int from, int to);
+/// FUSE_DEV_IOC_CLONE: makes `device`, opened anew, another way to the connection of `from`.
+int clinux_clone_fuse_device(int device, int from);
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length);
 int clinux_fsync(int fd, bool data_only);
 int clinux_syncfs(int fd);

@@ -1,0 +1,136 @@
+import FUSEKit
+import GrantAdministration
+import GrantModel
+import Glibc
+import LinuxFS
+import ViewFS
+
+/// `grantfs keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself, and when the daemon has died it makes
+/// the kernel forget what that has left: cached pages and mappings would answer for as long as somebody holds them. The dead mount stays, and says so to whoever
+/// looks.
+///
+/// Descriptor 3 is a socket to the daemon, 4 another way to its connection, 5 the numbers of its nodes.
+enum KeeperCommand {
+    static let declaration = CommandDeclaration(
+        "keeper", "Looks after a mount whose daemon is on descriptor 3.",
+        operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
+        isHidden: true, run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        // A service's end is told to all of its processes; this one ends with its daemon.
+        for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
+        ProcessName.set("grantfs-keeper")
+        _ = chdir("/")
+        // Nobody's pipe stays open for its sake.
+        let null = open("/dev/null", O_RDWR | O_CLOEXEC)
+        if null >= 0 { dup2(null, Terminal.standardError) }
+        let words = arguments.operands
+        guard let mount = MountIdentity(words: words[1]), let daemon = Int32(String(decoding: words[2], as: UTF8.self)) else { return 2 }
+        let socket = FileDescriptor(owning: 3)
+        let connection = OrphanedConnection(device: FileDescriptor(owning: 4))
+        let published = FileDescriptor(owning: 5)
+        // What it has open is all that it takes. A user's mount is taken away by another program.
+        if geteuid() == 0 { Confinement.giveUpEverything() }
+        var isCut = false
+        while true {
+            switch hear(from: socket, connection, daemon, &isCut) {
+            case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
+            case .ended: return 0
+            case .died:
+                do throws(Errno) {
+                    try OrphanedMount.forgetAll(connection, published: published)
+                } catch {
+                    return 1
+                }
+                return 0
+            }
+        }
+    }
+
+    /// What a daemon says in one byte.
+    enum Word: UInt8 {
+        /// It wants to be unmounted, and waits for a byte: 0 when that is done.
+        case unmount = 0x75
+        /// It has withdrawn everything and unmounted.
+        case ended = 0x65
+        /// It says nothing any more.
+        case died = 0
+    }
+
+    /// Waits for the daemon's next word, or its death. `isCut`: the connection has been cut, which is no news any more.
+    private static func hear(
+        from socket: borrowing FileDescriptor, _ connection: borrowing OrphanedConnection, _ daemon: Int32, _ isCut: inout Bool
+    ) -> Word {
+        while true {
+            var ends = [pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0), pollfd(fd: connection.number, events: 0, revents: 0)]
+            // A process that has been killed keeps its socket for as long as one of its threads stands in the kernel; who cuts its connection then wakes us.
+            let count = poll(&ends, isCut ? 1 : 2, isCut ? 1_000 : -1)
+            if count < 0, errno != EINTR { return .died }
+            isCut = isCut || ends[1].revents != 0
+            if ends[0].revents != 0 {
+                var byte: UInt8 = 0
+                let received = read(socket.number, &byte, 1)
+                if received < 0, errno == EINTR || errno == EAGAIN { continue }
+                return received == 1 ? Word(rawValue: byte) ?? .died : .died
+            }
+            if isCut, ProcessState.isOver(daemon) { return .died }
+        }
+    }
+
+    private static func unmount(_ mount: MountIdentity, at mountpoint: [UInt8]) -> UInt8 {
+        // Whatever stands at the path by now.
+        do throws(Errno) {
+            try Mountpoint(canonical: mountpoint).unmount(mount, lazy: true)
+            return 0
+        } catch {
+            return 1
+        }
+    }
+}
+
+/// The daemon's end of it.
+final class Keeper: Sendable {
+    private let socket: UnixSocket
+
+    /// How long fusermount3 may take, in seconds.
+    private static let patience = 60.0
+
+    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `published`: see `PublishedIDs`.
+    init(mountpoint: [UInt8], mount: MountIdentity, _ session: Session, published: borrowing FileDescriptor) throws(Errno) {
+        let pair = try UnixSocket.pair()
+        let device = try session.cloneDevice()
+        _ = try ChildProcess.spawn(
+            "/proc/self/exe",
+            arguments: ["grantfs", "keeper", "--"].map { Array($0.utf8) } + [mountpoint, mount.words, Array("\(getpid())".utf8)],
+            detached: true, descriptors: [pair.other.number, device.number, published.number])
+        socket = pair.closeOther()
+    }
+
+    /// Waits until it has unmounted.
+    func unmount() throws(GrantError) {
+        do throws(Errno) {
+            let deadline = Clock.deadline(seconds: Self.patience)
+            try socket.send([KeeperCommand.Word.unmount.rawValue], deadline: deadline)
+            if try socket.receive(1, deadline: deadline) == [0] { return }
+            throw Errno(EBUSY)
+        } catch {
+            throw GrantError(.mountFailed, "the view cannot be unmounted", cause: error.description, advice: "fusermount3 -uz does it")
+        }
+    }
+
+    /// Nothing is left that it would have to look after.
+    func dismiss() { _ = try? socket.sendSome([KeeperCommand.Word.ended.rawValue]) }
+}
+
+extension MountIdentity {
+    /// As one word of a command line.
+    fileprivate var words: [UInt8] { Array("\(device.major):\(device.minor):\(id):\(number ?? 0)".utf8) }
+
+    fileprivate init?(words: [UInt8]) {
+        let parts = String(decoding: words, as: UTF8.self).split(separator: ":")
+        guard parts.count == 4, let major = UInt32(parts[0]), let minor = UInt32(parts[1]), let id = UInt64(parts[2]),
+            let number = UInt64(parts[3])
+        else { return nil }
+        self.init(device: DeviceNumber(major: major, minor: minor), id: id, number: number == 0 ? nil : number)
+    }
+}
