@@ -14,11 +14,10 @@ public final class PublishedIDs: Sendable {
     ///
     /// Locking: the caller's, for one chunk at a time.
     func hold(_ place: Int, at address: UnsafeMutableRawPointer, bytes: Int) -> Bool {
-        let start = place * bytes
-        let needed = off_t(start + bytes)
+        let (start, needed) = (off_t(clamping: place * bytes), off_t(clamping: (place + 1) * bytes))
         var status = stat()
         guard fstat(file.number, &status) == 0, status.st_size >= needed || ftruncate(file.number, needed) == 0 else { return false }
-        return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.number, off_t(start)) != MAP_FAILED
+        return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.number, start) != MAP_FAILED
     }
 
     /// All ids that are in use in the table whose ids `file` holds. Nobody may use the table any more.

@@ -155,13 +155,19 @@ extension MountTests {
             #expect(holder.wait() == -SIGKILL)
         }
 
-        @Test("whose connection was cut (umount -f): as one that was killed", .enabled(if: Identity.isRoot))
-        func cut() throws {
-            let scene = try Scene()
+        @Test(
+            "whose connection was cut (umount -f): as one that was killed, but that it forgets by itself, without its keeper",
+            .enabled(if: Identity.isRoot), arguments: ["shared", "exclusive"])
+        func cut(cache: String) throws {
+            let scene = try Scene(cache: cache)
             let holder = try scene.holder(["map"])
+            let keepers = Processes.keepers(of: scene.mount)
+            #expect(keepers.count == 1)
+            for keeper in keepers { kill(keeper, SIGKILL) }
             // It is busy, and stays; the connection is cut all the same.
             _ = try Command.run(["umount", "-f", scene.mount])
             try scene.awaitEnd()
+            #expect(try Self.said(holder).hasPrefix("map SIGBUS"))
             try scene.mountAgain()
             try expectHeld(scene, by: holder)
             #expect(try scene.revoke("--kill").status == 0)

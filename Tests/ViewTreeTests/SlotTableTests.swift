@@ -1,5 +1,6 @@
 import CLinux
 import Glibc
+import LinuxFS
 import Testing
 
 @testable import ViewTree
@@ -26,9 +27,9 @@ import Testing
         }
     }
 
-    @Test("keeps nothing in memory of half a million elements that came and went", arguments: [1, 8])
-    func emptying(lists: Int) {
-        let table = Table(lists: lists)
+    @Test("keeps nothing in memory of half a million elements that came and went", arguments: [(1, false), (8, false), (1, true)])
+    func emptying(lists: Int, isPublished: Bool) throws {
+        let table = Table(lists: lists, published: isPublished ? try PublishedIDs() : nil)
         for _ in 0..<2 {
             let ids = (0..<500_000).compactMap { table.insert(Large($0), by: $0) }
             let full = residentPages(of: table)
@@ -55,6 +56,25 @@ import Testing
         #expect(pages <= stays.count * (2 + 5) + 16)
         let areThere = stays.allSatisfy { table.find(ids[$0])?.pointee.number == $0 }
         #expect(areThere)
+    }
+
+    @Test("says to who has its file which ids are in use, and nothing of others, before and after it has given memory back")
+    func published() throws {
+        let published = try PublishedIDs()
+        let table = Table(published: published)
+        #expect(try PublishedIDs.all(in: published.file).isEmpty)
+        let ids = (0..<20_000).compactMap { table.insert(Large($0)) }
+        #expect(try Set(PublishedIDs.all(in: published.file)) == Set(ids))
+        let left = Set(ids.filter { $0 % 3 == 0 })
+        for id in ids where !left.contains(id) { table.remove(id) }
+        #expect(try Set(PublishedIDs.all(in: published.file)) == left)
+        for id in left { table.remove(id) }
+        _ = table.trim()
+        #expect(try PublishedIDs.all(in: published.file).isEmpty)
+        let again = (0..<10_000).compactMap { table.insert(Large($0)) }
+        let areNew = Set(again).isDisjoint(with: ids)
+        #expect(areNew)
+        #expect(try Set(PublishedIDs.all(in: published.file)) == Set(again))
     }
 
     @Test("never gives an id twice, also when it had forgotten all of its generations")
