@@ -213,7 +213,7 @@ extension MountTests {
             let mounted = try Mounted(cache: "shared")
             let probed = mounted.probed
             try Data(count: 8192).write(to: URL(fileURLWithPath: probed.source + "/outlived"))
-            let holder = try Child([Programs.attacker, "outlive", probed.held + "/outlived", "map", "fd"])
+            let holder = try Child([Programs.attacker, "outlive", probed.held + "/outlived", "map"])
             try holder.expect("ready")
             let listed = (0..<Mounted.directories).map { "\(probed.held)/listed\($0)" }
             for directory in listed { try Command.run(["ls", directory]).orThrow() }
@@ -222,11 +222,14 @@ extension MountTests {
                 attack.end()
                 mounted.memory.end()
             }
-            try kill(mounted.fixture.daemon(at: mounted.mountpoint), SIGKILL)
-            try mounted.fixture.wait(until: "the mapping is gone") {
+            func said() throws -> String {
                 holder.send("?")
-                return holder.line()?.hasPrefix("map SIGBUS") == true
+                return try #require(holder.line(), "the holder says nothing")
             }
+            let daemon = try mounted.fixture.daemon(at: mounted.mountpoint)
+            #expect(try said().hasPrefix("map read"))
+            kill(daemon, SIGKILL)
+            try mounted.fixture.wait(until: "the mapping is gone") { try said().hasPrefix("map SIGBUS") }
         }
 
         @Test(
