@@ -53,7 +53,7 @@ enum KeeperCommand {
         case unmount = 0x75
         /// It has withdrawn everything and unmounted.
         case ended = 0x65
-        /// It says nothing any more.
+        /// Never said: it has hung up.
         case died = 0
     }
 
@@ -71,7 +71,8 @@ enum KeeperCommand {
                 var byte: UInt8 = 0
                 let received = read(socket.number, &byte, 1)
                 if received < 0, errno == EINTR || errno == EAGAIN { continue }
-                return received == 1 ? Word(rawValue: byte) ?? .died : .died
+                guard received == 1 else { return .died }
+                if let word = Word(rawValue: byte) { return word }
             }
             if isCut, ProcessState.isOver(daemon) { return .died }
         }
