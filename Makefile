@@ -23,10 +23,10 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb uninstall manual lint clean
+.PHONY: help build release test conformance bench run install deb test-debian uninstall manual lint clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 build: ## build everything for debugging, the tests included
 	@.ci/packages build
@@ -96,6 +96,10 @@ deb: ## build a Debian package, in .build; as root also install, use, upgrade an
 	@.ci/packages build package
 	@$(MAKE) --no-print-directory release
 	@package=$$(.ci/deb) && echo "$$package" && .ci/test-deb "$$package" && .ci/test-deb-units "$$package"
+
+# Another one than this machine's needs a network once, and some minutes.
+test-debian: ## `make deb` in a Debian 13 of its own, made by debootstrap; as root (SUITE=bookworm for Debian 12)
+	@.ci/debian '$(or $(SUITE),trixie)'
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there; what the package has brought stays
 	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \

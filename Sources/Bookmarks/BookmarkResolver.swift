@@ -64,6 +64,7 @@ public final class BookmarkResolver {
         case ENOTDIR: "it is not a directory"
         case EACCES, EPERM: "it cannot be read: \(error)"
         case EINVAL: "its name contains a NUL byte"
+        case ESTALE: "/proc does not say what is mounted there"
         default: error.description
         }
     }

@@ -10,7 +10,7 @@ final class Volumes {
     /// By type: for each mounted filesystem of the type, its widest mount.
     private var known: [String: [Volume]] = [:]
 
-    init() { table = (try? MountTable.current()) ?? MountTable(entries: []) }
+    init() { table = (try? MountTable.currentWithRoot()) ?? MountTable(entries: []) }
 
     /// The filesystem that the descriptor's file lies on. nil when its mount cannot be told any more.
     func identity(of descriptor: borrowing FileDescriptor, _ status: FileStatus) -> FilesystemIdentity? {
@@ -27,7 +27,7 @@ final class Volumes {
         }
         if let entry = find() { return entry }
         // Mounted since the table was read.
-        guard let fresh = try? MountTable.current() else { return nil }
+        guard let fresh = try? MountTable.currentWithRoot() else { return nil }
         table = fresh
         return find()
     }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,28 @@ int clinux_mount_is_there(uint64_t number) {
     char answer[512] __attribute__((aligned(8)));
     if (syscall(STATMOUNT_CALL, &request, answer, sizeof answer, 0) == 0) return 1;
     return errno == ENOENT ? 0 : -errno;
+}
+
+int clinux_mount_filesystem_of(uint64_t number, struct clinux_mount_filesystem *out) {
+    enum { BASIC = 0x1, TYPE = 0x20, SUBTYPE = 0x100, SOURCE = 0x200 };
+    struct { uint32_t size, spare; uint64_t mount, parameter; } request = {24, 0, number, BASIC | TYPE | SUBTYPE | SOURCE};
+    // struct statmount of Linux 6.14; of what an older kernel does not know it says nothing in `mask`. The words are behind it, each by its place there.
+    struct {
+        uint32_t size, options; uint64_t mask; uint32_t major, minor; uint64_t magic; uint32_t flags, type; uint64_t others[10];
+        uint32_t subtype, source; uint64_t spare[48]; char words[8192];
+    } answer;
+    _Static_assert(offsetof(__typeof__(answer), subtype) == 120 && offsetof(__typeof__(answer), words) == 512, "struct statmount");
+    if (syscall(STATMOUNT_CALL, &request, &answer, sizeof answer, 0) == -1) return -errno;
+    if (!(answer.mask & BASIC) || !(answer.mask & TYPE)) return -ENOSYS;
+    const char *type = answer.words + answer.type;
+    const char *subtype = answer.mask & SUBTYPE ? answer.words + answer.subtype : "";
+    const char *source = answer.mask & SOURCE ? answer.words + answer.source : "";
+    out->major = answer.major;
+    out->minor = answer.minor;
+    int count = snprintf(out->type, sizeof out->type, "%s%s%s", type, *subtype ? "." : "", subtype);
+    if (count < 0 || (size_t)count >= sizeof out->type) return -ENAMETOOLONG;
+    count = snprintf(out->source, sizeof out->source, "%s", source);
+    return count < 0 || (size_t)count >= sizeof out->source ? -ENAMETOOLONG : 0;
 }
 
 int clinux_mount_place_of(int dirfd, const char *path, struct clinux_mount_place *out) {

@@ -3,7 +3,7 @@ import CLinux
 import Glibc
 
 /// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no names for, or never says,
-/// some flags, so they are set in the answer to FUSE_INIT on its way out.
+/// some flags, so they are set in the answer to FUSE_INIT on its way out. Where a later one has said them already, that changes nothing.
 ///
 /// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change whether set-id
 ///   bits are to be cleared instead of clearing them.

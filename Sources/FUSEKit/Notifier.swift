@@ -36,7 +36,7 @@ public struct Notifier: @unchecked Sendable {
 
     /// `expireName` for `length` bytes at `name`, with a 0 behind them: the library sends that as well.
     public func expireName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
-        let result = fuse_lowlevel_notify_expire_entry(session, parent.rawValue, name, length, FUSE_LL_EXPIRE_ONLY)
+        let result = cfuse3_expire_entry(session, parent.rawValue, name, length)
         return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
     }
 

@@ -98,7 +98,7 @@ public final class Session: @unchecked Sendable {
         let session = arguments.withUnsafeMutableBufferPointer { buffer -> OpaquePointer? in
             var args = fuse_args(argc: 3, argv: buffer.baseAddress, allocated: 0)
             defer { fuse_opt_free_args(&args) }
-            return fuse_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
+            return cfuse3_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
         }
         guard let session else { throw Errno(EINVAL) }
         try attach(session)
@@ -201,7 +201,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
-    connection.pointee.want = UInt32(truncatingIfNeeded: wanted) & connection.pointee.capable
+    cfuse3_want(connection, UInt64(truncatingIfNeeded: wanted))
     connection.pointee.max_write = 1 << 20
     connection.pointee.max_readahead = 1 << 20
     // Hung readaheads of one grant must not stop every other's (64 did), so as many as can be put aside here: no grant has more than half of them.

@@ -15,7 +15,7 @@ public struct MountIdentity: Sendable {
     /// The mount that the descriptor was opened through. Its filesystem is not asked.
     public init(of descriptor: borrowing FileDescriptor) throws(Errno) { self = try MountIdentity.of(descriptor.number, "") }
 
-    /// The mount that `path` leads into, links followed: for /proc, whose links lead nowhere else. No filesystem is asked.
+    /// The mount that `path` leads into, links followed: for / and for /proc, whose links lead nowhere else. No filesystem is asked.
     public static func withoutAsking(_ path: String) throws(Errno) -> MountIdentity { try of(AT_FDCWD, path) }
 
     private static func of(_ directory: Int32, _ path: String) throws(Errno) -> MountIdentity {

@@ -133,9 +133,10 @@ private final class Ground {
         try ground.cover(place + "/a")
         cells[.covered] = cell(mark, .covered, device)
         try ground.uncover()
-        try run("mount", "-o", "remount,ro", ground.top)
+        // With none of the words that it was mounted with: util-linux 2.39 and later hand them all to the kernel, and overlayfs refuses.
+        try run("mount", "--options-mode", "ignore", "-o", "remount,ro", ground.top)
         cells[.readOnly] = cell(mark, .readOnly, device)
-        try run("mount", "-o", "remount,rw", ground.top)
+        try run("mount", "--options-mode", "ignore", "-o", "remount,rw", ground.top)
         try ground.unmount()
         cells[.unmounted] = cell(mark, .unmounted, device)
         let other = try ground.mountAgain()

@@ -10,6 +10,15 @@ int clinux_mount_number(int fd, uint64_t *number);
 // A negative error number when the kernel does not say.
 int clinux_mount_is_there(uint64_t number);
 
+// Of the filesystem of the mount `number`: its device, its type and where it comes from, the last as "" where the kernel does not say (before Linux 6.14).
+// Unlike /proc/self/mountinfo this knows mounts that the process's root directory does not lead to, for root (statmount(2), Linux 6.8). No filesystem
+// is asked. A negative error number when the kernel does not say, or the words have no room.
+struct clinux_mount_filesystem {
+    unsigned major, minor;
+    char type[64], source[4096];
+};
+int clinux_mount_filesystem_of(uint64_t number, struct clinux_mount_filesystem *out);
+
 // Where something lies, as far as the kernel says so from its memory.
 struct clinux_mount_place {
     unsigned major, minor;
