@@ -39,8 +39,12 @@ extension Session {
     /// Makes the buffer of a worker one that can be read and written, which it stays. Whether there is memory for it.
     func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
 
-    /// How many workers for requests there are or can be made now; when threads run out, those that are sure to be had (`WorkerSlots.sure`).
-    public var workersAtMost: Int { slots.withLock { $0.sure.map { $0 - Readers.reserveForResumed } } ?? workerLimit }
+    /// How many workers for requests there are or can be made now. When threads run out, those that are sure to be had (`WorkerSlots.sure`), without some: half
+    /// of those that may take a request of any grant before anybody looks again, and the last ones, which are for who has none.
+    public var workersAtMost: Int {
+        guard let sure = slots.withLock({ $0.sure }) else { return workerLimit }
+        return sure - Readers.reserveForResumed - Int(truncatingIfNeeded: readers.snapshot.idle / 2) - max(2, sure / 5)
+    }
 
     /// Receives and processes until the connection ends or nobody needs this worker any more.
     func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {

@@ -68,11 +68,21 @@ public struct FUSEConnection: Hashable, Sendable {
     ///
     /// For root, and where fusectl is mounted for the user who mounted the filesystem. ESTALE when it cannot be told from a later one of the same number.
     public func abort() throws(Errno) {
+        let control = try control()
+        try FUSEConnection.abort(by: control.number)
+    }
+
+    /// What `abort(by:)` takes, for whoever has to end it later, without any privilege by then.
+    public func control() throws(Errno) -> FileDescriptor {
         let control = FileDescriptor(owning: try Errno.check(clinux_fuse_control_abort(device.minor)))
         // The descriptor is of one connection and no other, so what is seen now is true when it is written to.
         guard presence == .there || mount.map({ MountNumber.isThere($0) == true }) == true else { throw Errno(ESTALE) }
+        return control
+    }
+
+    public static func abort(by control: Int32) throws(Errno) {
         var word = UInt8(ascii: "1")
-        if write(control.number, &word, 1) < 0 { throw Errno(errno) }
+        if write(control, &word, 1) < 0 { throw Errno(errno) }
     }
 
     /// The generation of what `path` leads to in a FUSE filesystem, links followed: 0 for its root. No filesystem is asked. nil where the kernel

@@ -3,33 +3,65 @@ import Glibc
 import LinuxFS
 import ViewTree
 
-/// A mount whose daemon has died, in the hands of the process that was kept for that.
-public enum OrphanedMount {
+/// A mount whose daemon may die, in the hands of the process that is kept for that.
+public final class OrphanedMount: Sendable {
+    private let connection: OrphanedConnection
+    private let published: FileDescriptor
+    /// Open for as long as this process lives.
+    private let control: Int32?
+    private let death = Semaphore()
+
     /// A file of a gigabyte takes 0.2 s; a listing that a program holds, for ever.
     private static let patience: Int64 = 50_000_000
     /// So many threads may stand for what programs hold.
-    private static let limit = 256
+    private static let limit = 1024
 
-    /// Refuses every request (ENOTCONN) and has the kernel forget all data of the mount: cached pages, mappings, listings. Returns when nothing is left; what
-    /// a program keeps locked costs the rest nothing. `published`: see `PublishedIDs`.
-    public static func forgetAll(_ connection: consuming OrphanedConnection, published: borrowing FileDescriptor) throws(Errno) {
-        let nodes = try PublishedIDs.all(in: published)
-        let shared = Shared(connection)
-        // Before anything is forgotten: what is dirty is written first, and that has to be refused by somebody.
-        try WorkerThread.start("grantfs-refuse") { shared.connection.refuseAll() }.detach()
-        let calls = LeavableCalls<UInt64>(limit: limit) { shared.connection.forgetData($0) }
-        // Twice: a page whose write was refused stays the first time (mm/truncate.c, invalidate_inode_pages2_range).
-        calls.add(nodes + nodes)
-        var turn: UInt32 = 100
-        while !calls.isDone {
-            usleep(turn)
-            turn = min(turn * 2, 50_000)
-            calls.leave(after: patience)
+    /// `published`: see `PublishedIDs`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
+    /// threads are made at once, because there may be none to be had later.
+    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, control: Int32?) throws(Errno) {
+        self.connection = connection
+        self.published = published
+        self.control = control
+        if control == nil {
+            try WorkerThread.start("grantfs-refuse") { [self] in
+                death.wait()
+                self.connection.refuseAll()
+            }.detach()
+            ReserveThreads.prepare()
         }
     }
 
-    private final class Shared: Sendable {
-        let connection: OrphanedConnection
-        init(_ connection: consuming OrphanedConnection) { self.connection = connection }
+    /// The connection's device, for waiting on it: POLLERR says that it was cut.
+    public var number: Int32 { connection.number }
+
+    /// Has every request refused (ENOTCONN), and the kernel forget all data of the mount: cached pages, mappings, listings. What a program keeps locked costs the
+    /// rest nothing. `leaving` is called when nothing is left but listings that programs hold, and it returns when nothing is left.
+    public func forgetAll(leaving: () -> Void) {
+        // Before anything is forgotten: what is dirty is written first, and that has to be refused by somebody.
+        if let control { try? FUSEConnection.abort(by: control) } else { death.post() }
+        let (files, directories) = nodes()
+        let isDirectory = Set(directories)
+        let calls = LeavableCalls<UInt64>(limit: Self.limit, mayWait: { isDirectory.contains($0) }) { [self] in connection.forgetData($0) }
+        // Files twice: a page whose write was refused stays the first time (mm/truncate.c, invalidate_inode_pages2_range). Directories last: a program can keep
+        // a listing's page locked.
+        calls.add(files + files + directories)
+        var (turn, hasLeft): (UInt32, Bool) = (100, false)
+        while !calls.isDone {
+            usleep(turn)
+            calls.leave(after: Self.patience)
+            turn = min(turn * 2, calls.isUnderWay ? 2_000 : 500_000)
+            if !hasLeft, !calls.isUnderWay, calls.pending == 0 {
+                hasLeft = true
+                leaving()
+            }
+        }
+    }
+
+    private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
+        while true {
+            if let nodes = try? PublishedIDs.all(in: published) { return nodes }
+            // Memory is out; nothing else could be done.
+            usleep(100_000)
+        }
     }
 }

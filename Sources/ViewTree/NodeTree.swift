@@ -7,7 +7,7 @@ import Synchronization
 public final class NodeTree: @unchecked Sendable {
     // Safe to share: the table is; the scopes' array is written under `scopeLock` and its elements never change once set.
     public let nodes: SlotTable<Node>
-    /// The nodes' ids, for who has to see to them when this process has died; nil where there is no memory for it.
+    /// The nodes' ids, those of directories marked, for who has to see to them when this process has died; nil where there is no memory for it.
     public let published: PublishedIDs?
     public let devices = DeviceNumbers()
     let budget: DescriptorBudget
@@ -74,7 +74,8 @@ public final class NodeTree: @unchecked Sendable {
                 place.exchange(with: node)
                 return (known, false)
             }
-            guard let id = nodes.insert(Node(key: key, owner: scope, type: type, descriptor: number)) else { return (nil, false) }
+            let node = Node(key: key, owner: scope, type: type, descriptor: number)
+            guard let id = nodes.insert(node, isMarked: type == S_IFDIR) else { return (nil, false) }
             index.insert(id, key, in: nodes)
             if let node = nodes.find(id) { place.exchange(with: node) }
             return (id, true)

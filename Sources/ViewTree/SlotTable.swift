@@ -47,8 +47,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             })
     }
 
-    /// Puts an element in and returns its id; nil when 268 million are in use or memory is out. `worker`: who inserts, any number.
-    public func insert(_ element: consuming Element, by worker: Int = 0) -> UInt64? {
+    /// Puts an element in and returns its id; nil when 268 million are in use or memory is out. `worker`: who inserts, any number. `isMarked`:
+    /// said with the id where ids are published.
+    public func insert(_ element: consuming Element, by worker: Int = 0, isMarked: Bool = false) -> UInt64? {
         var element: Element? = element
         let list = worker % listCount
         return withList(list) { cells -> UInt64? in
@@ -58,6 +59,10 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let cell = cells.take(own, Self.taken(in: chunk))
             let index = UInt32(truncatingIfNeeded: place * Self.cellsPerChunk + cell)
             Self.element(index, in: chunk).initialize(to: element.take()!)
+            if published != nil {
+                let (marks, bit) = (ChunkHead.marks(in: chunk) + cell / 8, UInt8(1) << UInt8(truncatingIfNeeded: cell % 8))
+                marks.pointee = isMarked ? marks.pointee | bit : marks.pointee & ~bit
+            }
             let counter = Self.generation(index, in: chunk)
             let generation = max(counter.pointee.load(ordering: .relaxed), cells.chunks[own].base) + 1
             counter.pointee.store(generation, ordering: .releasing)

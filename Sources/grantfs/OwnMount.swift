@@ -55,7 +55,7 @@ struct OwnMount {
     private mutating func startKeeper(_ files: ViewFS) {
         do throws(Errno) {
             guard let session = files.session, let published = files.tree.published else { throw Errno(ENOMEM) }
-            keeper = try Keeper(mountpoint: mountpoint, mount: identity, session, published: published.file)
+            keeper = try Keeper(mountpoint: mountpoint, mount: identity, connection, session, published: published.file)
         } catch {
             SystemLog.write(.warning, "no process could be started that looks after the mount should the daemon die: \(error)")
         }

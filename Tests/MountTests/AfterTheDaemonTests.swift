@@ -144,6 +144,28 @@ extension MountTests {
             #expect(holder.wait(within: 0) == nil, "nobody is ended")
         }
 
+        @Test(
+            "that was killed while a thread of it stands in a granted filesystem that hangs: all else is forgotten, and nobody waits",
+            .enabled(if: Identity.isRoot))
+        func forgottenWhileOneHangs() throws {
+            let scene = try Scene(cache: "exclusive")
+            let hanging = try HangingSource("hanging", in: scene.fixture)
+            defer { hanging.end() }
+            try hanging.file("file", size: 8192)
+            try scene.fixture.grant(hanging.directory, name: "h")
+            let holder = try scene.holder(["map"])
+            try hanging.hang("read")
+            let reader = try Child(["cat", scene.mount + "/h/file"])
+            try scene.fixture.wait(until: "it waits for the filesystem") {
+                try scene.fixture.status().mounts.first?.grants.first { $0.name == "h" }?.inFlight ?? 0 > 0
+            }
+            #expect(try Self.said(holder).hasPrefix("map read"))
+            kill(scene.daemon, SIGKILL)
+            try scene.fixture.wait(until: "the mapping is gone") { try Self.said(holder).hasPrefix("map SIGBUS") }
+            #expect(try Command.run(["stat", scene.mount + "/a/nothing"], within: 10).errors.contains("not connected"))
+            #expect(reader.wait() == 1)
+        }
+
         @Test("that was killed, held in another mount namespace where it is mounted still", .enabled(if: Identity.isRoot))
         func killedWithANamespace() throws {
             let scene = try Scene()

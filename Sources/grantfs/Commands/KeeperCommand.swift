@@ -9,7 +9,7 @@ import ViewFS
 /// the kernel forget what that has left: cached pages and mappings would answer for as long as somebody holds them. The dead mount stays, and says so to whoever
 /// looks.
 ///
-/// Descriptor 3 is a socket to the daemon, 4 another way to its connection, 5 the numbers of its nodes.
+/// Descriptor 3 is a socket to the daemon, 4 another way to its connection, 5 the numbers of its nodes, and 6, where that can be had, what ends the connection.
 enum KeeperCommand {
     static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
@@ -27,21 +27,23 @@ enum KeeperCommand {
         let words = arguments.operands
         guard let mount = MountIdentity(words: words[1]), let daemon = Int32(String(decoding: words[2], as: UTF8.self)) else { return 2 }
         let socket = FileDescriptor(owning: 3)
-        let connection = OrphanedConnection(device: FileDescriptor(owning: 4))
-        let published = FileDescriptor(owning: 5)
+        let orphan: OrphanedMount
+        do throws(Errno) {
+            orphan = try OrphanedMount(
+                OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
+                control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
+        } catch {
+            return 1
+        }
         // What it has open is all that it takes. A user's mount is taken away by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
-        var isCut = false
         while true {
-            switch hear(from: socket, connection, daemon, &isCut) {
+            switch hear(from: socket, daemon) {
             case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
             case .ended: return 0
             case .died:
-                do throws(Errno) {
-                    try OrphanedMount.forgetAll(connection, published: published)
-                } catch {
-                    return 1
-                }
+                // Whoever ends a service after that need not wait for what a program holds.
+                orphan.forgetAll { signal(SIGTERM, SIG_DFL) }
                 return 0
             }
         }
@@ -57,24 +59,21 @@ enum KeeperCommand {
         case died = 0
     }
 
-    /// Waits for the daemon's next word, or its death. `isCut`: the connection has been cut, which is no news any more.
-    private static func hear(
-        from socket: borrowing FileDescriptor, _ connection: borrowing OrphanedConnection, _ daemon: Int32, _ isCut: inout Bool
-    ) -> Word {
+    /// Waits for the daemon's next word, or its death. A process that was killed keeps its socket for as long as one of its threads stands in the kernel: an
+    /// invalidation that waits for a program's lock, a granted filesystem that hangs. So it is looked at now and then, too.
+    private static func hear(from socket: borrowing FileDescriptor, _ daemon: Int32) -> Word {
         while true {
-            var ends = [pollfd(fd: socket.number, events: Int16(POLLIN), revents: 0), pollfd(fd: connection.number, events: 0, revents: 0)]
-            // A process that has been killed keeps its socket for as long as one of its threads stands in the kernel; who cuts its connection then wakes us.
-            let count = poll(&ends, isCut ? 1 : 2, isCut ? 1_000 : -1)
+            var end = pollfd(fd: socket.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
+            let count = poll(&end, 1, 500)
             if count < 0, errno != EINTR { return .died }
-            isCut = isCut || ends[1].revents != 0
-            if ends[0].revents != 0 {
+            if count > 0 {
                 var byte: UInt8 = 0
                 let received = read(socket.number, &byte, 1)
                 if received < 0, errno == EINTR || errno == EAGAIN { continue }
                 guard received == 1 else { return .died }
                 if let word = Word(rawValue: byte) { return word }
             }
-            if isCut, ProcessState.isOver(daemon) { return .died }
+            if count == 0, ProcessState.isOver(daemon) { return .died }
         }
     }
 
@@ -97,13 +96,18 @@ final class Keeper: Sendable {
     private static let patience = 60.0
 
     /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `published`: see `PublishedIDs`.
-    init(mountpoint: [UInt8], mount: MountIdentity, _ session: Session, published: borrowing FileDescriptor) throws(Errno) {
+    init(
+        mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, published: borrowing FileDescriptor
+    ) throws(Errno) {
         let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
+        // Root can always have it, users where fusectl is mounted.
+        let control = (try? connection.control())?.release()
+        defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
             arguments: ["grantfs", "keeper", "--"].map { Array($0.utf8) } + [mountpoint, mount.words, Array("\(getpid())".utf8)],
-            detached: true, descriptors: [pair.other.number, device.number, published.number])
+            detached: true, descriptors: [pair.other.number, device.number, published.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }
 
