@@ -22,9 +22,6 @@ public struct OrphanedConnection: ~Copyable, Sendable {
 
     public init(device: consuming FileDescriptor) { self.device = device }
 
-    /// The device, for waiting on it: POLLERR says that the connection was cut.
-    public var number: Int32 { device.number }
-
     /// Answers every request with ENOTCONN, until the connection is cut.
     public func refuseAll() {
         // The kernel wants room for the largest request there can be (fs/fuse/dev.c, fuse_dev_do_read).

@@ -18,21 +18,19 @@ public final class OrphanedMount: Sendable {
 
     /// `published`: see `PublishedIDs`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
     /// threads are made at once, because there may be none to be had later.
-    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, control: Int32?) throws(Errno) {
+    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, control: Int32?) {
         self.connection = connection
         self.published = published
         self.control = control
         if control == nil {
-            try WorkerThread.start("grantfs-refuse") { [self] in
+            // Without it requests wait until everything is forgotten, and what is dirty is not; the keeper unmounts all the same.
+            try? WorkerThread.start("grantfs-refuse") { [self] in
                 death.wait()
                 self.connection.refuseAll()
             }.detach()
             ReserveThreads.prepare()
         }
     }
-
-    /// The connection's device, for waiting on it: POLLERR says that it was cut.
-    public var number: Int32 { connection.number }
 
     /// Has every request refused (ENOTCONN), and the kernel forget all data of the mount: cached pages, mappings, listings. What a program keeps locked costs the
     /// rest nothing. `leaving` is called when nothing is left but listings that programs hold, and it returns when nothing is left.

@@ -27,14 +27,9 @@ enum KeeperCommand {
         let words = arguments.operands
         guard let mount = MountIdentity(words: words[1]), let daemon = Int32(String(decoding: words[2], as: UTF8.self)) else { return 2 }
         let socket = FileDescriptor(owning: 3)
-        let orphan: OrphanedMount
-        do throws(Errno) {
-            orphan = try OrphanedMount(
-                OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
-                control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
-        } catch {
-            return 1
-        }
+        let orphan = OrphanedMount(
+            OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
+            control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
         // What it has open is all that it takes. A user's mount is taken away by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
         while true {
