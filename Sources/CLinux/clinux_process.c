@@ -85,6 +85,58 @@ ssize_t clinux_socket_receive(int fd, void *data, size_t size) {
     return result == -1 ? -errno : result;
 }
 
+int clinux_socket_send_descriptors(int fd, const int *descriptors, int count) {
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * CLINUX_DESCRIPTORS_AT_ONCE)];
+        struct cmsghdr header;
+    } control;
+    if (count < 1 || count > CLINUX_DESCRIPTORS_AT_ONCE) return -EINVAL;
+    memset(&control, 0, sizeof control);
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control};
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)count);
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)count);
+    memcpy(CMSG_DATA(header), descriptors, sizeof(int) * (size_t)count);
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == -1 ? -errno : 1;
+}
+
+int clinux_socket_receive_descriptors(int fd, int *descriptors, int most) {
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * CLINUX_DESCRIPTORS_AT_ONCE)];
+        struct cmsghdr header;
+    } control;
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t result = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (result == -1) return -errno;
+    if (result == 0) return -ECONNRESET;
+    int count = 0;
+    bool is_whole = (message.msg_flags & MSG_CTRUNC) == 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL; header = CMSG_NXTHDR(&message, header)) {
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+        int found = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        for (int index = 0; index < found; index++) {
+            int descriptor;
+            memcpy(&descriptor, CMSG_DATA(header) + sizeof(int) * (size_t)index, sizeof descriptor);
+            if (count < most) {
+                descriptors[count++] = descriptor;
+            } else {
+                close(descriptor);
+                is_whole = false;
+            }
+        }
+    }
+    if (is_whole && count > 0) return count;
+    // The kernel leaves out what there was no room for in the table of descriptors (RLIMIT_NOFILE).
+    for (int index = 0; index < count; index++) close(descriptors[index]);
+    return -EBADMSG;
+}
+
 int clinux_wait(int fd, bool writing, int other, int milliseconds) {
     struct pollfd entries[2] = {{.fd = fd, .events = writing ? POLLOUT : POLLIN}, {.fd = other, .events = POLLIN}};
     int result = poll(entries, 2, milliseconds);

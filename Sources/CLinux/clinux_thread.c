@@ -5,7 +5,9 @@
 #include <linux/capability.h>
 #include <linux/mount.h>
 #include <linux/securebits.h>
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +130,22 @@ int clinux_thread_take_groups(pid_t tid) {
     return clinux_thread_setgroups(groups, count);
 }
 pid_t clinux_gettid(void) { return (pid_t)syscall(SYS_gettid); }
+// What it does is done by the kernel: the system call that it comes upon ends (signal(7), no SA_RESTART).
+static void on_wake(int number) { (void)number; }
+
+int clinux_thread_allow_wake(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_wake;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR2);
+    if (sigaction(SIGUSR2, &action, NULL) == -1) return -errno;
+    return -pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+int clinux_thread_wake(pid_t tid) { return syscall(SYS_tgkill, getpid(), tid, SIGUSR2) == -1 ? -errno : 0; }
+
 int clinux_set_thread_name(const char *name) { return prctl(PR_SET_NAME, name) == -1 ? -errno : 0; }
 
 static long long nanoseconds(clockid_t clock) {

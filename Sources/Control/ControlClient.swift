@@ -64,7 +64,7 @@ public enum ControlClient {
     }
 
     /// A connection to who may answer there: this user, root, or whom the directory belongs to.
-    static func open(_ name: String, in path: String, deadline: Int64) throws(Failure) -> UnixSocket {
+    public static func open(_ name: String, in path: String, deadline: Int64) throws(Failure) -> UnixSocket {
         do {
             let directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY)
             let owner = try directory.status().st.st_uid

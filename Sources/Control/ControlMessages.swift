@@ -1,4 +1,5 @@
 import GrantModel
+import LinuxFS
 
 /// What a command asks of the daemon of one mount.
 public enum ControlRequest: Sendable, Equatable {
@@ -24,6 +25,8 @@ public enum ControlRequest: Sendable, Equatable {
     case unmount
     /// Answered with `done`; from then on the connection is a session, on which messages go both ways: `SessionRequest`, `SessionNews`.
     case session
+    /// Hand the mount over to the process that asks, which is a daemon of this or a later version. What follows on the connection is `HandoverMessage`, and descriptors.
+    case handOver
 }
 
 /// What the daemon answers.
@@ -192,4 +195,12 @@ public struct Peer: Sendable, Equatable {
 public protocol ControlHandler: Sendable {
     /// Called on a thread for each connection; it may block.
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply
+    /// Hands over what is served to the process at the other end (`ControlRequest.handOver`), by `HandoverMessage`s. Called in the same way.
+    func handOver(over socket: borrowing UnixSocket, of server: ControlServer)
+}
+
+extension ControlHandler {
+    public func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
+        try? HandoverMessage.refused("it cannot hand over what it serves").send(over: socket, deadline: Clock.deadline(seconds: 1))
+    }
 }

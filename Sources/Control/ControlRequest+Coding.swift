@@ -23,6 +23,7 @@ extension ControlRequest: WireMessage {
             writer.write(UInt8(7))
             writer.write(list: grants) { $0.write($1) }
         case .session: writer.write(UInt8(8))
+        case .handOver: writer.write(UInt8(11))
         case .progress(let grants):
             writer.write(UInt8(9))
             writer.write(list: grants) { $0.write($1) }
@@ -50,6 +51,7 @@ extension ControlRequest: WireMessage {
         case 7: return .locate(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
         case 8: return .session
         case 9: return .progress(grants: try reader.list { (reader) throws(CodingFlaw) in try reader.id() })
+        case 11: return .handOver
         case 10: return .waits(claimant: try reader.id())
         default: throw .unknownKind
         }

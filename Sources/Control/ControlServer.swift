@@ -20,6 +20,8 @@ public final class ControlServer: Sendable {
         /// Those of which no whole request has come yet, in the order in which they came.
         var silent: [Int32] = []
         var isStopped = false
+        /// Nobody is let in: see `pause`.
+        var isPaused = false
         /// For the spare threads.
         var waiting: [ControlConnection] = []
     }
@@ -39,14 +41,22 @@ public final class ControlServer: Sendable {
     /// Requests are handled on threads of its own, with all signals blocked, until `stop`.
     ///
     /// `sessions`: who serves the connections on which messages go both ways.
+    ///
+    /// `listener`: what listens there already, handed over by another daemon; `begin` lets the first client in then.
     public init(
-        directory path: String, name: String, handler: any ControlHandler, sessions: (any SessionHandler)? = nil
+        directory path: String, name: String, handler: any ControlHandler, sessions: (any SessionHandler)? = nil,
+        listener: consuming FileDescriptor? = nil
     ) throws(GrantError) {
+        let isHandedOver = listener != nil
         do throws(Errno) {
             if mkdir(path, 0o700) != 0, errno != EEXIST { throw Errno(errno) }
             directory = try FileDescriptor.open(path.utf8, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-            if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw Errno(errno) }
-            listening = try UnixSocket.listen(directory: directory.number, name: name)
+            if let listener {
+                listening = UnixSocket(connected: listener)
+            } else {
+                if unlinkat(directory.number, name, 0) != 0, errno != ENOENT { throw Errno(errno) }
+                listening = try UnixSocket.listen(directory: directory.number, name: name)
+            }
             wakeUp = try PipePair()
             if let sessions { hub = try SessionHub(sessions) } else { hub = nil }
         } catch {
@@ -54,6 +64,7 @@ public final class ControlServer: Sendable {
         }
         self.name = name
         self.handler = handler
+        state.withLock { $0.isPaused = isHandedOver }
         do throws(Errno) {
             for _ in 0..<Self.spareThreads { try WorkerThread.start("control-spare") { [self] in answerWaiting() }.detach() }
             let thread = try WorkerThread.start("control") { [self] in acceptConnections() }
@@ -90,12 +101,12 @@ public final class ControlServer: Sendable {
                 if let longest = state.silent.first { state.connections[longest]?.socket.shutdownReceiving() }
                 return true
             }
-            if isFull {
+            if isFull || state.withLock({ $0.isPaused }) {
                 usleep(10_000)
                 continue
             }
             do throws(Errno) {
-                try serve(ControlConnection(try listening.accept()))
+                try serve(try accept())
             } catch {
                 // Descriptors or threads have run out, or the client is gone: what is in the queue is tried again.
                 if error != Errno(EAGAIN) { usleep(10_000) }
@@ -103,15 +114,18 @@ public final class ControlServer: Sendable {
         }
     }
 
-    private func serve(_ connection: ControlConnection) throws(Errno) {
-        let isOpen = state.withLock { state in
-            if !state.isStopped {
-                state.connections[connection.socket.number] = connection
-                state.silent.append(connection.socket.number)
-            }
-            return !state.isStopped
+    /// The next connection, on the list. EAGAIN when there is none, or nobody is let in.
+    private func accept() throws(Errno) -> ControlConnection {
+        try state.withLock { (state) throws(Errno) in
+            if state.isStopped || state.isPaused { throw Errno(EAGAIN) }
+            let connection = ControlConnection(try listening.accept())
+            state.connections[connection.socket.number] = connection
+            state.silent.append(connection.socket.number)
+            return connection
         }
-        guard isOpen else { return }
+    }
+
+    private func serve(_ connection: ControlConnection) throws(Errno) {
         do throws(Errno) {
             try WorkerThread.start("control-client") { [self] in finish(connection) }.detach()
         } catch {
@@ -145,6 +159,7 @@ public final class ControlServer: Sendable {
         do {
             let request = try ControlRequest.decode(message)
             let peer = Peer(uid: uid, pid: pid)
+            if request == .handOver { return handler.handOver(over: connection.socket, of: self) }
             if request == .session, hub?.adopt(connection, peer: peer, greeting: .done) == true { return }
             reply = handler.handle(request, peer: peer)
         } catch {
@@ -152,4 +167,31 @@ public final class ControlServer: Sendable {
         }
         try? Frame.send(reply.encoded, over: connection.socket, deadline: Clock.monotonic + ControlServer.patience)
     }
+}
+
+// MARK: handing over
+
+extension ControlServer {
+    /// The socket at which clients arrive, for the daemon that comes next. It stays this one's.
+    public var listener: Int32 { listening.number }
+
+    /// Lets no client in, and waits until all others than the caller's are gone. Those that come meanwhile wait in the socket's queue. False when somebody has stayed until
+    /// `deadline` (`Clock.monotonic`), or has a session: then there is no pause.
+    public func pause(until deadline: Int64) -> Bool {
+        state.withLock { $0.isPaused = true }
+        while state.withLock({ $0.connections.count }) > 1 || hub?.isEmpty == false {
+            if Clock.monotonic > deadline || hub?.isEmpty == false {
+                begin()
+                return false
+            }
+            usleep(1_000)
+        }
+        return true
+    }
+
+    /// Whether somebody has a session: a claim, a presenter, a watch.
+    public var hasSessions: Bool { hub?.isEmpty == false }
+
+    /// Lets clients in: ends a pause.
+    public func begin() { state.withLock { $0.isPaused = false } }
 }

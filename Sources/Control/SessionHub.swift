@@ -13,7 +13,11 @@ final class SessionHub: Sendable {
         var last: UInt64 = 0
         var new: [ControlSession] = []
         var isStopped = false
+        /// Sessions that have not ended.
+        var count = 0
     }
+
+    var isEmpty: Bool { arrivals.withLock { $0.count == 0 } }
 
     /// A message that a client sends is no longer than this.
     private static let largest = 1 << 20
@@ -34,6 +38,7 @@ final class SessionHub: Sendable {
         let isTaken = arrivals.withLock { arrivals -> Bool in
             if arrivals.isStopped { return false }
             arrivals.last += 1
+            arrivals.count += 1
             arrivals.new.append(
                 ControlSession(number: arrivals.last, peer: peer, connection: connection) { [weak self] in self?.wake() })
             return true
@@ -64,7 +69,9 @@ final class SessionHub: Sendable {
                 defer { arrivals.new = [] }
                 return (arrivals.new, arrivals.isStopped)
             }
-            clients += new.prefix(max(0, Self.mostSessions - clients.count)).map { Client(session: $0) }
+            let taken = new.prefix(max(0, Self.mostSessions - clients.count))
+            clients += taken.map { Client(session: $0) }
+            arrivals.withLock { $0.count -= new.count - taken.count }
             if isStopped { break }
             set.removeAll()
             set.add(wakeUp.reading.number)
@@ -81,6 +88,7 @@ final class SessionHub: Sendable {
                 let client = clients.remove(at: place)
                 client.session.end()
                 handler.ended(client.session)
+                arrivals.withLock { $0.count -= 1 }
             }
         }
         for client in clients { handler.ended(client.session) }

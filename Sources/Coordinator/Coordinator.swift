@@ -67,6 +67,30 @@ public final class Coordinator: @unchecked Sendable {
         return scope
     }
 
+    /// The number of the next scope. For the daemon that comes next.
+    public var nextScope: UInt32 { scopeCount.load(ordering: .acquiring) }
+
+    /// Has scopes that another daemon has made, all below `next`: no number comes twice. Before the first is made here. False for a number that cannot be.
+    public func takeOver(nextScope next: UInt32) -> Bool {
+        let last = Int(truncatingIfNeeded: next) / Self.gatesPerChunk
+        guard next > 0, last < Self.chunkLimit, scopeCount.load(ordering: .relaxed) == 1 else { return false }
+        for chunk in 0...last where chunks[chunk] == nil {
+            let gates = UnsafeMutablePointer<Gate>.allocate(capacity: Self.gatesPerChunk)
+            for index in 0..<Self.gatesPerChunk { (gates + index).initialize(to: Gate()) }
+            chunks[chunk] = gates
+        }
+        scopeCount.store(next, ordering: .releasing)
+        return true
+    }
+
+    /// Goes on counting what has gone through a scope.
+    public func takeOver(_ counts: ScopeCounts, of scope: ScopeID) {
+        let gate = gate(scope)
+        gate.pointee.operations.store(counts.operations, ordering: .relaxed)
+        gate.pointee.readBytes.store(counts.readBytes, ordering: .relaxed)
+        gate.pointee.writtenBytes.store(counts.writtenBytes, ordering: .relaxed)
+    }
+
     /// The gate of a scope that `makeScope` gave out; valid as long as the coordinator.
     public func gate(_ scope: ScopeID) -> UnsafeMutablePointer<Gate> {
         let number = Int(truncatingIfNeeded: scope.rawValue)

@@ -24,7 +24,11 @@ enum Exchange {
         functions.writev = { descriptor, parts, count, context in
             let worker = clinux_worker()?.assumingMemoryBound(to: Worker.self)
             if let worker, worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.initialize, count > 1 {
-                Exchange.complete(&parts![1], context!.assumingMemoryBound(to: SessionContext.self).pointee)
+                let context = context!.assumingMemoryBound(to: SessionContext.self)
+                Exchange.complete(&parts![1], context.pointee)
+                let answer = (0..<Int(count)).flatMap { Array(UnsafeRawBufferPointer(start: parts![$0].iov_base, count: parts![$0].iov_len)) }
+                context.pointee.negotiation.answer = answer
+                if context.pointee.isReplaying { return answer.count }
             }
             return Glibc.writev(descriptor, parts, count)
         }

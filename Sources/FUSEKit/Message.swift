@@ -34,6 +34,9 @@ struct Message {
 
     var size: Int { bytes.count }
 
+    /// Not for the way of a request.
+    var copy: [UInt8] { Array(bytes) }
+
     @inline(__always)
     var opcode: UInt32 { number(at: 4) }
 

@@ -127,6 +127,9 @@ extension Session {
         while !hasEnded {
             if quiet >= 3, !rate.isHigh, !isWatching { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
             usleep(1_000)
+            isLooking.store(true, ordering: .sequentiallyConsistent)
+            defer { isLooking.store(false, ordering: .releasing) }
+            if isPausing.load(ordering: .sequentiallyConsistent) { continue }
             let now = readers.snapshot
             let isHeldUp = now.taken == before && now.idle == 0
             quiet = now.taken == before && now.idle > 0 ? quiet + 1 : 0

@@ -56,6 +56,12 @@ public struct Request: ~Copyable {
         return message?.load(fromByteOffset: 8, as: UInt64.self) ?? 0
     }
 
+    /// A copy of it as the kernel wrote it. Not for the way of every request.
+    public var message: [UInt8] {
+        guard let memory = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else { return [] }
+        return Array(UnsafeRawBufferPointer(start: memory, count: worker.pointee.messageSize.load(ordering: .relaxed)))
+    }
+
     /// What `Session` was given as its file system.
     @inline(__always)
     public static func state<T: AnyObject>(of raw: fuse_req_t, as type: T.Type) -> Unmanaged<T> {

@@ -21,6 +21,12 @@ extension Session {
         if message.wantsAnswer { _ = write(fuse_session_fd(pointer), &header, 16) }
     }
 
+    /// The first request of a connection, before it is taken apart.
+    func note(initial message: Message) {
+        context.pointee.offered = message.offered
+        context.pointee.negotiation.request = message.copy
+    }
+
     // MARK: without a mount
 
     /// Serves one message on the calling thread, as a worker would that has received it, and returns when that is done: for a session without a mount
@@ -37,7 +43,7 @@ extension Session {
         worker.pointee.message.store(UInt(bitPattern: message), ordering: .relaxed)
         if view.opcode == Message.Opcode.interrupt, interruptSuspended(view.interrupted) { return }
         _ = worker.pointee.note(view)
-        if view.opcode == Message.Opcode.initialize { context.pointee.offered = view.offered }
+        if view.opcode == Message.Opcode.initialize { note(initial: view) }
         process(view, &buffer, on: worker)
     }
 }

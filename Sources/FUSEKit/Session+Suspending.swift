@@ -149,10 +149,13 @@ extension Session {
     /// Serves what is to be resumed until there is no more, and ends then; or, `always`, whenever it is called.
     func serveResumed(_ worker: UnsafeMutablePointer<Worker>, always: Bool) {
         clinux_set_worker(worker)
+        begin(worker)
         serveReady(worker)
         while always, !hasEnded {
             worker.pointee.giveBufferBack()
+            worker.pointee.activity.store(.resting, ordering: .relaxed)
             resumeCall.waitForAny()
+            worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent)
             serveReady(worker)
         }
         var none = fuse_buf()
@@ -168,6 +171,11 @@ extension Session {
             buffer.mem = message.memory
             buffer.size = message.size
             let view = Message(buffer, Int32(clamping: message.size))
+            // Of those that came during a pause.
+            if view.opcode == Message.Opcode.interrupt, interruptSuspended(view.interrupted) {
+                message.memory.deallocate()
+                continue
+            }
             _ = worker.pointee.note(view)
             worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
             process(view, &buffer, on: worker)
@@ -177,7 +185,7 @@ extension Session {
 
     private func nextResumed() -> (SuspendedMessage, isMore: Bool)? {
         suspended.withLock { suspended in
-            guard !suspended.ready.isEmpty else { return nil }
+            guard !isPausing.load(ordering: .sequentiallyConsistent), !suspended.ready.isEmpty else { return nil }
             let first = suspended.ready.removeFirst()
             return (first, !suspended.ready.isEmpty)
         }

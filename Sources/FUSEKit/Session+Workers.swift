@@ -49,6 +49,7 @@ extension Session {
     /// Receives and processes until the connection ends or nobody needs this worker any more.
     func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {
         clinux_set_worker(worker)
+        begin(worker)
         var buffer = fuse_buf()
         if standsBy {
             if !standBy(worker, &buffer) { return finish(worker, &buffer) }
@@ -56,7 +57,13 @@ extension Session {
         }
         readers.beginWaiting()
         while true {
+            worker.pointee.activity.store(.receiving, ordering: .relaxed)
+            if isPausing.load(ordering: .relaxed) {
+                rest(worker)
+                continue
+            }
             let received = fuse_session_receive_buf(pointer, &buffer)
+            worker.pointee.activity.store(.busy, ordering: .relaxed)
             if received == -EINTR || received == -EAGAIN { continue }
             // No room for what is to be received, which is made when it is needed: that is not the end of the connection.
             if received == -ENOMEM {
@@ -66,6 +73,12 @@ extension Session {
             if received <= 0 { break }
             let others = readers.tookRequest()
             let message = Message(buffer, received)
+            // `tookRequest` stands between what was stored above and this look: see `pause`.
+            if isPausing.load(ordering: .sequentiallyConsistent), message.opcode != Message.Opcode.initialize {
+                keep(message, buffer)
+                readers.beginWaiting()
+                continue
+            }
             // The reserve is the watching thread's to call: it looks first who holds the others.
             if others == 0, message.mayTakeLong { _ = readers.callOne(leaving: Readers.reserve) || startWorker() }
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
@@ -75,7 +88,7 @@ extension Session {
             }
             let timed = worker.pointee.note(message)
             let began = timed >= 0 ? Clock.monotonic : 0
-            if message.opcode == Message.Opcode.initialize { context.pointee.offered = message.offered }
+            if message.opcode == Message.Opcode.initialize { note(initial: message) }
             process(message, &buffer, on: worker)
             if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
@@ -97,7 +110,9 @@ extension Session {
 
     /// Stands by as `Readers.standBy` says. Whoever is not called for long needs no memory meanwhile: a megabyte each for what is received and for what is answered.
     private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
-        readers.standBy { giveBack(worker, &buffer) }
+        worker.pointee.activity.store(.resting, ordering: .relaxed)
+        defer { worker.pointee.activity.store(.busy, ordering: .relaxed) }
+        return readers.standBy { giveBack(worker, &buffer) }
     }
 
     private func giveBack(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
@@ -110,6 +125,8 @@ extension Session {
     func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
         giveBack(worker, &buffer)
         clinux_set_worker(nil)
+        worker.pointee.thread.store(0, ordering: .relaxed)
+        worker.pointee.activity.store(.none, ordering: .releasing)
         let slot = worker.pointee.slot
         slots.withLock { $0.giveBack(slot) }
     }

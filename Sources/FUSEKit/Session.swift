@@ -28,6 +28,10 @@ public final class Session: @unchecked Sendable {
     /// Somebody is to serve what is ready, and no worker could be had for it.
     let readyWaits = Atomic<Bool>(false)
     let resumeCall = Semaphore()
+    /// Nothing is to be received or served: see `pause`.
+    let isPausing = Atomic<Bool>(false)
+    /// Whether the watching thread looks at something.
+    let isLooking = Atomic<Bool>(false)
     /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
     let look: @Sendable () -> Bool
     /// Told before a request that was put aside is answered because it was interrupted, by its number.
@@ -57,6 +61,29 @@ public final class Session: @unchecked Sendable {
                 throw Errno(ENOMEM)
             }
         }
+    }
+
+    /// A session that goes on where another daemon's was paused. `device`: that one's way to the kernel, which is this one's from now on. EPROTO when this program would
+    /// agree on something else with the kernel than `negotiation` says: the kernel cannot be told any more.
+    public convenience init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
+        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
+    ) throws(Errno) {
+        let number = device.release()
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+        ) { session throws(Errno) in
+            guard Exchange.install(in: session, on: number) == 0 else { throw Errno(ENOMEM) }
+        }
+        context.pointee.isReplaying = true
+        let message = UnsafeMutableRawPointer.allocate(byteCount: Worker.bufferSize, alignment: 16)
+        negotiation.request.withUnsafeBytes { message.copyMemory(from: $0.baseAddress!, byteCount: min($0.count, Worker.bufferSize)) }
+        serve(message: message, count: negotiation.request.count)
+        message.deallocate()
+        clinux_set_worker(nil)
+        context.pointee.isReplaying = false
+        workers.pointee.counts[Int(truncatingIfNeeded: Message.Opcode.initialize)].store(0, ordering: .relaxed)
+        guard context.pointee.negotiation == negotiation else { throw Errno(EPROTO) }
     }
 
     /// A session without a mount, which is given its requests by `serve(message:count:)` and writes its answers to `exchange`, each with one writev(2).
@@ -179,6 +206,10 @@ struct SessionContext {
     var offered: UInt64 = 0
     /// Where requests come from and answers go. Written once, before there are workers.
     var descriptor: Int32 = -1
+    /// What was said in FUSE_INIT, as the kernel wrote it and as it was answered; written on the same thread.
+    var negotiation = Negotiation()
+    /// What is answered stays here: the kernel has its answer already.
+    var isReplaying = false
     /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
     var kernelProtocol: UInt32 = 0
 

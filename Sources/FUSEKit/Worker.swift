@@ -26,6 +26,10 @@ public struct Worker: ~Copyable {
     let messageSize = Atomic<Int>(0)
     /// Whether it is about a request. Of the worker's thread.
     let isServing = Atomic<Bool>(false)
+    /// What its thread does, for who wants to see all of them at rest: `Session.pause`. Written by the thread.
+    let activity = Atomic<Activity>(.none)
+    /// The thread's number while it has one (gettid(2)).
+    let thread = Atomic<Int32>(0)
     /// How many requests of each kind came here: `RequestCounts`.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
     /// How long they took: `RequestTimings`.
@@ -38,6 +42,16 @@ public struct Worker: ~Copyable {
     var descriptor: Int32 { context.pointee.descriptor }
 
     public static let bufferSize = (1 << 20) + 4096
+
+    enum Activity: UInt8, AtomicRepresentable {
+        /// There is no thread, or it has not begun.
+        case none
+        case busy
+        /// It waits for a request of the kernel's.
+        case receiving
+        /// It waits to be called, or until a pause is over.
+        case resting
+    }
 
     init(
         slot: Int, buffer: UnsafeMutableRawPointer, counts: UnsafeMutablePointer<Atomic<UInt64>>,

@@ -82,6 +82,8 @@ public enum ServiceManager {
     public static func ready(_ status: String) { _ = clinux_notify("READY=1\nSTATUS=\(status)", false) }
     /// Says that it is on its way out.
     public static func stopping() { _ = clinux_notify("STOPPING=1", true) }
+    /// Says that another process is the service's from now on (sd_notify(3), MAINPID).
+    public static func handOver(to process: Int32) { _ = clinux_notify("MAINPID=\(process)", false) }
     /// From here on this process speaks for no service.
     public static func leave() { unsetenv("NOTIFY_SOCKET") }
 }

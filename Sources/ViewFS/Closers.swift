@@ -47,13 +47,19 @@ final class Closers: @unchecked Sendable {
             try WorkerThread.start("grantfs-close") { [self] in
                 // Of the thread that asks it would inherit whom that acts for.
                 Identity.resetOnThisThread()
-                while let next = next(of: scope) { view.closeReleased(next.handle, of: NodeID(next.node)) }
+                while view.turns.take({
+                    guard let next = next(of: scope) else { return false }
+                    view.closeReleased(next.handle, of: NodeID(next.node))
+                    return true
+                }) {}
             }.detach()
         } catch {
             _ = state.withLock { $0.busy.remove(scope) }
             view.session?.wakeWatch()
         }
     }
+
+    var isIdle: Bool { state.withLock { $0.queues.isEmpty && $0.busy.isEmpty } }
 
     private func next(of scope: UInt32) -> Released? {
         state.withLock { state in

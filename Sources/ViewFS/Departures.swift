@@ -75,7 +75,11 @@ final class Departures: Sendable {
         let thread = try? WorkerThread.start("grantfs-leaving") { [self] in
             // Of the thread that asks it would inherit whom that acts for.
             Identity.resetOnThisThread()
-            while let nodes = take(scope) { judge(nodes, in: scope) }
+            while Turns.take(view?.turns, {
+                guard let nodes = take(scope) else { return false }
+                judge(nodes, in: scope)
+                return true
+            }) {}
         }
         // Tried again at the next turn.
         guard let thread else { return suspects.withLock { $0[scope]?.isJudged = false } }
@@ -103,6 +107,7 @@ final class Departures: Sendable {
     private func run() {
         var (turn, hand, left, renames) = (UInt64(0), UInt32(0), UInt32(0), UInt64(0))
         while let view, view.session?.hasEnded != true {
+            view.turns.begin()
             for scope in suspects.withLock({ $0.filter { !$0.value.isJudged }.map(\.key) }) {
                 suspects.withLock { $0[scope]?.isJudged = true }
                 startJudging(scope)
@@ -120,6 +125,7 @@ final class Departures: Sendable {
             view.files.glimpses(look)
             view.directories.glimpses(look)
             lookAtDirectories(view, &hand, &left, look)
+            view.turns.end()
             usleep(Self.pause)
         }
     }

@@ -73,12 +73,14 @@ final class HostWatch: Sendable {
             while view.session?.hasEnded != true {
                 watch.wait(milliseconds: teller.millisecondsUntilDue)
                 usleep(Self.gatheringMicroseconds)
+                view.turns.begin()
                 teller.begin()
                 if watch.means == .names { isTaking.store(true, ordering: .sequentiallyConsistent) }
                 watch.takeAll(into: buffer) { teller.tell($0) }
                 if watch.means == .names { isTaking.store(false, ordering: .releasing) }
                 teller.tellDue()
                 if watch.means != .data { teller.sweepIfWorthwhile() }
+                view.turns.end()
             }
             buffer.deallocate()
         }

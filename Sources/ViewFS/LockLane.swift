@@ -30,6 +30,18 @@ final class LockLane {
     func serve() { while round() {} }
 
     private func round() -> Bool {
+        let (spent, isAwaited) = Turns.take(table.view?.turns) { turn() }
+        if spent > 1_000_000 { usleep(UInt32(clamping: min(spent / 1_000, 100_000))) }
+        if isAwaited {
+            scope.wake.waitForAny(within: polled.isEmpty && suspects.isEmpty ? 50 : 4)
+            return true
+        }
+        scope.wake.waitForAny(within: 1_000)
+        return !Turns.take(table.view?.turns) { end() }
+    }
+
+    /// How long it took, in nanoseconds, and whether somebody waits.
+    private func turn() -> (spent: Int64, isAwaited: Bool) {
         let began = Clock.monotonic
         let (listed, interrupted, isAwaited) = scope.state.withLock { state -> ([LockedFile], [LockWaiter], Bool) in
             state.forgetRetired()
@@ -46,14 +58,7 @@ final class LockLane {
             // However long a try takes, most of the time is for others.
             nextTries = now + max(3_500_000, (now - began) * 8)
         }
-        let spent = Clock.monotonic - began
-        if spent > 1_000_000 { usleep(UInt32(clamping: min(spent / 1_000, 100_000))) }
-        if isAwaited {
-            scope.wake.waitForAny(within: polled.isEmpty && suspects.isEmpty ? 50 : 4)
-            return true
-        }
-        scope.wake.waitForAny(within: 1_000)
-        return !end()
+        return (Clock.monotonic - began, isAwaited)
     }
 
     private func end() -> Bool {

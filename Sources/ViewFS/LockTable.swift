@@ -142,6 +142,8 @@ final class LockTable: @unchecked Sendable {
 
     // MARK: owners
 
+    func nextNumber() -> UInt64 { count.wrappingAdd(1, ordering: .relaxed).newValue }
+
     /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2)
     /// says; ENOLCK where the user has too many, or there are no descriptors.
     func description(
@@ -158,7 +160,7 @@ final class LockTable: @unchecked Sendable {
             if let file = scope.state.withLock({ $0.files[node] }) { tidy(file) }
             return .failure(Errno([-EMFILE, -ENFILE].contains(descriptor) ? ENOLCK : Errno.number(of: descriptor)))
         }
-        let number = count.wrappingAdd(1, ordering: .relaxed).newValue
+        let number = nextNumber()
         let (description, isNew) = withFile(node, in: scope) { file, state -> (LockDescription, Bool) in
             let made = LockDescription(
                 number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor,

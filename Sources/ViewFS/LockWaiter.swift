@@ -19,6 +19,8 @@ final class LockWaiter: @unchecked Sendable {
     /// Until it is answered: what it would lock must not stay open for its sake. Under the scope's lock.
     var wish: LockWish?
     var request: DetachedRequest?
+    /// The request as the kernel wrote it, of who waits for somebody else's lock: for the daemon that comes next.
+    let message: [UInt8]
     let interrupted = Atomic<Bool>(false)
     /// Whether somebody took it off the list, and answers it.
     let taken = Atomic<Bool>(false)
@@ -36,7 +38,11 @@ final class LockWaiter: @unchecked Sendable {
 
     var isTaken: Bool { taken.load(ordering: .acquiring) }
 
-    init(scope: ScopeLocks, node: UInt64, uid: uid_t, wish: LockWish, isGranted: Bool = false, request: consuming DetachedRequest?) {
+    init(
+        scope: ScopeLocks, node: UInt64, uid: uid_t, wish: LockWish, isGranted: Bool = false, message: [UInt8] = [],
+        request: consuming DetachedRequest?
+    ) {
+        self.message = message
         (self.scope, self.node, self.uid, self.isGranted) = (scope, node, uid, isGranted)
         switch wish {
         case .range(let description, let range): (owner, self.range) = (description.owner, range)

@@ -28,6 +28,24 @@ final class LostWrites: Sendable {
         return file.pointee.lossesTold.exchange(now, ordering: .relaxed) != now
     }
 
+    func handOver(to state: inout HandoverWriter) {
+        let all = counts.withLock { counts in counts.flatMap { scope, nodes in nodes.map { (scope, $0.key, $0.value) } } }
+        state.put(UInt64(truncatingIfNeeded: all.count))
+        for (scope, node, count) in all {
+            state.put(scope)
+            state.put(node)
+            state.put(count)
+        }
+    }
+
+    func takeOver(from state: inout HandoverReader) throws(Errno) {
+        for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
+            let (scope, node, count): (UInt32, UInt64, UInt32) = (try state.take(), try state.take(), try state.take())
+            counts.withLock { $0[scope, default: [:]][node] = count }
+            hasAny.store(true, ordering: .releasing)
+        }
+    }
+
     /// The scope is gone.
     func forget(_ scope: UInt32) { counts.withLock { _ = $0.removeValue(forKey: scope) } }
 

@@ -81,6 +81,8 @@ final class Oplocks: @unchecked Sendable {
     let hasOpenings = Atomic<Bool>(false)
     /// How many files there can be: each takes a descriptor of the watching thread's. 0 as long as nobody watches.
     let limit = Atomic<Int>(0)
+    /// What it was before `end`.
+    private let stopped = Atomic<Int>(0)
     /// Which there may be, a bit for the last digits of an inode's number, so that an opening need not take the lock for other files. Cleared when there are none.
     let entryBits = Atomic<UInt64>(0)
     /// How many of them are being written down.
@@ -208,6 +210,36 @@ final class Oplocks: @unchecked Sendable {
         for request in requests { request.post() }
         bell.ring()
         isDone.wait()
+    }
+
+    /// Has nobody's opening wait any more, once what programs have stored is written down. False when that is not so by `deadline` (`Clock.monotonic`): then all is as before.
+    /// From a thread that serves no requests.
+    func end(until deadline: Int64) -> Bool {
+        let before = limit.exchange(0, ordering: .acquiringAndReleasing)
+        stopped.store(before, ordering: .releasing)
+        state.withLock { state in
+            for key in Array(state.entries.keys) {
+                guard var entry = state.entries[key], case .held = entry.stage else { continue }
+                startBreaking(&entry, key, &state)
+                state.entries[key] = entry
+            }
+        }
+        bell.ring()
+        hasChores.post()
+        while !state.withLock({ $0.entries.isEmpty }) {
+            if Clock.monotonic > deadline {
+                goOn()
+                return false
+            }
+            usleep(500)
+        }
+        return true
+    }
+
+    /// Looks again who else has files open, after `end`.
+    func goOn() {
+        let before = stopped.exchange(0, ordering: .acquiringAndReleasing)
+        if before > 0 { limit.store(before, ordering: .releasing) }
     }
 
     // MARK: with the lock held

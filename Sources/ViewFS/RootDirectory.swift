@@ -111,6 +111,36 @@ public final class RootDirectory: Sendable {
     /// Changes whenever a name comes or goes; never 0.
     var version: UInt64 { table.withLock { $0.version } }
 
+    /// What a lookup may go by for a moment yet, and when a name last came or went.
+    func handOver(to state: inout HandoverWriter) {
+        let (changed, lapses) = table.withLock { ($0.changed, $0.lapses) }
+        state.put(changed)
+        state.put(UInt64(truncatingIfNeeded: lapses.count))
+        for (grant, lapse) in lapses {
+            state.put(grant: grant)
+            state.put(lapse)
+        }
+    }
+
+    /// The names come back by `set`, and then `changed` is set to this.
+    func takeOver(from state: inout HandoverReader) throws(Errno) {
+        let changed: Int64 = try state.take()
+        var lapses: [GrantID: Int64] = [:]
+        for _ in 0..<(try state.takeCount(ofAtLeast: 8)) {
+            let grant = try state.takeGrant()
+            lapses[grant] = try state.take()
+        }
+        table.withLock { ($0.changed, $0.lapses) = (changed, lapses) }
+    }
+
+    /// Puts a grant's name back that another daemon has shown: nothing has changed.
+    public func takeOver(_ name: GrantName, _ scope: Scope) {
+        table.withLock { table in
+            table.places[name] = .open(scope)
+            table.listed = nil
+        }
+    }
+
     /// When a name last came or went, in nanoseconds since 1970.
     public var changed: Int64 { table.withLock { $0.changed } }
 }

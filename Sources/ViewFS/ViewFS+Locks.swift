@@ -158,8 +158,10 @@ extension ViewFS {
             return
         }
         // The file stays open while somebody waits for a lock on it: the kernel releases it only after the answer.
+        let message = request.message
         guard let detached = request.detach() else { return }
-        locks.wait(LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, request: detached))
+        locks.wait(
+            LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, message: message, request: detached))
     }
 }
 

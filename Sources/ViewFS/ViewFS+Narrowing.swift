@@ -55,6 +55,20 @@ final class DroppedWrites: Sendable {
     private let nodes = Lock<[UInt32: Set<UInt64>]>([:])
 
     func note(_ node: UInt64, in scope: UInt32) { nodes.withLock { _ = $0[scope, default: []].insert(node) } }
+    func handOver(to state: inout HandoverWriter) {
+        let all = nodes.withLock { nodes in nodes.flatMap { scope, nodes in nodes.map { (scope, $0) } } }
+        state.put(UInt64(truncatingIfNeeded: all.count))
+        for (scope, node) in all {
+            state.put(scope)
+            state.put(node)
+        }
+    }
+    func takeOver(from state: inout HandoverReader) throws(Errno) {
+        for _ in 0..<(try state.takeCount(ofAtLeast: 12)) {
+            let scope: UInt32 = try state.take()
+            note(try state.take(), in: scope)
+        }
+    }
     func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[scope]?.contains(node) ?? false } }
     /// The grant is read-write again, or its scope is gone.
     func forget(_ scope: UInt32) { nodes.withLock { _ = $0.removeValue(forKey: scope) } }

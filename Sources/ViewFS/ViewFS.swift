@@ -44,9 +44,11 @@ public final class ViewFS: @unchecked Sendable {
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
+    /// What threads do by themselves.
+    public let turns = Turns()
     /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
     /// says of what is held, long after this process, which mount it is of.
-    public let generation = UInt32.random(in: 1...UInt32(Int32.max))
+    public let generation: UInt32
     private let mounted = Lock<Session?>(nil)
     /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
     let trimmed = Atomic<Int>(0)
@@ -72,7 +74,12 @@ public final class ViewFS: @unchecked Sendable {
     /// `descriptorLimit`: how many descriptors the process may have: `DescriptorPlan` says what of them is for what.
     ///
     /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
-    public init(cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true) {
+    ///
+    /// `generation`: another daemon's, of which this one takes the mount over; else a new one.
+    public init(
+        cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil
+    ) {
+        self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         plan = DescriptorPlan(limit: descriptorLimit)
@@ -97,31 +104,67 @@ public final class ViewFS: @unchecked Sendable {
         at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
         idlePolling: IdlePolling? = nil
     ) throws(Errno) {
+        let options = sessionOptions(source, words, leavesSetID, mapsDirectly, idlePolling)
+        let (interrupted, look) = sessionCalls
+        let session = try Session(
+            operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
+            workerLimit: plan.workers, interrupted: interrupted, look: look)
+        adopt(session, words)
+        try begin()
+    }
+
+    /// Goes on where another daemon was paused, once `begin` is called. As `mount`; `device` and `negotiation` are that one's (`Session`).
+    public func takeOver(
+        device: consuming FileDescriptor, _ negotiation: Negotiation, source: String, words: [String], leavesSetID: Bool = false,
+        mapsDirectly: Bool = true, idlePolling: IdlePolling? = nil
+    ) throws(Errno) -> Session {
+        let options = sessionOptions(source, words, leavesSetID, mapsDirectly, idlePolling)
+        let (interrupted, look) = sessionCalls
+        let session = try Session(
+            operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, device: device,
+            negotiation: negotiation, workerLimit: plan.workers, interrupted: interrupted, look: look)
+        adopt(session, words)
+        return session
+    }
+
+    /// Starts serving.
+    public func begin() throws(Errno) {
+        ReserveThreads.prepare()
+        departures.start(for: self)
+        hostWatch?.start(for: self)
+        oplocks?.start(for: self)
+        try session?.start()
+    }
+
+    private func sessionOptions(
+        _ source: String, _ words: [String], _ leavesSetID: Bool, _ mapsDirectly: Bool, _ idlePolling: IdlePolling?
+    ) -> SessionOptions {
         clinux_keep_memory_small()
         var options = options(source: source, words: words)
         options.killsSetID = !leavesSetID
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
-        let session = try Session(
-            operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
-            workerLimit: plan.workers,
-            interrupted: { [waiting, crowd, leases] unique in
+        return options
+    }
+
+    private var sessionCalls: (interrupted: @Sendable (UInt64) -> Void, look: @Sendable () -> Bool) {
+        (
+            { [waiting, crowd, leases] unique in
                 waiting.giveUp(unique)
                 crowd.giveUp(unique)
                 leases.giveUp(unique)
             },
-            look: { [crowd, leases, closers] in
+            { [crowd, leases, closers] in
                 let (isCrowded, isWaiting) = (crowd.look(), leases.look())
                 return closers.look() || isCrowded || isWaiting
-            })
+            }
+        )
+    }
+
+    private func adopt(_ session: Session, _ words: [String]) {
         crowd.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }
-        ReserveThreads.prepare()
         locks.view = self
-        departures.start(for: self)
-        hostWatch?.start(for: self)
-        oplocks?.start(for: self)
-        try session.start()
     }
 
     /// Without a mount: whoever calls gives the session its requests, and reads its answers from the other end of `exchange`. Nobody watches for

@@ -18,6 +18,23 @@ public struct DeviceNumbers: ~Copyable, Sendable {
         return inode ^ (bias << 48)
     }
 
+    func handOver(to state: inout HandoverWriter) {
+        let known = known.withLock { $0 }
+        state.put(UInt64(truncatingIfNeeded: known.count))
+        for (device, bias) in known {
+            state.put(device)
+            state.put(bias)
+        }
+    }
+
+    /// Before any number is asked for.
+    func takeOver(from state: inout HandoverReader) throws(Errno) {
+        for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
+            let (device, bias): (UInt64, UInt64) = (try state.take(), try state.take())
+            known.withLock { $0[device] = bias }
+        }
+    }
+
     private func bias(of device: UInt64) -> UInt64 {
         if lastDevice.load(ordering: .acquiring) == device {
             let bias = lastBias.load(ordering: .acquiring)

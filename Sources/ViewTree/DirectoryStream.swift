@@ -49,6 +49,22 @@ public struct DirectoryStream {
 
     public init() {}
 
+    /// Writes where it stands for the next daemon. What was read and not passed on is left: it is read again.
+    func handOver(to state: inout HandoverWriter) {
+        state.put(position)
+        state.put(isBare.map { $0 ? 1 : 0 } ?? 2 as UInt8)
+        state.put(familiarity)
+    }
+
+    init(from state: inout HandoverReader) throws(Errno) {
+        position = try state.take()
+        let bare: UInt8 = try state.take()
+        isBare = bare == 2 ? nil : bare == 1
+        familiarity = try state.take()
+        // Something is left that is not here, so the next part begins with a seek.
+        (next, end) = (0, 1)
+    }
+
     /// Goes to `offset`, as telldir(3) gave it; 0 starts anew and sees what has come since. Returns 0 or an error number.
     public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
         // Where nothing is left of what was read, the descriptor is there already.

@@ -66,6 +66,25 @@ struct FreeCells {
         return word * 64 + bit
     }
 
+    /// Takes one cell, which is free and was not taken before in this table.
+    mutating func occupy(_ cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, isLive: Bool) {
+        let word = cell / 64
+        let mark: UInt64 = 1 << UInt64(truncatingIfNeeded: word)
+        taken[word] |= 1 << UInt64(truncatingIfNeeded: cell % 64)
+        chunks[number].empty &= ~mark
+        chunks[number].touched |= mark
+        if taken[word] == .max {
+            chunks[number].roomy &= ~mark
+            if chunks[number].roomy == 0 { withRoom[number / 64] &= ~(1 << UInt64(truncatingIfNeeded: number % 64)) }
+        }
+        guard isLive else { return }
+        chunks[number].live += 1
+        live += 1
+    }
+
+    /// No element of the chunk gets a generation that is not higher.
+    mutating func raise(_ number: Int, to base: UInt32) { chunks[number].base = max(chunks[number].base, base) }
+
     /// A cell's element has ended. `retires`: it is not to be used again.
     mutating func give(back cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, retires: Bool) {
         chunks[number].live -= 1

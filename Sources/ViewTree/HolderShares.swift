@@ -52,6 +52,13 @@ public final class HolderShares: @unchecked Sendable {
         return false
     }
 
+    /// Takes one that was another daemon's before, whoever has how many.
+    func takeOver(scope: UInt32, user: UInt32) {
+        used.wrappingAdd(1, ordering: .relaxed)
+        Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed)
+        Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed)
+    }
+
     /// Whether there would be one. What must leave nothing behind asks first.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { limit - inUse - 1 >= needed(scope: scope, user: user, more: 1) }
 

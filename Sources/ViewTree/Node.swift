@@ -24,6 +24,9 @@ public struct NodeKey: Hashable, Sendable {
         self.init(status)
     }
 
+    /// Of a file that another daemon knew.
+    init(device: UInt64, inode: UInt64, birth: Int64) { (self.device, self.inode, self.birth) = (device, inode, birth) }
+
     var hash: UInt64 {
         var x = inode &* 0x9E37_79B9_7F4A_7C15
         x ^= UInt64(bitPattern: birth) &* 0xC2B2_AE3D_27D4_EB4F

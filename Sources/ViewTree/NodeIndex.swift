@@ -64,6 +64,11 @@ struct NodeIndex {
         hasDeparted = true
     }
 
+    mutating func takeOver(departed id: UInt64) {
+        departed.insert(id)
+        hasDeparted = true
+    }
+
     mutating func remove(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         if hasDeparted, removeDeparted(id) { return }
         guard !slots.isEmpty else { return }

@@ -66,6 +66,12 @@ extension NodeTree {
         takeShare(scope: scope, user: user) ? HeldShare(shares, scope: scope, user: user) : nil
     }
 
+    /// The share of something that another daemon's program held: it is held, however many there are.
+    public func takeOverShare(scope: UInt32, user: UInt32) -> HeldShare {
+        shares.takeOver(scope: scope, user: user)
+        return HeldShare(shares, scope: scope, user: user)
+    }
+
     /// Whether nodes have had to lend their descriptors.
     var isTight: Bool { budget.wasExceeded.load(ordering: .relaxed) }
 

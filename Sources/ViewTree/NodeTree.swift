@@ -11,7 +11,7 @@ public final class NodeTree: @unchecked Sendable {
     public let published: PublishedIDs?
     public let devices = DeviceNumbers()
     let budget: DescriptorBudget
-    private let scopes = Lock<[UInt32: ScopeNodes]>([:])
+    let scopes = Lock<[UInt32: ScopeNodes]>([:])
 
     /// What programs hold of the descriptors: files and directories that are open, and what carries their locks.
     public let shares: HolderShares

@@ -66,7 +66,7 @@ public struct OpenDirectory: ~Copyable {
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
     let table = SlotTable<OpenFile>(lists: 8)
-    private let shares: HolderShares
+    let shares: HolderShares
     /// What is added here has taken a share of `shares`, and gives it back with its end.
     public init(_ shares: HolderShares) { self.shares = shares }
 
@@ -118,7 +118,7 @@ public final class OpenFiles: @unchecked Sendable {
 public final class OpenDirectories: @unchecked Sendable {
     // Safe to share: as OpenFiles.
     let table = SlotTable<OpenDirectory>()
-    private let shares: HolderShares
+    let shares: HolderShares
     /// As `OpenFiles`.
     public init(_ shares: HolderShares) { self.shares = shares }
 

@@ -47,6 +47,10 @@ public final class PublishedIDs: Sendable {
     @usableFromInline static var generationBytes: Int { cells * MemoryLayout<UInt32>.stride }
     @usableFromInline static var bytes: Int { generationBytes + 4096 }
 
+    static func mark(_ cell: Int, in chunk: UnsafeMutableRawPointer) {
+        marks(in: chunk)[cell / 8] |= 1 << UInt8(truncatingIfNeeded: cell % 8)
+    }
+
     static func marks(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt8> {
         (chunk + generationBytes + cells / 8).assumingMemoryBound(to: UInt8.self)
     }

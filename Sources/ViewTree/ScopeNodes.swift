@@ -46,13 +46,14 @@ public final class ScopeNodes: @unchecked Sendable {
     /// What was last said of the granted directory's attributes, so that they can be said again without asking its filesystem. Rank 2, for a moment.
     public let rootStatus = Lock<FileStatus?>(nil)
 
-    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool) {
+    /// `opensByHandle`: said where there was a base that is gone.
+    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool, opensByHandle: Bool = false) {
         self.scope = scope
         self.asksCallers = asksCallers
         self.crossesMounts = crossesMounts
         base = Atomic(handleBase?.number ?? -1)
         baseReference = Lock(handleBase)
-        opensByHandle = handleBase != nil
+        self.opensByHandle = opensByHandle || handleBase != nil
         shards = .allocate(capacity: Self.shardCount)
         for number in 0..<Self.shardCount { (shards + number).initialize(to: .passRetained(Lock(NodeIndex()))) }
     }
@@ -91,6 +92,16 @@ public final class ScopeNodes: @unchecked Sendable {
     private func withShard<Result>(_ number: Int, _ body: (inout NodeIndex) -> Result) -> Result {
         shards[number]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
+
+    /// Adds a node that another daemon had, departed or not.
+    func takeOver(_ id: UInt64, _ key: NodeKey, hasDeparted: Bool, in nodes: borrowing SlotTable<Node>) {
+        withShard(of: key) { index in
+            if hasDeparted { index.takeOver(departed: id) } else { index.insert(id, key, in: nodes) }
+        }
+    }
+
+    /// The number of the handle base, or -1.
+    var baseNumber: Int32 { base.load(ordering: .acquiring) }
 
     /// How many nodes of the scope the kernel knows.
     public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }

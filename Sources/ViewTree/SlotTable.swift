@@ -17,9 +17,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     @usableFromInline let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     /// A chunk and its indices belong to the list of its number, modulo their count.
     private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
-    private let listCount: Int
+    let listCount: Int
     private let reserved: Int
-    private let published: PublishedIDs?
+    let published: PublishedIDs?
 
     /// The first `reserved` indices (up to 64) are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can
     /// insert at once without waiting for each other; each takes chunks of its own. `published`: where others may see which ids are in use; for a
@@ -165,17 +165,17 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
 
     /// A bit for each cell.
     @inline(__always)
-    private static func taken(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
+    static func taken(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
         (chunk + ChunkHead.generationBytes).assumingMemoryBound(to: UInt64.self)
     }
 
     @inline(__always)
-    private func withList<Result>(_ list: Int, _ body: (inout FreeCells) -> Result) -> Result {
+    func withList<Result>(_ list: Int, _ body: (inout FreeCells) -> Result) -> Result {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
     /// The number of a new chunk within its list; nil when there is no room for one.
-    private func addChunk(to list: Int, _ cells: inout FreeCells) -> Int? {
+    func addChunk(to list: Int, _ cells: inout FreeCells) -> Int? {
         let own = cells.chunks.count
         let place = own * listCount + list
         guard place < Self.chunkLimit else { return nil }

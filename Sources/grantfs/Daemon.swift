@@ -20,30 +20,20 @@ enum Daemon {
         store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
-        let signals = blockSignals()
-        let limit = raiseDescriptorLimit()
-        Identity.prepareProcess()
-        let polling = idlePolling(options.idle)
-        Confinement.giveUpCapabilities()
-        SystemLog.open(isForeground: !isBackground)
-        if isBackground { ServiceManager.leave() }
+        let process = prepare(options, isBackground: isBackground)
         let audit = options.audit.map { _ in AuditTrail() }
-        // For tests: what a daemon without CAP_SYS_ADMIN does.
-        let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
-        let files = ViewFS(
-            cache: options.cache, descriptorLimit: limit, audit: audit, holdsOpenings: holdsOpenings)
+        let files = makeFiles(options, process, audit)
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
-        let claims = ClaimService(
-            files: files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
-        mounted.claims = claims
+        let claims = makeClaims(mounted)
+        let handingOver = HandingOver(mounted)
         let place = mounted.place
         let id = GrantID.random()
         let socket = "\(id).sock"
         do throws(GrantError) {
             let server = try ControlServer(
                 directory: store.runDirectory, name: socket,
-                handler: MountControl(mounted: mounted) { kill(getpid(), SIGTERM) }, sessions: claims)
+                handler: MountControl(mounted: mounted, end: { kill(getpid(), SIGTERM) }, handingOver: handingOver), sessions: claims)
             defer { server.stop() }
             let own = ProcessIdentity.own
             var record = MountRecord(
@@ -68,7 +58,7 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            let mount = try OwnMount.make(files, view, mountpoint, options, polling) { (connection) throws(GrantError) in
+            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling) { (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
             }
@@ -78,21 +68,15 @@ enum Daemon {
             defer { if !isServed { mount.takeAway() } }
             try startWatching(mounted)
             Confinement.filterCalls()
+            handingOver.begin(HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary))
             try? store.append(.mounted, view: view, detail: place, by: mounted.actor)
             ready(nil)
             mounted.say(.info, .mounted, "mounted view “\(view)” at \(place)")
             ServiceManager.ready("view “\(view)” is mounted at \(place)")
-            let left = Lock<TemporaryMount?>(nil)
-            if let temporary { try watch(temporary, store, left) }
-            try waitForEnd(files, signals)
+            let left = try watch(temporary, store)
+            try waitForEnd(files, process.signals)
             isServed = true
-            ServiceManager.stopping()
-            isTakenAway = mount.end(mounted)
-            // Best effort: what is left then, the next command takes away.
-            try? left.withLock { $0 }?.clean()
-            try? store.append(.unmounted, view: view, detail: place, by: mounted.actor)
-            mounted.say(.info, .unmounted, "unmounted view “\(view)” at \(place)")
-            files.session?.hangUp()
+            isTakenAway = end(mounted, mount, store, left)
             return 0
         } catch {
             ready(error)
@@ -100,13 +84,61 @@ enum Daemon {
         }
     }
 
-    private static func startWatching(_ mounted: MountedView) throws(GrantError) {
+    /// What a daemon's process has before it does anything.
+    struct Process {
+        /// Those that end it, blocked.
+        let signals: sigset_t
+        /// RLIMIT_NOFILE.
+        let descriptorLimit: Int
+        let polling: IdlePolling?
+    }
+
+    /// Makes this process one that serves a mount.
+    static func prepare(_ options: MountOptions, isBackground: Bool) -> Process {
+        let signals = blockSignals()
+        let limit = raiseDescriptorLimit()
+        Identity.prepareProcess()
+        let polling = idlePolling(options.idle)
+        Confinement.giveUpCapabilities()
+        SystemLog.open(isForeground: !isBackground)
+        if isBackground { ServiceManager.leave() }
+        return Process(signals: signals, descriptorLimit: limit, polling: polling)
+    }
+
+    /// `generation`: another daemon's, of which it is taken over.
+    static func makeFiles(_ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil) -> ViewFS {
+        // For tests: what a daemon without CAP_SYS_ADMIN does.
+        let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
+        return ViewFS(
+            cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings, generation: generation)
+    }
+
+    static func makeClaims(_ mounted: MountedView) -> ClaimService {
+        let claims = ClaimService(
+            files: mounted.files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
+        mounted.claims = claims
+        return claims
+    }
+
+    /// The end in order: of a daemon that was told to, or whose mount is gone. Whether nothing is left that the record would be needed for.
+    static func end(_ mounted: MountedView, _ mount: OwnMount, _ store: GrantStore, _ left: Lock<TemporaryMount?>) -> Bool {
+        ServiceManager.stopping()
+        let isTakenAway = mount.end(mounted)
+        // Best effort: what is left then, the next command takes away.
+        try? left.withLock { $0 }?.clean()
+        try? store.append(.unmounted, view: mounted.view, detail: mounted.place, by: mounted.actor)
+        mounted.say(.info, .unmounted, "unmounted view “\(mounted.view)” at \(mounted.place)")
+        mounted.files.session?.hangUp()
+        return isTakenAway
+    }
+
+    static func startWatching(_ mounted: MountedView) throws(GrantError) {
         try start("grantfs-store") { mounted.watchStore() }
         try start("grantfs-dirs") { mounted.watchDirectories() }
     }
 
     /// A thread for as long as the daemon lives.
-    private static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(GrantError) {
+    static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(GrantError) {
         do throws(Errno) {
             try WorkerThread.start(name, body).detach()
         } catch {
@@ -114,17 +146,20 @@ enum Daemon {
         }
     }
 
-    /// Ends this daemon when the command has ended that its mount is for, and leaves in `left` what is to be cleaned up then.
-    private static func watch(_ file: String, _ store: GrantStore, _ left: Lock<TemporaryMount?>) throws(GrantError) {
+    /// Ends this daemon when the command has ended that its mount is for, and leaves in what is returned what is to be cleaned up then. `file`: nil for other mounts.
+    static func watch(_ file: String?, _ store: GrantStore) throws(GrantError) -> Lock<TemporaryMount?> {
+        let left = Lock<TemporaryMount?>(nil)
+        guard let file else { return left }
         try start("grantfs-command") {
             guard let mount = TemporaryMount.awaitEnd(of: file, in: store) else { return }
             left.withLock { $0 = mount }
             kill(getpid(), SIGTERM)
         }
+        return left
     }
 
     /// Waits for a signal, for a command, or for the kernel's end of the connection; the latter two come as signals as well.
-    private static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
+    static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
         guard let session = files.session else { return }
         try start("grantfs-end") {
             session.waitUntilEnded()
@@ -161,7 +196,7 @@ enum Daemon {
     /// Raises RLIMIT_NOFILE to its hard limit and returns what it is then. The programs that use the mount have a limit each, and all that they open is open here;
     /// so root's daemon raises the hard limit too, as far as the kernel lets it (fs.nr_open). A limit below the kernel's own, 4,096 (INR_OPEN_MAX), somebody has set
     /// on purpose: it stays.
-    private static func raiseDescriptorLimit() -> Int {
+    static func raiseDescriptorLimit() -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
         let most = rlim_t(1 << 20)

@@ -10,6 +10,9 @@ struct MountControl: ControlHandler {
     let mounted: MountedView
     /// Called when a command asks for the end of the mount.
     let end: @Sendable () -> Void
+    let handingOver: HandingOver
+
+    func handOver(over socket: borrowing UnixSocket, of server: ControlServer) { handingOver.handOver(over: socket, of: server) }
 
     func handle(_ request: ControlRequest, peer: Peer) -> ControlReply {
         switch request {
@@ -24,6 +27,8 @@ struct MountControl: ControlHandler {
         case .ping: .done
         // Only where there is no room for one: otherwise the server has made it.
         case .session: .failed("too many are connected")
+        // Answered on the connection itself.
+        case .handOver: .failed("it makes no sense here")
         case .unmount:
             answeringFirst()
         }

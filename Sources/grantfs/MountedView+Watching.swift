@@ -14,20 +14,22 @@ extension MountedView {
         var lost = 0
         while true {
             usleep(untilNextLook())
-            let (now, file, isRefusing) = state.withLock { state in
-                (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing || state.wantsReopening)
+            files.turns.take {
+                let (now, file, isRefusing) = state.withLock { state in
+                    (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing || state.wantsReopening)
+                }
+                let isWritten = file == nil || file != stamp
+                if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {
+                    _ = BackgroundTask(mayHang: true) { self.openMissing() }
+                }
+                (version, stamp) = (now, file)
+                expireInStore()
+                logDenials()
+                lost = sayLostWorkers(since: lost)
+                lookAfterClosings()
+                reapClosed()
+                files.trim()
             }
-            let isWritten = file == nil || file != stamp
-            if now == nil || now != version || isWritten || isRefusing || hasExpired(), takeAway(reopening: isWritten) {
-                _ = BackgroundTask(mayHang: true) { self.openMissing() }
-            }
-            (version, stamp) = (now, file)
-            expireInStore()
-            logDenials()
-            lost = sayLostWorkers(since: lost)
-            lookAfterClosings()
-            reapClosed()
-            files.trim()
         }
     }
 
@@ -36,13 +38,16 @@ extension MountedView {
         let watch = try? MountWatch()
         for turn in (0 as UInt64)... {
             if watch == nil { usleep(1_000_000) }
-            if watch?.changed(within: 1_000) != false {
-                files.noteMounts()
-                noteOwnFlags()
+            let hasChanged = watch?.changed(within: 1_000) != false
+            files.turns.take {
+                if hasChanged {
+                    files.noteMounts()
+                    noteOwnFlags()
+                }
+                endReleases()
+                followDirectories(turn: turn)
+                openMissing()
             }
-            endReleases()
-            followDirectories(turn: turn)
-            openMissing()
         }
     }
 

@@ -20,7 +20,7 @@ final class MountedView: @unchecked Sendable {
     let mountpoint: [UInt8]
     let options: MountOptions
     let files: ViewFS
-    let since = Instant(nanoseconds: Clock.realtime)
+    let since: Instant
     let actor = Actor.current()
     let state: Lock<State>
     /// Scopes are made by one thread at a time.
@@ -72,7 +72,12 @@ final class MountedView: @unchecked Sendable {
         case leftBehind
     }
 
-    init(store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS) {
+    /// `since`: when another daemon mounted it, of which this one takes it over.
+    init(
+        store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS,
+        since: Instant = Instant(nanoseconds: Clock.realtime)
+    ) {
+        self.since = since
         self.view = view
         self.mountpoint = mountpoint
         self.options = options

@@ -6,7 +6,7 @@ import LinuxFS
 import ViewFS
 
 /// The mount of this daemon: made, known by what it is, and taken away as that and nothing else, wherever its path leads by then.
-struct OwnMount {
+struct OwnMount: Sendable {
     private let mountpoint: [UInt8]
     let identity: MountIdentity
     private let connection: FUSEConnection
@@ -51,11 +51,28 @@ struct OwnMount {
         return made
     }
 
+    /// The mount of another daemon, which this one goes on with when that has let go of it: `begin`.
+    static func takeOver(_ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection) -> OwnMount {
+        var taken = OwnMount(mountpoint: mountpoint, identity: identity, connection: connection)
+        taken.startKeeper(files, waits: true)
+        return taken
+    }
+
+    private init(mountpoint: [UInt8], identity: MountIdentity, connection: FUSEConnection) {
+        (self.mountpoint, self.identity, self.connection) = (mountpoint, identity, connection)
+    }
+
+    /// The mount is this daemon's from now on.
+    func begin() { keeper?.begin() }
+
+    /// The mount is another daemon's from now on.
+    func leave() { keeper?.dismiss() }
+
     /// Who looks after the mount when this process cannot. To be called before the process may start no program any more.
-    private mutating func startKeeper(_ files: ViewFS) {
+    private mutating func startKeeper(_ files: ViewFS, waits: Bool = false) {
         do throws(Errno) {
             guard let session = files.session, let published = files.tree.published else { throw Errno(ENOMEM) }
-            keeper = try Keeper(mountpoint: mountpoint, mount: identity, connection, session, published: published.file)
+            keeper = try Keeper(mountpoint: mountpoint, mount: identity, connection, session, published: published.file, waits: waits)
         } catch {
             SystemLog.write(.warning, "no process could be started that looks after the mount should the daemon die: \(error)")
         }

@@ -18,6 +18,12 @@ int clinux_socket_peer(int fd, pid_t *pid, uid_t *uid, gid_t *gid);
 // One send or receive without waiting; -EAGAIN when it would. SIGPIPE is never raised.
 ssize_t clinux_socket_send(int fd, const void *data, size_t size);
 ssize_t clinux_socket_receive(int fd, void *data, size_t size);
+// Sends copies of `count` descriptors, CLINUX_DESCRIPTORS_AT_ONCE at the most, with one byte (unix(7), SCM_RIGHTS). 1, or -errno; -EAGAIN when it would wait.
+enum { CLINUX_DESCRIPTORS_AT_ONCE = 250 };
+int clinux_socket_send_descriptors(int fd, const int *descriptors, int count);
+// Receives what one call of that has sent: how many, all close-on-exec, or -errno; -EAGAIN when nothing is there, -ECONNRESET when the other end is gone, -EBADMSG for
+// anything else.
+int clinux_socket_receive_descriptors(int fd, int *descriptors, int most);
 // Waits until `fd` or `other` (or -1) is readable, or `fd` writable. 1 when `fd` is ready, 2 when `other` is, 0 on timeout.
 int clinux_wait(int fd, bool writing, int other, int milliseconds);
 int clinux_pipe(int ends[2]);

@@ -31,6 +31,10 @@ bool clinux_other_is_in_group(pid_t tid, gid_t group);
 // Gives the calling thread the supplementary groups of another one: the first few hundred, none when they cannot be found out.
 int clinux_thread_take_groups(pid_t tid);
 pid_t clinux_gettid(void);
+// From now on the calling thread can be woken from a system call that waits, by `clinux_thread_wake`: the call fails with EINTR. 0 or -errno.
+int clinux_thread_allow_wake(void);
+// Wakes a thread of this process from the call in which it waits. Nothing happens to one that waits in none. 0 or -errno.
+int clinux_thread_wake(pid_t tid);
 int clinux_set_thread_name(const char *name);
 // Waits for a semaphore until a moment of CLOCK_MONOTONIC in nanoseconds, see sem_clockwait(3). 0, -ETIMEDOUT or -EINTR.
 int clinux_semaphore_wait(sem_t *semaphore, long long until);

@@ -14,6 +14,7 @@ enum KeeperCommand {
     static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
         operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
+        options: [OptionDeclaration("waits", help: "another daemon has the mount until this one's says so", isHidden: true)],
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -32,8 +33,10 @@ enum KeeperCommand {
             control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
         // What it has open is all that it takes. A user's mount is taken away by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
+        if arguments.has("waits"), hear(from: socket, daemon) != .begin { return 0 }
         while true {
             switch hear(from: socket, daemon) {
+            case .begin: continue
             case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
             case .ended: return 0
             case .died:
@@ -50,6 +53,8 @@ enum KeeperCommand {
         case unmount = 0x75
         /// It has withdrawn everything and unmounted.
         case ended = 0x65
+        /// The mount is its own from now on.
+        case begin = 0x62
         /// Never said: it has hung up.
         case died = 0
     }
@@ -90,9 +95,10 @@ final class Keeper: Sendable {
     /// How long fusermount3 may take, in seconds.
     private static let patience = 60.0
 
-    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `published`: see `PublishedIDs`.
+    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `published`: see `PublishedIDs`. `waits`: not before `begin`.
     init(
-        mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, published: borrowing FileDescriptor
+        mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, published: borrowing FileDescriptor,
+        waits: Bool = false
     ) throws(Errno) {
         let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
@@ -101,7 +107,7 @@ final class Keeper: Sendable {
         defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
-            arguments: ["grantfs", "keeper", "--"].map { Array($0.utf8) } + [mountpoint, mount.words, Array("\(getpid())".utf8)],
+            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : []) + ["--"]).map { Array($0.utf8) } + [mountpoint, mount.words, Array("\(getpid())".utf8)],
             detached: true, descriptors: [pair.other.number, device.number, published.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }
@@ -117,6 +123,9 @@ final class Keeper: Sendable {
             throw GrantError(.mountFailed, "the view cannot be unmounted", cause: error.description, advice: "fusermount3 -uz does it")
         }
     }
+
+    /// The mount is this daemon's from now on.
+    func begin() { _ = try? socket.sendSome([KeeperCommand.Word.begin.rawValue]) }
 
     /// Nothing is left that it would have to look after.
     func dismiss() { _ = try? socket.sendSome([KeeperCommand.Word.ended.rawValue]) }

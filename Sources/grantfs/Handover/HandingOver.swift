@@ -1,0 +1,217 @@
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+import Synchronization
+import ViewFS
+
+/// The mount of this daemon, handed over to another daemon that asks for it: docs/decisions/handover.md.
+///
+/// Everything is brought to rest, written down and sent with all descriptors. Nothing of it is changed here, so until the other one says that it serves the mount this one
+/// can go on at any moment.
+final class HandingOver: Sendable {
+    /// What there is once the view is mounted.
+    struct Mount: Sendable {
+        let mount: OwnMount
+        let record: MountRecord
+        let store: GrantStore
+        /// See `Daemon.run`.
+        let temporary: String?
+    }
+
+    private let mounted: MountedView
+    private let mount = Lock<Mount?>(nil)
+    private let isUnderWay = Atomic<Bool>(false)
+
+    /// How long it may take until everything rests; until the other daemon has taken all; until it serves: seconds. Programs wait meanwhile.
+    private static let (toRest, toTake, toServe) = (5.0, 60.0, 10.0)
+
+    init(_ mounted: MountedView) { self.mounted = mounted }
+
+    func begin(_ mount: Mount) { self.mount.withLock { $0 = mount } }
+
+    /// Hands the mount over to the process at the other end, and ends this one; or says why not, and goes on.
+    ///
+    /// On a thread that serves no requests, and under no lock.
+    func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
+        let soon = Clock.deadline(seconds: Self.toServe)
+        guard let mount = mount.withLock({ $0 }), !isUnderWay.exchange(true, ordering: .acquiringAndReleasing) else {
+            return Self.refuse("it is being mounted, or handed over already", over: socket, soon)
+        }
+        defer { isUnderWay.store(false, ordering: .releasing) }
+        do {
+            // Memory of the other daemon's: this one may make none that has a descriptor any more.
+            let file = FileDescriptor(owning: try socket.receive(descriptors: 1, deadline: soon)[0])
+            try handOver(mount, into: file, over: socket, of: server)
+            // Nothing of this process is anybody's business any more. What it has open the next daemon has as well.
+            _exit(0)
+        } catch let refusal as HandoverRefusal {
+            Self.refuse(refusal.reason, over: socket, soon)
+        } catch {
+            Self.refuse("the other daemon does not answer: \(error)", over: socket, soon)
+        }
+    }
+
+    private static func refuse(_ reason: String, over socket: borrowing UnixSocket, _ deadline: Int64) {
+        try? HandoverMessage.refused(reason).send(over: socket, deadline: deadline)
+    }
+
+    private func handOver(_ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer) throws {
+        let deadline = Clock.deadline(seconds: Self.toRest)
+        if server.hasSessions { throw HandoverRefusal("a claim is held, or somebody watches or presents: it can be handed over when they have ended") }
+        guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
+        defer { server.begin() }
+        let files = mounted.files
+        let began = Clock.monotonic
+        try files.rest(until: deadline)
+        defer { files.goOn() }
+        try mounted.opening.withLock { _ in
+            try mounted.state.withLock { state in
+                if let reason = mounted.reasonAgainstHandover(state) { throw HandoverRefusal(reason) }
+                var writer = HandoverWriter()
+                HandoverHead(mount, mounted, pausedSince: began).write(to: &writer)
+                writer.put(descriptor: server.listener)
+                try mounted.handOver(state, to: &writer)
+                try send(writer, into: file, over: socket)
+                do {
+                    try settle(mount, over: socket)
+                } catch {
+                    // The other one may have put itself on record.
+                    try? mount.store.register(mount.record)
+                    throw error
+                }
+            }
+        }
+    }
+
+    private func send(
+        _ writer: borrowing HandoverWriter, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket
+    ) throws(Errno) {
+        let deadline = Clock.deadline(seconds: Self.toTake)
+        try writer.write(into: file)
+        try HandoverMessage.state(bytes: UInt64(truncatingIfNeeded: writer.count), descriptors: UInt32(clamping: writer.descriptors.count))
+            .send(over: socket, deadline: deadline)
+        try socket.send(descriptors: writer.descriptors, deadline: deadline)
+    }
+
+    /// Returns when the other daemon serves the mount.
+    private func settle(_ mount: Mount, over socket: borrowing UnixSocket) throws {
+        switch try HandoverMessage.receive(over: socket, deadline: Clock.deadline(seconds: Self.toTake)) {
+        case .ready: break
+        case .cannot(let reason): throw HandoverRefusal(reason)
+        default: throw Errno(EBADMSG)
+        }
+        let deadline = Clock.deadline(seconds: Self.toServe)
+        // The service manager hears it from the process that it knows.
+        if let (_, pid) = try? socket.peer() { ServiceManager.handOver(to: pid) }
+        do {
+            try HandoverMessage.yours.send(over: socket, deadline: deadline)
+            guard try HandoverMessage.receive(over: socket, deadline: deadline) == .serving else { throw Errno(EBADMSG) }
+        } catch {
+            ServiceManager.handOver(to: getpid())
+            throw error
+        }
+        mount.mount.leave()
+    }
+}
+
+/// What comes first of what is handed over: how the rest is to be read, and what the daemon was started with.
+struct HandoverHead {
+    var options: MountOptions
+    var view: ViewName
+    var mountpoint: [UInt8]
+    var since: Instant
+    var record: GrantID
+    var socket: String
+    var generation: UInt32
+    var identity: MountIdentity
+    var temporary: String?
+    /// `Clock.monotonic`, when programs began to wait.
+    var pausedSince: Int64
+
+    /// Of what follows. A daemon that does not know it leaves the mount to the one that has it.
+    private static let version: UInt32 = 1
+    private static let mark: UInt64 = 0x6772_616E_7466_7331
+
+    init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
+        (options, view, mountpoint, since) = (mounted.options, mounted.view, mounted.mountpoint, mounted.since)
+        (record, socket, generation) = (mount.record.id, mount.record.socket, mounted.files.generation)
+        (identity, temporary) = (mount.mount.identity, mount.temporary)
+        self.pausedSince = pausedSince
+    }
+
+    func write(to state: inout HandoverWriter) {
+        state.put(Self.mark)
+        state.put(Self.version)
+        let layout = ViewFS.handoverLayout
+        state.put(UInt64(truncatingIfNeeded: layout.count))
+        for size in layout { state.put(size) }
+        for flag in [
+            options.readOnly, options.allowOther, options.allowSetID, options.allowDevices, options.noExecute, options.noAccessTime,
+            options.noDirectoryAccessTime, options.submounts,
+        ] { state.put(flag: flag) }
+        state.put(text: options.cache.rawValue)
+        state.put(text: options.idle.rawValue)
+        state.put(Int64(truncatingIfNeeded: options.audit ?? -1))
+        state.put(text: options.store ?? "")
+        state.put(text: view.description)
+        state.put(bytes: mountpoint)
+        state.put(since.nanoseconds)
+        state.put(grant: record)
+        state.put(text: socket)
+        state.put(generation)
+        state.put(identity.device.major)
+        state.put(identity.device.minor)
+        state.put(identity.id)
+        state.put(identity.number ?? 0)
+        state.put(text: temporary ?? "")
+        state.put(pausedSince)
+    }
+
+    /// EPROTO when a daemon of another version has written it.
+    init(from state: inout HandoverReader) throws(Errno) {
+        guard try state.take(UInt64.self) == Self.mark, try state.take(UInt32.self) == Self.version else { throw Errno(EPROTO) }
+        var layout: [UInt32] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 4)) { layout.append(try state.take()) }
+        guard layout == ViewFS.handoverLayout else { throw Errno(EPROTO) }
+        options = MountOptions()
+        options.readOnly = try state.takeFlag()
+        options.allowOther = try state.takeFlag()
+        options.allowSetID = try state.takeFlag()
+        options.allowDevices = try state.takeFlag()
+        options.noExecute = try state.takeFlag()
+        options.noAccessTime = try state.takeFlag()
+        options.noDirectoryAccessTime = try state.takeFlag()
+        options.submounts = try state.takeFlag()
+        guard let cache = CacheMode(rawValue: try state.takeText()), let idle = IdleMode(rawValue: try state.takeText()) else {
+            throw Errno(EBADMSG)
+        }
+        (options.cache, options.idle) = (cache, idle)
+        let audit: Int64 = try state.take()
+        options.audit = audit < 0 ? nil : Int(truncatingIfNeeded: audit)
+        let store = try state.takeText()
+        options.store = store.isEmpty ? nil : store
+        guard let view = try? ViewName(try state.takeText()) else { throw Errno(EBADMSG) }
+        self.view = view
+        mountpoint = try state.takeBytes()
+        since = Instant(nanoseconds: try state.take())
+        record = try state.takeGrant()
+        socket = try state.takeText()
+        generation = try state.take()
+        let device = DeviceNumber(major: try state.take(), minor: try state.take())
+        let (id, number): (UInt64, UInt64) = (try state.take(), try state.take())
+        identity = MountIdentity(device: device, id: id, number: number == 0 ? nil : number)
+        let temporary = try state.takeText()
+        self.temporary = temporary.isEmpty ? nil : temporary
+        pausedSince = try state.take()
+    }
+}
+
+extension HandoverWriter {
+    mutating func put(text: String) { put(bytes: Array(text.utf8)) }
+}
+
+extension HandoverReader {
+    mutating func takeText() throws(Errno) -> String { String(decoding: try takeBytes(), as: UTF8.self) }
+}

@@ -1,0 +1,93 @@
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+// The grants of a mount on their way from one daemon to the next. What the store says they both know; what of it is in force here is handed over.
+extension MountedView {
+    /// Why it had better not be now; nil: it may be. What is under way would have to be begun anew.
+    ///
+    /// Locking: call it with `state` held.
+    func reasonAgainstHandover(_ state: State) -> String? {
+        if state.isEnding { return "it is being unmounted" }
+        if let failure = state.failure { return "it refuses everything, because \(failure)" }
+        if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
+        if state.closings.values.contains(where: { $0.contains { !$0.hasEnded } }) || state.closed.contains(where: { !files.isClosed($0) }) {
+            return "a withdrawal is under way"
+        }
+        if !state.looks.isEmpty { return "it looks for a granted directory" }
+        if state.grants.values.contains(where: { $0.released != nil }) { return "a directory was released, and its filesystem is mounted still" }
+        return nil
+    }
+
+    /// Writes what of the grants is in force, and everything below it. While everything rests.
+    ///
+    /// Locking: call it with `opening` and `state` held.
+    func handOver(_ state: State, to writer: inout HandoverWriter) throws(HandoverRefusal) {
+        let live = state.grants.values.compactMap { live in live.scope.map { (live, $0) } }
+        writer.put(UInt64(truncatingIfNeeded: live.count))
+        for (live, _) in live {
+            writer.put(grant: live.grant.id)
+            writer.put(bytes: live.grant.name.bytes)
+            var isShown = false
+            if case .open = files.root.place(live.grant.name) { isShown = true }
+            writer.put(flag: isShown)
+            writer.put(flag: live.grant.access == .readOnly)
+            writer.put(bytes: Array(live.finding.rawValue.utf8))
+        }
+        writer.put(UInt64(truncatingIfNeeded: state.closed.count))
+        try files.handOver(open: live.map(\.1), closed: state.closed, to: &writer)
+    }
+
+    /// One grant as it was in force in the other daemon.
+    private struct Taken {
+        let id: GrantID
+        let name: GrantName
+        let isShown: Bool
+        let isReadOnly: Bool
+        let finding: BookmarkFinding
+
+        init(from state: inout HandoverReader) throws(Errno) {
+            id = try state.takeGrant()
+            guard let name = try? GrantName(entry: try state.takeBytes()) else { throw Errno(EBADMSG) }
+            self.name = name
+            (isShown, isReadOnly) = (try state.takeFlag(), try state.takeFlag())
+            guard let finding = BookmarkFinding(rawValue: try state.takeText()) else { throw Errno(EBADMSG) }
+            self.finding = finding
+        }
+    }
+
+    /// Has in force what `handOver` wrote; whatever the store says by now is for `reconcile`, before which nobody may be served. Returns the scopes that are open.
+    func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> [Scope] {
+        var taken: [Taken] = []
+        for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) { taken.append(try Taken(from: &reader)) }
+        let closedCount = try reader.take(UInt64.self)
+        let scopes = try files.takeOver(
+            from: &reader, source: view.description, words: options.words, leavesSetID: getenv("GRANTFS_TEST_LEAVE_SETID") != nil,
+            mapsDirectly: getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil, idlePolling: polling)
+        guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
+        let grants = state.withLock { state in (try? state.store.grants(view: view)) ?? [] }
+        let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        return state.withLock { state in
+            state.closed = Array(scopes[taken.count...])
+            var open: [Scope] = []
+            for (taken, scope) in zip(taken, scopes) {
+                guard var grant = known[taken.id] else {
+                    // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn.
+                    files.shut(scope, .all)
+                    state.closed.append(scope)
+                    let files = files
+                    _ = BackgroundTask { _ = files.finish(scope, .all, patience: 2_000) }
+                    continue
+                }
+                // As it is in force; the differences are made true by the first look at the store.
+                (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
+                state.grants[taken.id] = LiveGrant(grant: grant, scope: scope, finding: taken.finding, recorded: .active)
+                if taken.isShown { files.root.takeOver(taken.name, scope) }
+                open.append(scope)
+            }
+            return open
+        }
+    }
+}

@@ -1,0 +1,192 @@
+import Control
+import FUSEKit
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+/// A daemon that takes the mount of another one over and goes on with it: docs/decisions/handover.md.
+struct TakingOver {
+    private let store: GrantStore
+    /// Of the other daemon.
+    private let record: MountRecord
+
+    /// How long the other daemon may take for each of its words, in seconds: it brings everything to rest first.
+    private static let patience = 30.0
+
+    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it. `ready` is called once: with for how long programs have waited, in
+    /// nanoseconds, or with the error, and then the other daemon has the mount as before. Returns the exit status.
+    static func run(store: GrantStore, record: MountRecord, ready: (Result<Int64, GrantError>) -> Void) -> Int32 {
+        do throws(GrantError) {
+            return try TakingOver(store: store, record: record).run(ready)
+        } catch {
+            ready(.failure(error))
+            return error.exitStatus
+        }
+    }
+
+    private func run(_ ready: (Result<Int64, GrantError>) -> Void) throws(GrantError) -> Int32 {
+        let socket: UnixSocket
+        do throws(ControlClient.Failure) {
+            socket = try ControlClient.open(record.socket, in: store.runDirectory, deadline: Clock.deadline(seconds: Self.patience))
+        } catch {
+            throw refusal(error.description)
+        }
+        let file = try ask(over: socket)
+        let taken: Taken
+        do throws(GrantError) {
+            taken = try take(file, over: socket)
+            try say(.ready, over: socket)
+        } catch {
+            // Best effort: it goes on as well when the connection ends.
+            try? HandoverMessage.cannot(error.cause ?? error.description).send(over: socket, deadline: Clock.deadline(seconds: 1))
+            throw error
+        }
+        guard try hear(over: socket) == .yours else { throw refusal("it said something else than was expected") }
+        // The keeper first: should this daemon die in the next moment, somebody sees to what it leaves.
+        taken.mount.begin()
+        try say(.serving, over: socket)
+        return try serve(taken, ready)
+    }
+
+    /// Asks the other daemon for its mount. Returns the memory that it writes its state to, as it may make none itself.
+    private func ask(over socket: borrowing UnixSocket) throws(GrantError) -> FileDescriptor {
+        do throws(Errno) {
+            let file = try MemoryFile.of([])
+            let deadline = Clock.deadline(seconds: Self.patience)
+            try Frame.send(ControlRequest.handOver.encoded, over: socket, deadline: deadline)
+            try socket.send(descriptors: [file.number], deadline: deadline)
+            return file
+        } catch {
+            // A daemon that does not know the request has answered and hung up.
+            throw refusal(isStranger(error) ? Self.otherVersion : error.description)
+        }
+    }
+
+    // MARK: taking
+
+    /// A daemon that could go on now.
+    private struct Taken {
+        let head: HandoverHead
+        let process: Daemon.Process
+        let mounted: MountedView
+        let mount: OwnMount
+        let server: ControlServer
+        let handingOver: HandingOver
+        let record: MountRecord
+        let scopes: [Scope]
+        let audit: AuditTrail?
+    }
+
+    private func take(_ file: borrowing FileDescriptor, over socket: borrowing UnixSocket) throws(GrantError) -> Taken {
+        // Before there are so many of them.
+        _ = Daemon.raiseDescriptorLimit()
+        guard case .state(let bytes, let count) = try hear(over: socket) else { throw refusal("it is of another version") }
+        do {
+            let deadline = Clock.deadline(seconds: Self.patience)
+            let descriptors = try socket.receive(descriptors: Int(truncatingIfNeeded: count), deadline: deadline)
+            var reader = try HandoverReader(file: file, count: Int(clamping: bytes), descriptors: descriptors)
+            let head = try HandoverHead(from: &reader)
+            let listener = try reader.takeDescriptor()
+            guard listener >= 0, head.record == record.id else { throw Errno(EBADMSG) }
+            return try make(head, FileDescriptor(owning: listener), &reader)
+        } catch let error as Errno {
+            throw refusal(error == Errno(EPROTO) ? Self.otherVersion : error.description)
+        } catch let error as GrantError {
+            throw error
+        } catch {
+            throw refusal("\(error)")
+        }
+    }
+
+    private func make(_ head: HandoverHead, _ listener: consuming FileDescriptor, _ reader: inout HandoverReader) throws -> Taken {
+        let process = Daemon.prepare(head.options, isBackground: true)
+        let audit = head.options.audit.map { _ in AuditTrail() }
+        let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation)
+        let mounted = MountedView(
+            store: store, view: head.view, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
+        let claims = Daemon.makeClaims(mounted)
+        let scopes = try mounted.takeOver(from: &reader, process.polling)
+        guard reader.isAtEnd, let connection = record.connection else { throw Errno(EBADMSG) }
+        let handingOver = HandingOver(mounted)
+        let server = try ControlServer(
+            directory: store.runDirectory, name: head.socket,
+            handler: MountControl(mounted: mounted, end: { kill(getpid(), SIGTERM) }, handingOver: handingOver), sessions: claims,
+            listener: listener)
+        let own = ProcessIdentity.own
+        let record = MountRecord(
+            id: head.record, view: head.view, mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
+            bootID: own?.bootID ?? "", socket: head.socket, since: head.since, connection: connection)
+        let mount = OwnMount.takeOver(files, at: head.mountpoint, head.identity, connection)
+        mounted.identity.withLock { $0 = head.identity }
+        // Whoever sees the other daemon end finds this one on record. Should that one go on, it puts itself back.
+        try store.register(record)
+        return Taken(
+            head: head, process: process, mounted: mounted, mount: mount, server: server, handingOver: handingOver, record: record,
+            scopes: scopes, audit: audit)
+    }
+
+    // MARK: serving
+
+    private func serve(_ taken: Taken, _ ready: (Result<Int64, GrantError>) -> Void) throws(GrantError) -> Int32 {
+        let (mounted, mount) = (taken.mounted, taken.mount)
+        // What was withdrawn while nobody served is refused before anybody is.
+        _ = mounted.takeAway()
+        if let audit = taken.audit, let limit = taken.head.options.audit {
+            try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
+        }
+        do throws(Errno) {
+            try mounted.files.begin()
+        } catch {
+            throw GrantError(.system, "the mount that was taken over cannot be served", cause: error.description)
+        }
+        let paused = Clock.monotonic - taken.head.pausedSince
+        mounted.files.watchKnownDirectories(of: taken.scopes)
+        _ = BackgroundTask(mayHang: true) { mounted.openMissing() }
+        try Daemon.startWatching(mounted)
+        Confinement.filterCalls()
+        taken.handingOver.begin(
+            HandingOver.Mount(mount: mount, record: taken.record, store: store, temporary: taken.head.temporary))
+        taken.server.begin()
+        ready(.success(paused))
+        mounted.say(.info, .mounted, "took view “\(mounted.view)” at \(mounted.place) over from process \(record.pid)")
+        let left = try Daemon.watch(taken.head.temporary, store)
+        try Daemon.waitForEnd(mounted.files, taken.process.signals)
+        if Daemon.end(mounted, mount, store, left) { try? store.unregister(taken.record.id) }
+        taken.server.stop()
+        return 0
+    }
+
+    // MARK: words
+
+    private static let otherVersion = "its daemon is of another version, which cannot hand over to this one: unmount, and mount anew"
+
+    /// Whether the other daemon said what makes no sense here, or hung up.
+    private func isStranger(_ error: Errno) -> Bool { [EBADMSG, ECONNRESET, EPIPE].contains(error.rawValue) }
+
+    private func refusal(_ cause: String) -> GrantError {
+        GrantError(
+            .system, "the mount at \(Terminal.visible(record.mountpoint)) is not handed over, and goes on as before", cause: cause)
+    }
+
+    private func say(_ message: HandoverMessage, over socket: borrowing UnixSocket) throws(GrantError) {
+        do throws(Errno) {
+            try message.send(over: socket, deadline: Clock.deadline(seconds: Self.patience))
+        } catch {
+            throw refusal(error.description)
+        }
+    }
+
+    private func hear(over socket: borrowing UnixSocket) throws(GrantError) -> HandoverMessage {
+        let message: HandoverMessage
+        do throws(Errno) {
+            message = try HandoverMessage.receive(over: socket, deadline: Clock.deadline(seconds: Self.patience))
+        } catch {
+            throw refusal(isStranger(error) ? Self.otherVersion : error.description)
+        }
+        if case .refused(let reason) = message { throw refusal(reason) }
+        return message
+    }
+}
