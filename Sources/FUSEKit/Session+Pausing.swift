@@ -71,6 +71,8 @@ extension Session {
         let copy = UnsafeMutableRawPointer.allocate(byteCount: message.size, alignment: 8)
         copy.copyMemory(from: buffer.mem, byteCount: message.size)
         suspended.withLock { $0.ready.append(SuspendedMessage(memory: copy, size: message.size, scope: 0, user: 0)) }
+        // Who has ended the pause meanwhile may have looked before it was there.
+        if !isPausing.load(ordering: .sequentiallyConsistent) { startResuming() }
     }
 
     // MARK: what the next daemon needs

@@ -111,7 +111,7 @@ extension Session {
     /// Stands by as `Readers.standBy` says. Whoever is not called for long needs no memory meanwhile: a megabyte each for what is received and for what is answered.
     private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
         worker.pointee.activity.store(.resting, ordering: .relaxed)
-        defer { worker.pointee.activity.store(.busy, ordering: .relaxed) }
+        defer { worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent) }
         return readers.standBy { giveBack(worker, &buffer) }
     }
 

@@ -89,14 +89,15 @@ extension LockTable {
     func refresh(_ waiter: LockWaiter) {
         run(waiter) { [self] in
             view?.showAsItIs(waiter.node)
-            if waiter.scope.take(waiter) { answer(waiter, 0) }
+            Turns.take(view?.turns) { if waiter.scope.take(waiter) { answer(waiter, 0) } }
         }
     }
 
     /// Another one in the place of `waiter`, which has got what it waited for and was taken off the list.
     func granted(_ waiter: LockWaiter, _ wish: LockWish) -> LockWaiter {
         let granted = LockWaiter(
-            scope: waiter.scope, node: waiter.node, uid: waiter.uid, wish: wish, isGranted: true, request: waiter.request.take())
+            scope: waiter.scope, node: waiter.node, uid: waiter.uid, wish: wish, isGranted: true, message: waiter.message,
+            request: waiter.request.take())
         granted.earlier = waiter
         unregister(waiter)
         if let file = waiter.scope.file(of: waiter) { tidy(file) }
@@ -110,8 +111,10 @@ extension LockTable {
         waiter.refusal = 0
         run(waiter) { [self] in
             view?.writeDown(waiter.node)
-            undo(wish, of: waiter.node)
-            if waiter.scope.take(waiter) { answer(waiter, 0) }
+            Turns.take(view?.turns) {
+                undo(wish, of: waiter.node)
+                if waiter.scope.take(waiter) { answer(waiter, 0) }
+            }
         }
     }
 

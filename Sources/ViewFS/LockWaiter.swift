@@ -19,7 +19,7 @@ final class LockWaiter: @unchecked Sendable {
     /// Until it is answered: what it would lock must not stay open for its sake. Under the scope's lock.
     var wish: LockWish?
     var request: DetachedRequest?
-    /// The request as the kernel wrote it, of who waits for somebody else's lock: for the daemon that comes next.
+    /// The request as the kernel wrote it, for the daemon that comes next: it does it again, and whoever has his lock or has given it up gets the same.
     let message: [UInt8]
     let interrupted = Atomic<Bool>(false)
     /// Whether somebody took it off the list, and answers it.

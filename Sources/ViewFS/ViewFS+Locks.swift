@@ -130,10 +130,12 @@ extension ViewFS {
             return
         }
         if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish), !isSole(id.rawValue) {
-            let uid = request.caller.uid
+            let (uid, message) = (request.caller.uid, request.message)
             guard let detached = request.detach() else { return locks.undo(wish, of: id.rawValue) }
             locks.finish(
-                LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, request: detached))
+                LockWaiter(
+                    scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, message: message,
+                    request: detached))
         } else {
             locks.undo(wish, of: id.rawValue)
             request.reply(error: 0)
@@ -148,9 +150,12 @@ extension ViewFS {
         let uid = request.caller.uid
         let result = locks.attempt(wish)
         if result == 0, policy.sharesLocks, !isSole(id.rawValue) {
+            let message = request.message
             guard let detached = request.detach() else { return }
             locks.refresh(
-                LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, request: detached))
+                LockWaiter(
+                    scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, message: message,
+                    request: detached))
             return
         }
         guard result == -EAGAIN || result == -EACCES, wait else {

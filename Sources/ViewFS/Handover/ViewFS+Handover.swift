@@ -34,13 +34,9 @@ extension ViewFS {
             oplocks?.goOn()
             throw HandoverRefusal("operations are under way that do not end: a granted filesystem does not answer")
         }
-        while hasUnfinishedLocks || !closers.isIdle {
-            if Clock.monotonic < deadline {
-                usleep(500)
-                continue
-            }
+        guard closers.isIdle else {
             goOn()
-            throw HandoverRefusal("locks and files are being released, which does not end: a granted filesystem does not answer")
+            throw HandoverRefusal("files are being released, which does not end: a granted filesystem does not answer")
         }
     }
 
@@ -50,8 +46,6 @@ extension ViewFS {
         turns.endPause()
         oplocks?.goOn()
     }
-
-    private var hasUnfinishedLocks: Bool { locks.allScopes.contains { $0.state.withLock { $0.waiters.values.contains(where: \.isGranted) } } }
 
     /// Writes what the next daemon has to know. While everything rests. `closed`: the scopes that are withdrawn and not forgotten.
     public func handOver(open: [Scope], closed: [Scope], to state: inout HandoverWriter) throws(HandoverRefusal) {

@@ -44,8 +44,6 @@ final class HandingOver: Sendable {
             // Memory of the other daemon's: this one may make none that has a descriptor any more.
             let file = FileDescriptor(owning: try socket.receive(descriptors: 1, deadline: soon)[0])
             try handOver(mount, into: file, over: socket, of: server)
-            // Nothing of this process is anybody's business any more. What it has open the next daemon has as well.
-            _exit(0)
         } catch let refusal as HandoverRefusal {
             Self.refuse(refusal.reason, over: socket, soon)
         } catch {
@@ -57,7 +55,10 @@ final class HandingOver: Sendable {
         try? HandoverMessage.refused(reason).send(over: socket, deadline: deadline)
     }
 
-    private func handOver(_ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer) throws {
+    /// Ends the process when the other daemon serves the mount, with everything at rest: it would take a request that nobody answers.
+    private func handOver(
+        _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
+    ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
         if server.hasSessions { throw HandoverRefusal("a claim is held, or somebody watches or presents: it can be handed over when they have ended") }
         guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
@@ -76,6 +77,8 @@ final class HandingOver: Sendable {
                 try send(writer, into: file, over: socket)
                 do {
                     try settle(mount, over: socket)
+                    // What it has open the next daemon has as well.
+                    _exit(0)
                 } catch {
                     // The other one may have put itself on record.
                     try? mount.store.register(mount.record)
