@@ -20,7 +20,9 @@ public enum HandoverMessage: Sendable, Equatable {
     /// By the new one: the mount is its own.
     case serving
 
-    public func send(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) { try Frame.send(encoded, over: socket, deadline: deadline) }
+    public func send(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
+        try Frame.send(encoded, over: socket, deadline: deadline)
+    }
 
     /// EBADMSG for what is no such message, ECONNRESET when the other daemon is gone.
     public static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> HandoverMessage {

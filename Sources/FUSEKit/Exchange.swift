@@ -26,7 +26,9 @@ enum Exchange {
             if let worker, worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.initialize, count > 1 {
                 let context = context!.assumingMemoryBound(to: SessionContext.self)
                 Exchange.complete(&parts![1], context.pointee)
-                let answer = (0..<Int(count)).flatMap { Array(UnsafeRawBufferPointer(start: parts![$0].iov_base, count: parts![$0].iov_len)) }
+                let answer = UnsafeBufferPointer(start: parts, count: Int(truncatingIfNeeded: count)).flatMap {
+                    Array(UnsafeRawBufferPointer(start: $0.iov_base, count: $0.iov_len))
+                }
                 context.pointee.negotiation.answer = answer
                 if context.pointee.isReplaying { return answer.count }
             }

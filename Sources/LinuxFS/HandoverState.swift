@@ -122,7 +122,9 @@ public struct HandoverReader: ~Copyable {
     public mutating func takeDescriptor() throws(Errno) -> Int32 {
         let place = try take(UInt32.self)
         if place == .max { return -1 }
-        guard Int(truncatingIfNeeded: place) < descriptors.count, descriptors[Int(truncatingIfNeeded: place)] >= 0 else { throw Errno(EBADMSG) }
+        guard Int(truncatingIfNeeded: place) < descriptors.count, descriptors[Int(truncatingIfNeeded: place)] >= 0 else {
+            throw Errno(EBADMSG)
+        }
         defer { descriptors[Int(truncatingIfNeeded: place)] = -1 }
         return descriptors[Int(truncatingIfNeeded: place)]
     }

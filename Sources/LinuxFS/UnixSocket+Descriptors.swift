@@ -9,7 +9,9 @@ extension UnixSocket {
         for start in stride(from: 0, to: descriptors.count, by: Self.descriptorsAtOnce) {
             let batch = descriptors[start..<min(descriptors.count, start + Self.descriptorsAtOnce)]
             while true {
-                let result = batch.withUnsafeBufferPointer { clinux_socket_send_descriptors(number, $0.baseAddress, Int32(clamping: $0.count)) }
+                let result = batch.withUnsafeBufferPointer {
+                    clinux_socket_send_descriptors(number, $0.baseAddress, Int32(clamping: $0.count))
+                }
                 if result == -EINTR { continue }
                 if result != -EAGAIN {
                     _ = try Errno.check(result)

@@ -75,11 +75,14 @@ final class Departures: Sendable {
         let thread = try? WorkerThread.start("grantfs-leaving") { [self] in
             // Of the thread that asks it would inherit whom that acts for.
             Identity.resetOnThisThread()
-            while Turns.take(view?.turns, {
-                guard let nodes = take(scope) else { return false }
-                judge(nodes, in: scope)
-                return true
-            }) {}
+            while Turns.take(
+                view?.turns,
+                {
+                    guard let nodes = take(scope) else { return false }
+                    judge(nodes, in: scope)
+                    return true
+                })
+            {}
         }
         // Tried again at the next turn.
         guard let thread else { return suspects.withLock { $0[scope]?.isJudged = false } }

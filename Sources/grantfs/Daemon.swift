@@ -110,7 +110,8 @@ enum Daemon {
         // For tests: what a daemon without CAP_SYS_ADMIN does.
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         return ViewFS(
-            cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings, generation: generation)
+            cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings,
+            generation: generation)
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {

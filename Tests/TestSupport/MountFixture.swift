@@ -177,7 +177,10 @@ public enum Processes {
     }
     /// The processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
-        all.filter { commandLine($0).split(separator: "\0").starts(with: ["grantfs", "keeper", "--", Substring(mountpoint)]) }
+        all.filter { pid in
+            let words = commandLine(pid).split(separator: "\0").filter { $0 != "--waits" }
+            return words.starts(with: ["grantfs", "keeper", "--", Substring(mountpoint)])
+        }
     }
     /// VmRSS; 0 when it is not there.
     public static func residentKilobytes(_ pid: pid_t) -> Int {

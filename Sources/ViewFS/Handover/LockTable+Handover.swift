@@ -62,6 +62,8 @@ extension LockTable {
 
     /// The requests of all who are not answered, in the order in which they came: they ask again.
     var waitingMessages: [[UInt8]] {
-        allScopes.flatMap { $0.state.withLock { Array($0.waiters.values) } }.sorted { $0.number < $1.number }.map(\.message).filter { !$0.isEmpty }
+        allScopes.flatMap { $0.state.withLock { Array($0.waiters.values) } }.sorted { $0.number < $1.number }.map(\.message).filter {
+            !$0.isEmpty
+        }
     }
 }

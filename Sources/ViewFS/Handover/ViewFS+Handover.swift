@@ -145,7 +145,8 @@ extension ViewFS {
         if !isClosed { watch(nodes) }
         let isMoveTold = wasMoveTold && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
         let scope = Scope(
-            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: rootNode, rootStatus: status, mount: mount == 0 ? nil : mount,
+            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: rootNode, rootStatus: status,
+            mount: mount == 0 ? nil : mount,
             isLocal: isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
         coordinator.close(id, refusals)
         scope.isClosed.store(isClosed, ordering: .relaxed)

@@ -30,7 +30,9 @@ extension Node {
         let name = UnsafePointer<CChar>(bitPattern: name.load(ordering: .relaxed))
         state.put(bytes: UnsafeRawBufferPointer(start: name, count: name.map { strlen($0) } ?? 0))
         state.put(parent.load(ordering: .relaxed))
-        for time in [found.load(ordering: .relaxed), unlinked.load(ordering: .relaxed), renewed.load(ordering: .relaxed)] { state.put(time) }
+        for time in [found.load(ordering: .relaxed), unlinked.load(ordering: .relaxed), renewed.load(ordering: .relaxed)] {
+            state.put(time)
+        }
         state.put(dataVersion.load(ordering: .relaxed))
         state.put(openers.load(ordering: .relaxed))
         state.put(writers.load(ordering: .relaxed))

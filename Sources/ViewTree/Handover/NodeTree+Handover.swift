@@ -87,7 +87,8 @@ extension ScopeNodes {
         guard place == .max || Int(truncatingIfNeeded: place) < bases.count else { throw Errno(EBADMSG) }
         let base = place == .max ? nil : bases[Int(truncatingIfNeeded: place)]
         let made = ScopeNodes(
-            scope: number, handleBase: base, crossesMounts: try state.takeFlag(), asksCallers: try state.takeFlag(), opensByHandle: opensByHandle)
+            scope: number, handleBase: base, crossesMounts: try state.takeFlag(), asksCallers: try state.takeFlag(),
+            opensByHandle: opensByHandle)
         made.isReleased.store(try state.takeFlag(), ordering: .relaxed)
         made.isUnwatched.store(try state.takeFlag(), ordering: .relaxed)
         made.distrust.store(try state.take(), ordering: .relaxed)

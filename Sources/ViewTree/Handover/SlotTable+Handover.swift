@@ -31,7 +31,8 @@ extension SlotTable where Element: ~Copyable {
             guard generations.isEmpty || generations.count == Self.cellsPerChunk * MemoryLayout<UInt32>.stride else { throw Errno(EBADMSG) }
             let isMade = withList(list) { cells -> Bool in
                 // They come in the order of their numbers.
-                guard cells.chunks.count == own, addChunk(to: list, &cells) == own, let chunk = chunks[Int(truncatingIfNeeded: place)] else {
+                guard cells.chunks.count == own, addChunk(to: list, &cells) == own, let chunk = chunks[Int(truncatingIfNeeded: place)]
+                else {
                     return false
                 }
                 cells.raise(own, to: base)

@@ -15,7 +15,8 @@ enum CommandLineProgram {
             WatchCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
-            UpgradeCommand.declaration, TakeOverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration, CompletionCommand.declaration,
+            UpgradeCommand.declaration, TakeOverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration,
+            CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],
         commonOptions: [

@@ -107,7 +107,9 @@ final class Keeper: Sendable {
         defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
-            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : []) + ["--"]).map { Array($0.utf8) } + [mountpoint, mount.words, Array("\(getpid())".utf8)],
+            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : []) + ["--"]).map { Array($0.utf8) } + [
+                mountpoint, mount.words, Array("\(getpid())".utf8),
+            ],
             detached: true, descriptors: [pair.other.number, device.number, published.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }

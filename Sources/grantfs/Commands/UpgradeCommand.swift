@@ -7,12 +7,13 @@ import LinuxFS
 /// `grantfs upgrade`
 enum UpgradeCommand {
     static let declaration = CommandDeclaration(
-        "upgrade", "Has a daemon of this program go on with live mounts in the place of theirs; who uses them waits for a moment and notices nothing.",
+        "upgrade",
+        "Has a daemon of this program go on with live mounts in the place of theirs; who uses them waits for a moment and notices nothing.",
         operands: [OperandDeclaration("MOUNTPOINT", isOptional: true, isRepeatable: true)],
         options: [OptionDeclaration("all", short: "a", help: "every live mount of the store"), CommonOptions.json],
         notes: [
             "Open files, locks, what waits for one, and what was revoked go with the mount. A daemon that cannot be replaced just now goes on as before, and it is said why: "
-                + "a withdrawal or an operation is under way that does not end, or a claim is held. Status 1 then.",
+                + "a withdrawal or an operation is under way that does not end, or a claim is held. Status 1 then."
         ],
         run: run)
 
@@ -64,7 +65,8 @@ enum UpgradeCommand {
         if let other = link("/proc/\(record.pid)/ns/mnt"), let own = link("/proc/self/ns/mnt"), other != own {
             Terminal.report(
                 GrantError(
-                    .system, "the mount at \(place) is not handed over, and goes on as before", cause: "its daemon is in another mount namespace",
+                    .system, "the mount at \(place) is not handed over, and goes on as before",
+                    cause: "its daemon is in another mount namespace",
                     advice: "nsenter --target \(record.pid) --mount grantfs upgrade …"))
             return Outcome(record: record, pid: nil, pausedNanoseconds: nil)
         }

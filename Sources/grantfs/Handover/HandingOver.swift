@@ -60,7 +60,9 @@ final class HandingOver: Sendable {
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
-        if server.hasSessions { throw HandoverRefusal("a claim is held, or somebody watches or presents: it can be handed over when they have ended") }
+        if server.hasSessions {
+            throw HandoverRefusal("a claim is held, or somebody watches or presents: it can be handed over when they have ended")
+        }
         guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
         defer { server.begin() }
         let files = mounted.files

@@ -13,11 +13,14 @@ extension MountedView {
         if state.isEnding { return "it is being unmounted" }
         if let failure = state.failure { return "it refuses everything, because \(failure)" }
         if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
-        if state.closings.values.contains(where: { $0.contains { !$0.hasEnded } }) || state.closed.contains(where: { !files.isClosed($0) }) {
+        if state.closings.values.contains(where: { $0.contains { !$0.hasEnded } }) || state.closed.contains(where: { !files.isClosed($0) })
+        {
             return "a withdrawal is under way"
         }
         if !state.looks.isEmpty { return "it looks for a granted directory" }
-        if state.grants.values.contains(where: { $0.released != nil }) { return "a directory was released, and its filesystem is mounted still" }
+        if state.grants.values.contains(where: { $0.released != nil }) {
+            return "a directory was released, and its filesystem is mounted still"
+        }
         return nil
     }
 

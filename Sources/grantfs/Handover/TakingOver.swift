@@ -38,13 +38,16 @@ struct TakingOver {
         let taken: Taken
         do throws(GrantError) {
             taken = try take(file, over: socket)
+            Self.fail(at: "state")
             try say(.ready, over: socket)
         } catch {
             // Best effort: it goes on as well when the connection ends.
             try? HandoverMessage.cannot(error.cause ?? error.description).send(over: socket, deadline: Clock.deadline(seconds: 1))
             throw error
         }
+        Self.fail(at: "ready")
         guard try hear(over: socket) == .yours else { throw refusal("it said something else than was expected") }
+        Self.fail(at: "yours")
         // The keeper first: should this daemon die in the next moment, somebody sees to what it leaves.
         taken.mount.begin()
         try say(.serving, over: socket)
@@ -63,6 +66,13 @@ struct TakingOver {
             // A daemon that does not know the request has answered and hung up.
             throw refusal(isStranger(error) ? Self.otherVersion : error.description)
         }
+    }
+
+    /// For tests: dies, or takes its time, as a daemon can at any moment.
+    private static func fail(at stage: String) {
+        guard let fault = getenv("GRANTFS_TEST_TAKE_OVER").map({ String(cString: $0) }) else { return }
+        if fault == stage { kill(getpid(), SIGKILL) }
+        if fault == "slow " + stage { usleep(1_500_000) }
     }
 
     // MARK: taking

@@ -1,0 +1,288 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A mount that goes from one daemon to the next while it is used: `grantfs upgrade`.
+    @Suite struct AnUpgrade {
+        private struct Scene {
+            let fixture: MountFixture
+            let mount: String
+            let source: String
+
+            init(cache: String = "shared", owner: Identity = .current) throws {
+                fixture = try MountFixture(owner: owner)
+                source = try fixture.source("a")
+                try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: source + "/file"))
+                chown(source + "/file", owner.uid, owner.gid)
+                try fixture.grant(source)
+                mount = try fixture.mount(options: "cache=" + cache)
+            }
+
+            /// Has the daemon replaced so many times.
+            func upgrade(_ times: Int = 1) throws {
+                for _ in 0..<times {
+                    let before = try fixture.daemon(at: mount)
+                    let output = try fixture.grantfs("upgrade", mount, "--json").orThrow()
+                    let document: Document = try output.decoded()
+                    let outcome = try #require(document.mounts.first)
+                    let after = try fixture.daemon(at: mount)
+                    #expect(outcome.upgraded && outcome.previousPid == before && outcome.pid == after && after != before, "\(output)")
+                    try fixture.wait(until: "the old daemon has ended") { !Processes.isRunning(before) }
+                }
+            }
+
+            func holder(_ kinds: [String], of name: String = "/a/file") throws -> Child {
+                let child = try Child([Programs.attacker, "outlive", mount + name] + kinds)
+                try child.expect("ready")
+                return child
+            }
+        }
+
+        private struct Document: Decodable {
+            struct Mount: Decodable {
+                let upgraded: Bool
+                let previousPid: pid_t
+                let pid: pid_t?
+                let pausedMilliseconds: Double?
+            }
+            let mounts: [Mount]
+        }
+
+        private static func said(_ holder: Child) throws -> String {
+            holder.send("?")
+            return try #require(holder.line(), "the holder says nothing")
+        }
+
+        /// fcntl(2) with an open-file-description lock of one byte; its result.
+        private static func lock(_ descriptor: Int32, _ type: Int32, waits: Bool = false) -> Int32 {
+            var wish = Glibc.flock()
+            wish.l_type = Int16(type)
+            wish.l_whence = Int16(SEEK_SET)
+            wish.l_len = 1
+            // F_OFD_SETLK, F_OFD_SETLKW
+            return fcntl(descriptor, waits ? 38 : 37, &wish)
+        }
+
+        // MARK: what goes on
+
+        @Test(
+            "keeps what is open, where it stands, and what is locked; removed files, listings, mappings and directories go on",
+            arguments: ["shared", "exclusive", "none"])
+        func goesOn(cache: String) throws {
+            let scene = try Scene(cache: cache)
+            let place = scene.mount + "/a"
+            let names = (0..<3000).map { "entry\($0)" }
+            mkdir(place + "/many", 0o755)
+            for name in names { close(open(place + "/many/" + name, O_CREAT | O_WRONLY, 0o644)) }
+            let reading = open(place + "/file", O_RDONLY)
+            let appending = open(place + "/log", O_CREAT | O_WRONLY | O_APPEND, 0o644)
+            let removed = open(place + "/removed", O_CREAT | O_RDWR, 0o644)
+            unlink(place + "/removed")
+            let (locked, other) = (open(place + "/locked", O_CREAT | O_RDWR, 0o644), open(place + "/locked", O_RDWR))
+            let (whole, otherWhole) = (open(place + "/whole", O_CREAT | O_RDWR, 0o644), open(place + "/whole", O_RDWR))
+            defer { for descriptor in [reading, appending, removed, locked, other, whole, otherWhole] { close(descriptor) } }
+            #expect(min(reading, appending, removed, locked, other, whole, otherWhole) >= 0)
+            #expect(Self.lock(locked, F_WRLCK) == 0 && flock(whole, LOCK_EX) == 0)
+            var byte: UInt8 = 0
+            #expect(read(reading, &byte, 1) == 1 && lseek(reading, 4000, SEEK_SET) == 4000)
+            let listing = try #require(opendir(place + "/many"))
+            defer { closedir(listing) }
+            var seen: [String] = []
+            func list(_ most: Int) {
+                for _ in 0..<most {
+                    guard let entry = readdir(listing) else { return }
+                    let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                    }
+                    if name != "." && name != ".." { seen.append(name) }
+                }
+            }
+            list(100)
+            let mapped = open(place + "/mapped", O_CREAT | O_RDWR, 0o644)
+            ftruncate(mapped, 4096)
+            let memory = try #require(mmap(nil, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, mapped, 0))
+            defer { munmap(memory, 4096) }
+            memory.storeBytes(of: 1, as: UInt8.self)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            for turn in 1...3 {
+                #expect(write(appending, "x", 1) == 1 && pwrite(removed, "y", 1, off_t(turn)) == 1)
+                try scene.upgrade()
+                #expect(Self.lock(other, F_WRLCK) == -1 && errno == EAGAIN, "the lock is held")
+                #expect(flock(otherWhole, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK, "the lock of the whole is held")
+                memory.storeBytes(of: UInt8(turn), toByteOffset: turn, as: UInt8.self)
+                list(100)
+            }
+            list(10_000)
+            #expect(seen.count == 3000 && Set(seen) == Set(names))
+            #expect(read(reading, &byte, 1) == 1 && byte == 0x61 && lseek(reading, 0, SEEK_CUR) == 4001)
+            #expect(pread(removed, &byte, 1, 3) == 1 && byte == 0x79)
+            var status = stat()
+            #expect(fstat(removed, &status) == 0 && status.st_nlink == 0 && status.st_size == 4)
+            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            #expect(msync(memory, 4096, MS_SYNC) == 0 && close(mapped) == 0)
+            #expect(try Data(contentsOf: URL(fileURLWithPath: scene.source + "/mapped")).prefix(4) == Data([1, 1, 2, 3]))
+            #expect(try String(contentsOfFile: scene.source + "/log", encoding: .utf8) == "xxx")
+            // What is given up is given up for everybody.
+            #expect(Self.lock(locked, F_UNLCK) == 0 && Self.lock(other, F_WRLCK) == 0)
+            #expect(flock(whole, LOCK_UN) == 0 && flock(otherWhole, LOCK_EX | LOCK_NB) == 0)
+        }
+
+        @Test("keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go")
+        func waitsOn() throws {
+            let scene = try Scene()
+            let path = scene.mount + "/a/locked"
+            let held = open(path, O_CREAT | O_RDWR, 0o644)
+            defer { close(held) }
+            #expect(flock(held, LOCK_EX) == 0)
+            let waiting = try Child(["flock", path, "echo", "got it"])
+            let interrupted = try Child(["flock", path, "echo", "never"])
+            try scene.fixture.wait(until: "both wait") { try scene.fixture.metrics().value("grantfs_waiting_locks") ?? 2 >= 2 }
+            usleep(200_000)
+            try scene.upgrade(2)
+            kill(interrupted.pid, SIGTERM)
+            #expect(interrupted.wait() == -SIGTERM)
+            #expect(waiting.wait(within: 0) == nil)
+            #expect(flock(held, LOCK_UN) == 0)
+            try waiting.expect("got it")
+        }
+
+        @Test("of a user's mount goes on as well", .enabled(if: Machine.plainUser != nil))
+        func ofAUser() throws {
+            let scene = try Scene(owner: try #require(Machine.plainUser))
+            let read = { try Command.run(["cat", scene.mount + "/a/file"], as: scene.fixture.owner) }
+            #expect(try read().text.count == 8192)
+            try scene.upgrade(2)
+            #expect(try read().text.count == 8192)
+            #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            #expect(try read().status != 0)
+        }
+
+        // MARK: revocation
+
+        @Test("leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories")
+        func revoked() throws {
+            let scene = try Scene()
+            try scene.fixture.grant(try scene.fixture.source("b"))
+            try Data(repeating: 0, count: 8192).write(to: URL(fileURLWithPath: scene.fixture.source("b") + "/file"))
+            let (before, after) = (try scene.holder(["map", "fd", "cwd"]), try scene.holder(["map", "fd", "cwd"], of: "/b/file"))
+            #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            try scene.upgrade(2)
+            #expect(try Self.said(before) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(access(scene.mount + "/a/file", R_OK) == -1 && errno == EACCES)
+            #expect(try Self.said(after).hasPrefix("map read fd read cwd seen"))
+            #expect(try scene.fixture.revoke("b").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            #expect(try Self.said(after) == "map SIGBUS fd EACCES cwd EACCES")
+            // What is given again is another activation: what was held before stays refused.
+            try scene.fixture.restore("a")
+            try scene.fixture.wait(until: "it is there again") { access(scene.mount + "/a/file", R_OK) == 0 }
+            #expect(try Self.said(before) == "map SIGBUS fd EACCES cwd EACCES")
+        }
+
+        @Test("holds up a revocation that comes meanwhile, and does not lose it")
+        func revokedMeanwhile() throws {
+            let scene = try Scene()
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            let upgrade = try Child(
+                [Programs.grantfs, "upgrade", scene.mount],
+                environment: scene.fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 })
+            usleep(700_000)
+            let revoked = try scene.fixture.grantfs("revoke", "a", "--timeout", "60", "--json")
+            #expect(revoked.status == 0, "\(revoked)")
+            #expect(try Self.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(upgrade.wait() == 0)
+            #expect(try scene.fixture.status().mounts.count == 1)
+        }
+
+        // MARK: when it cannot be
+
+        @Test(
+            "that fails at whatever moment leaves the old daemon as it was, on record, and with its mount",
+            arguments: ["state", "ready", "yours"])
+        func fails(stage: String) throws {
+            let scene = try Scene()
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            scene.fixture.switches["GRANTFS_TEST_TAKE_OVER"] = stage
+            let output = try scene.fixture.grantfs("upgrade", scene.mount)
+            #expect(output.status == 1 && !output.errors.isEmpty, "\(output)")
+            scene.fixture.switches = [:]
+            try scene.fixture.wait(until: "it is on record again") { try scene.fixture.daemon(at: scene.mount) == daemon }
+            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+            try scene.fixture.wait(until: "nobody but its keeper is left") { Processes.keepers(of: scene.mount).count == 1 }
+            try scene.upgrade()
+            #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            #expect(try Self.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+        }
+
+        @Test("that would cut off an operation or a claim is refused with the reason, and all goes on")
+        func refused() throws {
+            let scene = try Scene()
+            let source = try HangingSource("hung", in: scene.fixture)
+            defer { source.end() }
+            try source.file("file")
+            try scene.fixture.grant(source.directory)
+            #expect(access(scene.mount + "/hung/file", R_OK) == 0)
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            try source.hang("read")
+            let reader = try Child(["cat", scene.mount + "/hung/file"])
+            usleep(200_000)
+            let hung = try scene.fixture.grantfs("upgrade", "--all")
+            #expect(hung.status == 1 && hung.errors.contains("does not answer"), "\(hung)")
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+            source.goOn()
+            #expect(reader.wait() == 0)
+            let claimant = try Child(
+                [Programs.grantfs, "coordinate", "write", "a", "--", "sh", "-c", "echo held; read -r line"],
+                environment: scene.fixture.environment)
+            try claimant.expect("held")
+            let claimed = try scene.fixture.grantfs("upgrade", "--all")
+            #expect(claimed.status == 1 && claimed.errors.contains("claim"), "\(claimed)")
+            #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
+            claimant.send("")
+            #expect(claimant.wait() == 0)
+            try scene.upgrade()
+        }
+
+        @Test("of nothing, or of what is no mount, is an error that says so")
+        func badInput() throws {
+            let scene = try Scene()
+            #expect(try scene.fixture.grantfs("upgrade").status == 2)
+            #expect(try scene.fixture.grantfs("upgrade", "--all", scene.mount).status == 2)
+            let other = try scene.fixture.grantfs("upgrade", scene.fixture.base)
+            #expect(other.status != 0 && other.errors.contains("no live mount"), "\(other)")
+            try scene.fixture.killDaemon(at: scene.mount)
+            #expect(try scene.fixture.grantfs("upgrade", scene.mount).status != 0)
+        }
+
+        // MARK: under load
+
+        @Test("again and again under programs that create, read, rename, remove, list, lock and map: nobody sees an error", arguments: ["shared", "exclusive"])
+        func underLoad(cache: String) throws {
+            let scene = try Scene(cache: cache)
+            let place = scene.mount + "/a"
+            let load = try Child([
+                "sh", "-euc",
+                """
+                cd "$1"; echo ready
+                files() { i=0; while [ ! -e "$2/stop" ]; do
+                    echo "$i" > "f$1.$i"; [ "$(cat "f$1.$i")" = "$i" ]; mv "f$1.$i" "g$1"; [ "$(cat "g$1")" = "$i" ]; rm "g$1"; i=$((i+1)); done; }
+                trees() { while [ ! -e "$2/stop" ]; do
+                    mkdir "t$1"; (cd "t$1"; seq 200 | xargs touch); [ "$(ls "t$1" | wc -l)" = 200 ]; rm -r "t$1"; done; }
+                locks() { while [ ! -e "$2/stop" ]; do
+                    flock lock sh -euc '[ ! -e held ]; touch held; rm held'; done; }
+                files 1 "$2" & files 2 "$2" & trees 1 "$2" & locks 1 "$2" & locks 2 "$2" & locks 3 "$2" &
+                for job in 1 2 3 4 5 6; do wait "%$job"; done; echo done
+                """, "sh", place, scene.fixture.base,
+            ])
+            try load.expect("ready")
+            try scene.upgrade(12)
+            _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
+            try load.expect("done")
+            #expect(load.wait() == 0)
+            #expect(try scene.fixture.status().mounts.count == 1)
+        }
+    }
+}
