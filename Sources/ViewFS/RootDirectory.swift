@@ -127,8 +127,8 @@ public final class RootDirectory: Sendable {
         let changed: Int64 = try state.take()
         var lapses: [GrantID: Int64] = [:]
         for _ in 0..<(try state.takeCount(ofAtLeast: 8)) {
-            let grant = try state.takeGrant()
-            lapses[grant] = try state.take()
+            let (grant, lapse): (GrantID, Int64) = (try state.takeGrant(), try state.take())
+            lapses[grant] = lapse
         }
         table.withLock { ($0.changed, $0.lapses) = (changed, lapses) }
     }

@@ -148,7 +148,7 @@ extension MountTests {
             try waiting.expect("got it")
         }
 
-        @Test("of a user's mount goes on as well", .enabled(if: Machine.plainUser != nil))
+        @Test("of a user's mount goes on as well", .enabled(if: Machine.usersCanMount))
         func ofAUser() throws {
             let scene = try Scene(owner: try #require(Machine.plainUser))
             let read = { try Command.run(["cat", scene.mount + "/a/file"], as: scene.fixture.owner) }
