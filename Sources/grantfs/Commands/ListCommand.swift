@@ -4,15 +4,15 @@ import GrantModel
 /// `grantfs list`
 enum ListCommand {
     static let declaration = CommandDeclaration(
-        "list", "Lists the grants: name, view, access, state, and where the directory is now.",
+        "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"), CommonOptions.json,
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let view = try arguments.view()
         let store = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: store)
         let grants = try store.map { store throws(GrantError) in
             try GrantAdministrator.command(store).list(view: view, all: arguments.has("all"))
         }

@@ -11,7 +11,7 @@ enum PickCommand {
         operands: [OperandDeclaration("START", isOptional: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
-            OptionDeclaration("read-only", help: "a choice begins as read-only"), CommonOptions.timeout,
+            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "a choice begins as read-only"), CommonOptions.timeout,
             OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
             OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
         ],

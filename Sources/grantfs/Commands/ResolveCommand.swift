@@ -25,6 +25,7 @@ enum ResolveCommand {
             try Terminal.print(selectors.isEmpty ? JSON.array(documents).text : documents[0].text)
             return 0
         }
+        if selectors.isEmpty, let view { try administrator.requireKnown(view) }
         if selectors.isEmpty { return try showAll(try administrator.list(view: view, all: true), arguments) }
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         if arguments.wantsJSON {

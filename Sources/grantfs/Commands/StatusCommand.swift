@@ -15,9 +15,9 @@ enum StatusCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let view = try arguments.view()
         let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
         let store = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: store)
         let mounts = try store.map { store throws(GrantError) in
             try GrantAdministrator(store: store).status(view: view, timeout: timeout)
         }
