@@ -106,6 +106,7 @@ extension GrantAdministrator {
     public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
         guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
         let (old, new) = (grant.bookmark, choice.proposal.bookmark)
+        let which = (choice.view == .standard ? "" : " --view \(choice.view)") + " \(choice.name)"
         let refusal = { (cause: String, advice: String) in
             GrantError(
                 .alreadyExists, "the view “\(choice.view)” has a grant named “\(choice.name)” already", cause: cause, advice: advice)
@@ -115,14 +116,16 @@ extension GrantAdministrator {
         }
         let state = grant.state(at: GrantAdministrator.now)
         guard state == .active else {
-            throw refusal("it is of this directory, and \(state.rawValue)", "grantfs restore makes it active again")
+            throw refusal("it is of this directory, and \(state.rawValue)", "grantfs restore\(which) makes it active again")
         }
         guard grant.access == choice.access else {
-            throw refusal("it is of this directory, and \(grant.access.rawValue)", "grantfs set --access changes it")
+            throw refusal(
+                "it is of this directory, and \(grant.access.rawValue)", "grantfs set\(which) --access \(choice.access.rawValue) changes it"
+            )
         }
         guard grant.expires == choice.expires else {
             let how = grant.expires == nil ? "never expires" : choice.expires == nil ? "expires" : "expires at another time"
-            throw refusal("it is of this directory, and \(how)", "grantfs set --expires changes it")
+            throw refusal("it is of this directory, and \(how)", "grantfs set\(which) --expires changes it")
         }
         guard !choice.isTagged || old.tag != nil else {
             throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it anew with --tag")

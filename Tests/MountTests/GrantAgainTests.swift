@@ -26,7 +26,7 @@ extension MountTests {
             let source = try fixture.source("a")
             try fixture.grant(source)
             let wrong: [([String], String)] = [
-                ([source, "--read-only"], "grantfs set --access"), ([source, "--expires", "2h"], "grantfs set --expires"),
+                ([source, "--read-only"], "grantfs set a --access read-only"), ([source, "--expires", "2h"], "grantfs set a --expires"),
                 ([try fixture.source("b"), "--name", "a"], source), ([source, "--tag"], "--tag"),
             ]
             for (words, says) in wrong {

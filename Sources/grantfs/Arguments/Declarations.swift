@@ -107,6 +107,8 @@ struct ProgramDeclaration: Sendable {
     let summary: String
     let commands: [CommandDeclaration]
     let commonOptions: [OptionDeclaration]
+    /// How the help arranges the commands, by their names. Those that no group has stand behind the last one.
+    let groups: [(title: String, commands: [String])]
 
     /// By its name, or another one for it.
     func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name || $0.aliases.contains(name) } }

@@ -30,6 +30,7 @@ enum GrantCommand {
         let administrator = GrantAdministrator.command(try GrantStore(directory: directory, create: true))
         var existing: [Grant] = []
         for choice in choices {
+            try administrator.check(choice.proposal)
             if let grant = try administrator.existing(choice) { existing.append(grant) }
         }
         let new = choices.filter { choice in !existing.contains { $0.name == choice.name } }

@@ -110,7 +110,7 @@ enum LogCommand {
     }
 
     static func line(_ entry: LogEntry) -> String {
-        var text = "\(Timestamp.text(entry.time))  \(entry.event.rawValue)"
+        var text = "\(Timestamp.localWithOffset(entry.time))  \(entry.event.rawValue)"
         if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }
         if let view = entry.view { text += " in view \(Terminal.visible(view.description))" }

@@ -38,7 +38,7 @@ enum ResolveCommand {
             ("id", grant.id.description), ("path", Terminal.visible(described.path)), ("access", grant.access.rawValue),
             ("state", described.state.rawValue),
             ("bookmark", "\(described.finding.rawValue): \(described.reason ?? explanation(described.finding))"),
-            ("created", Timestamp.text(grant.created)), ("expires", grant.expires.map { Timestamp.text($0) } ?? "never"),
+            ("created", Timestamp.local(grant.created)), ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
         ]
         for (key, value) in rows {
             try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value)
