@@ -1,7 +1,7 @@
 /// The help, made from the declarations.
 enum HelpText {
     static func program(_ program: ProgramDeclaration) -> String {
-        var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", "", program.summary]
+        var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", ""] + wrapped(program.summary, width: 78)
         let visible = program.commands.filter { !$0.isHidden }
         let width = visible.map(\.name.count).max() ?? 0
         for group in grouped(visible, program.groups) {
