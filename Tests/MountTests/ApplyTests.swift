@@ -193,6 +193,23 @@ extension MountTests {
             #expect(try fixture.grantfs("export", "--view", "other").orThrow().text.contains("Hex = \"6f6464ff20226e616d6522\""))
         }
 
+        @Test(
+            "of a program that grantfs run has started are in no export",
+            .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+        func passing() throws {
+            let fixture = try sources()
+            try fixture.grant(fixture.base + "/source/a")
+            let child = try Child(
+                [Programs.grantfs, "run", "--grant", fixture.base + "/source/b", "--", "sh", "-c", "echo runs; read line"],
+                environment: fixture.environment)
+            try child.expect("runs")
+            #expect(try fixture.list().count == 2)
+            let text = try fixture.grantfs("export").orThrow().text
+            #expect(text.contains("/source/a") && !text.contains("run-") && !text.contains("/source/b"), "\(text)")
+            child.send("")
+            #expect(child.wait(within: 60) == 0)
+        }
+
         @Test("are asked about on a terminal when something is taken away", .enabled(if: Command.exists("script"), "needs script(1)"))
         func question() throws {
             let fixture = try sources()

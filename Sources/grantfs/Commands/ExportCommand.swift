@@ -16,7 +16,9 @@ enum ExportCommand {
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         let now = Instant(nanoseconds: Clock.realtime)
-        let all = try store?.grants(view: view) ?? []
+        // What is there for one command is nobody's declaration.
+        let passing = store.map { TemporaryMount.views(of: $0) } ?? []
+        let all = try (store?.grants(view: view) ?? []).filter { !passing.contains($0.view) }
         let active = all.filter { $0.state(at: now) == .active }
         let empty = Set(all.map(\.view)).union(view.map { [$0] } ?? []).subtracting(active.map(\.view))
         try Terminal.print(GrantFileText.of(active, views: empty.sorted { $0.description < $1.description }), terminator: "")
