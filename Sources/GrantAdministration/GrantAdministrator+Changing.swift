@@ -48,12 +48,13 @@ extension GrantAdministrator {
         return changes
     }
 
-    /// Changes what is given; `expires` as `GrantStore.update` takes it.
+    /// Changes what is given; `expires` as `GrantStore.update` takes it. `recorded`: called once it is on disk.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
-        timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
+        timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
+        recorded?()
         return try announce([changed], timeout, progress: progress)[0]
     }
 }

@@ -137,8 +137,10 @@ extension MountTests {
     }
 
     @Suite struct AnInterruptedRevocation {
-        @Test("says that it is recorded, exits with 3, and is in force once the mount goes on")
-        func waiting() throws {
+        @Test(
+            "says that it is recorded, exits with 3, and is in force once the mount goes on",
+            arguments: [["revoke", "a"], ["remove", "a"], ["set", "a", "--access", "read-only"]])
+        func waiting(_ words: [String]) throws {
             let fixture = try MountFixture()
             try fixture.grant(try fixture.source("a"))
             let mountpoint = try fixture.mount()
@@ -146,14 +148,20 @@ extension MountTests {
             try fixture.killDaemon(at: mountpoint, with: SIGSTOP)
             defer { kill(daemon, SIGCONT) }
             let child = try Child(
-                [Programs.grantfs, "revoke", "a", "--timeout", "600"], environment: fixture.environment, separateErrors: true)
-            try fixture.wait(until: "it is recorded") { try fixture.list("--all").first?.state == "revoked" }
+                [Programs.grantfs] + words + ["--timeout", "600"], environment: fixture.environment, separateErrors: true)
+            // The mounts are asked once it is recorded.
+            try fixture.wait(until: "it waits for the mount") {
+                let threads = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(child.pid)/task")
+                return threads.contains { Processes.kernelText("/proc/\(child.pid)/task/\($0)/comm") == "announce\n" }
+            }
             kill(child.pid, SIGINT)
             let said = try #require(child.collected(within: 60))
             #expect(child.wait(within: 60) == 3)
-            #expect(said.errors.contains("the withdrawal of “a” is recorded"), "\(said.errors)")
+            #expect(said.errors.contains("of “a” is recorded"), "\(said.errors)")
             kill(daemon, SIGCONT)
-            try fixture.wait(until: "the mount refuses it") { try Probe.call(["stat", mountpoint + "/a"]) == "EACCES" }
+            try fixture.wait(until: "the mount refuses it") {
+                try ["EACCES", "EROFS"].contains(Probe.call(["create", mountpoint + "/a/new"]))
+            }
         }
     }
 }

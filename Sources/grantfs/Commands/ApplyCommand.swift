@@ -45,7 +45,9 @@ enum ApplyCommand {
         }
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
+        Interruption.says("interrupted: what was done until now stays (grantfs apply again does the rest)", status: 3)
         let changes = try administrator.apply(plan, timeout: timeout) { progress.show($0) }
+        Interruption.end()
         progress.end()
         if arguments.wantsJSON { try Terminal.print(ApplyText.json(plan, changes, isDry: false).text) }
         return Confirmation.exitStatus(of: changes, "the change", timeout: timeout)
