@@ -34,7 +34,7 @@ public struct DeclaredGrants: Sendable {
         do throws(TOMLValue.Failure) {
             document = try TOMLValue.read(bytes)
         } catch {
-            throw GrantError(.invalidFile, "\(file):\(error.line): this is no TOML", cause: error.reason)
+            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
         }
         let reader = GrantFileReader(file: file, home: home)
         let found = try reader.read(document)

@@ -17,7 +17,7 @@ struct TOMLValue {
     /// From 1; 0 where it is not known.
     let line: Int
 
-    /// Why a document is none.
+    /// Why a document is none. The line is 0 where it is not known.
     struct Failure: Error {
         let line: Int
         let reason: String

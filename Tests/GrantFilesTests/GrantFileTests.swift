@@ -51,6 +51,9 @@ import Testing
             ("views = \"ci\"", "f.grants:1: “views” is a list of names"), ("grants = []", "did you mean “grant”?"),
             ("[[grant]\n", "f.grants:1: this is no TOML"),
             ("x = ", "f.grants:1: this is no TOML"), ("[[grant]]\npathHex = \"2f6\"", "hexadecimal"), ("grant = [1]", "a grant is a table"),
+            // The parser has an assertion there, or a letter that it does not expect.
+            ("views = [1,}", "this is no TOML"), ("[[.grant]]", "this is no TOML"), ("é = 1", "this is no TOML"),
+            ("views = é", "this is no TOML"),
         ])
     func whatMakesNoSenseIsSaidWithItsLine(_ text: String, _ message: String) {
         let error = #expect(throws: GrantError.self) { try read(text) }
@@ -98,8 +101,19 @@ import Testing
         for end in sound.indices {
             var declared = DeclaredGrants()
             try? declared.read(Array(sound[..<end]), file: "f", home: nil)
+        }
+        let marks = Array("[]{}.=\"'#,\\\n é".utf8)
+        for _ in 0..<20_000 {
             var changed = sound
-            changed[Int.random(in: sound.indices, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
+            for _ in 0..<Int.random(in: 1...4, using: &generator) {
+                let place = Int.random(in: changed.indices, using: &generator)
+                switch Int.random(in: 0..<3, using: &generator) {
+                case 0: changed[place] = UInt8.random(in: 0...255, using: &generator)
+                case 1: changed.insert(marks.randomElement(using: &generator)!, at: place)
+                default: changed.removeSubrange(place..<min(place + 3, changed.count - 1))
+                }
+            }
+            var declared = DeclaredGrants()
             try? declared.read(changed, file: "f", home: nil)
         }
     }

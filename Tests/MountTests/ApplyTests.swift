@@ -171,6 +171,38 @@ extension MountTests {
             #expect(try fixture.list().map(\.name) == ["b"])
         }
 
+        @Test(
+            "are taken from a directory by root only where nobody else could have written them",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func othersFiles() throws {
+            let fixture = try sources()
+            let directory = try fixture.directory("etc")
+            let file = try write("[[grant]]\npath = \"{}/source/a\"", fixture, as: "etc/1.grants")
+            let spoil: [(String, mode_t, uid_t)] = [
+                (file, 0o666, 0), (file, 0o620, 0), (file, 0o644, 1), (directory, 0o777, 0), (directory, 0o755, 1),
+            ]
+            for (path, mode, owner) in spoil {
+                chmod(path, mode)
+                chown(path, owner, 0)
+                let output = try fixture.grantfs("apply", directory)
+                #expect(output.status == 1 && output.errors.contains("is not read"), "\(output)")
+                chmod(path, path == file ? 0o644 : 0o755)
+                chown(path, 0, 0)
+            }
+            #expect(!FileManager.default.fileExists(atPath: fixture.store))
+            chmod(file, 0o666)
+            #expect(actions(try apply(fixture, file)) == ["create default/a"])
+        }
+
+        @Test("leave no store behind where nothing was to be changed, or anything was wrong")
+        func noStore() throws {
+            let fixture = try sources()
+            let dry = try fixture.grantfs("apply", "--dry-run", try write(Self.both, fixture)).orThrow()
+            #expect(dry.text.contains("2 changes"), "\(dry)")
+            #expect(try fixture.grantfs("apply", try write("[[grant]]\npath = \"{}/nowhere\"", fixture)).status == 1)
+            #expect(!FileManager.default.fileExists(atPath: fixture.store))
+        }
+
         @Test("are what export prints")
         func export() throws {
             let fixture = try sources()
@@ -236,6 +268,14 @@ extension MountTests {
             let daemon = try fixture.daemon(at: mountpoint)
             try fixture.killDaemon(at: mountpoint, with: SIGSTOP)
             defer { kill(daemon, SIGCONT) }
+            let narrowed = try write(
+                Self.both.replacingOccurrences(of: "/source/a\"", with: "/source/a\"\naccess = \"read-only\""), fixture)
+            #expect(try fixture.grantfs("apply", narrowed, "--timeout", "0.2").status == 3)
+            let again = try fixture.grantfs("apply", narrowed, "--timeout", "0.2")
+            #expect(again.status == 3 && again.text.contains("nothing to change"), "\(again)")
+            kill(daemon, SIGCONT)
+            #expect(try fixture.grantfs("apply", narrowed).status == 0)
+            try fixture.killDaemon(at: mountpoint, with: SIGSTOP)
             let empty = try write("views = [\"ci\"]", fixture)
             let output = try fixture.grantfs("apply", empty, "--timeout", "0.2")
             #expect(output.status == 3 && output.errors.contains("has not confirmed it"), "\(output)")

@@ -23,7 +23,7 @@ struct ctoml_time {
     int64_t offset_minutes;
 };
 
-/// Why a document could not be read: text for people, cut to fit, and where, counted from 1.
+/// Why a document could not be read: text for people, cut to fit, and the line, counted from 1, or 0 where that is not known.
 struct ctoml_failure {
     char text[256];
     uint32_t line;

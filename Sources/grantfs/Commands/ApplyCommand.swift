@@ -28,14 +28,15 @@ enum ApplyCommand {
         let timeout = try arguments.timeout()
         let state = try GrantFileInput.read(arguments.operands)
         let directory = try arguments.storeDirectory()
-        let store = try GrantStore(directory: directory, create: true)
-        TemporaryMount.sweep(store)
-        let administrator = GrantAdministrator.command(store)
-        let plan = try administrator.plan(state, restores: arguments.has("restore"))
+        // It is made when something is granted, and not before.
+        let store = try arguments.openStoreIfThere()
+        let planner = ApplyPlanner(administrator: store.map { GrantAdministrator.command($0) }, store: directory, lookout: .command)
+        let plan = try planner.plan(state, restores: arguments.has("restore"))
         let isDry = arguments.has("dry-run")
+        let needsStore = store != nil || plan.steps.contains(where: \.isChange)
         if !arguments.wantsJSON { try ApplyText.show(plan) }
-        if isDry {
-            if arguments.wantsJSON { try Terminal.print(ApplyText.json(plan, [], isDry: true).text) }
+        if isDry || !needsStore {
+            if arguments.wantsJSON { try Terminal.print(ApplyText.json(plan, [], isDry: isDry).text) }
             return 0
         }
         let asks = plan.steps.contains(where: \.takesAway) && !arguments.has("yes") && !arguments.wantsJSON
@@ -46,6 +47,8 @@ enum ApplyCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         Interruption.says("interrupted: what was done until now stays (grantfs apply again does the rest)", status: 3)
+        let used = if let store { store } else { try GrantStore(directory: directory, create: true) }
+        let administrator = GrantAdministrator.command(used)
         let changes = try administrator.apply(plan, timeout: timeout) { progress.show($0) }
         Interruption.end()
         progress.end()
@@ -64,9 +67,10 @@ enum GrantFileInput {
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }.flatMap { $0.first == UInt8(ascii: "/") ? $0 : nil }
         var declared = DeclaredGrants()
         for operand in operands {
-            for file in try files(operand) {
+            let found = try files(operand)
+            for file in found {
                 let name = file.isEmpty ? "standard input" : String(decoding: file, as: UTF8.self)
-                try declared.read(try contents(file, name), file: name, home: home)
+                try declared.read(try contents(file, name, isNamed: found == [operand] || file.isEmpty), file: name, home: home)
             }
         }
         return DeclaredState(
@@ -86,6 +90,7 @@ enum GrantFileInput {
             throw unreadable(String(decoding: operand, as: UTF8.self), errno, operand)
         }
         guard status.st_mode & S_IFMT == S_IFDIR else { return [operand] }
+        try checkOwner(status, String(decoding: operand, as: UTF8.self))
         guard let stream = withCString(operand, { opendir($0) }) else { throw unreadable(String(decoding: operand, as: UTF8.self), errno) }
         defer { closedir(stream) }
         var names: [[UInt8]] = []
@@ -96,10 +101,26 @@ enum GrantFileInput {
         return names.sorted { $0.lexicographicallyPrecedes($1) }.map { CanonicalPath.join(operand, $0) }
     }
 
-    private static func contents(_ file: [UInt8], _ name: String) throws(GrantError) -> [UInt8] {
+    /// What root finds in a directory grants whatever it says, so nobody else may have written it. Of a file that was named somebody has thought.
+    private static func checkOwner(_ status: stat, _ name: String) throws(GrantError) {
+        if geteuid() != 0 { return }
+        guard status.st_uid == 0, status.st_mode & 0o022 == 0 else {
+            throw GrantError(
+                .permission, "\(name) is not read",
+                cause: status.st_uid == 0 ? "others may write to it" : "it belongs to the user with id \(status.st_uid)",
+                advice: "chown it to root and chmod go-w it, or name the file itself")
+        }
+    }
+
+    private static func contents(_ file: [UInt8], _ name: String, isNamed: Bool) throws(GrantError) -> [UInt8] {
         let descriptor = file.isEmpty ? STDIN_FILENO : withCString(file) { open($0, O_RDONLY | O_CLOEXEC) }
         guard descriptor >= 0 else { throw unreadable(name, errno) }
         defer { if !file.isEmpty { close(descriptor) } }
+        if !isNamed {
+            var status = stat()
+            guard fstat(descriptor, &status) == 0 else { throw unreadable(name, errno) }
+            try checkOwner(status, name)
+        }
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65536)
         while true {

@@ -1,7 +1,18 @@
 import GrantModel
 import GrantStore
 
-extension GrantAdministrator {
+/// Finds out what has to be done so that what is granted is what was declared.
+public struct ApplyPlanner: Sendable {
+    /// nil as long as there is no store: then nothing is granted.
+    private let administrator: GrantAdministrator?
+    /// Where the store is, or will be.
+    private let directory: String
+    private let lookout: Lookout
+
+    public init(administrator: GrantAdministrator?, store directory: String, lookout: Lookout = .here) {
+        (self.administrator, self.directory, self.lookout) = (administrator, directory, lookout)
+    }
+
     /// What has to be done for the declared state. Everything is checked here, so that what cannot be done is known before the first change:
     /// `.invalidFile`, `.invalidDirectory`, `.usage`, each with the place that declares it.
     ///
@@ -9,7 +20,7 @@ extension GrantAdministrator {
     /// bring back what was taken away.
     public func plan(_ state: DeclaredState, restores: Bool = false) throws(GrantError) -> ApplyPlan {
         let now = GrantAdministrator.now
-        let grants = try store.grants().filter { state.views.contains($0.view) }
+        let grants = try (administrator?.store.grants() ?? []).filter { state.views.contains($0.view) }
         var steps: [ApplyPlan.Step] = []
         var places: [Place: String] = [:]
         for item in state.items {
@@ -38,12 +49,12 @@ extension GrantAdministrator {
     /// The name that the item has, and its directory; an error where it has none now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
-    ) throws(GrantError) -> (GrantName, Result<Proposal, GrantError>) {
-        let found: Result<Proposal, GrantError>
+    ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {
+        let found: Result<GrantAdministrator.Proposal, GrantError>
         do throws(GrantError) {
             let proposal = try GrantAdministrator.propose(
-                directory: item.path, name: item.name, store: store.directory, lookout: lookout)
-            try check(proposal)
+                directory: item.path, name: item.name, store: directory, lookout: lookout)
+            try administrator?.check(proposal)
             found = .success(proposal)
         } catch {
             found = .failure(GrantError(error.code, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice))
@@ -58,7 +69,8 @@ extension GrantAdministrator {
     }
 
     private func steps(
-        for item: DeclaredState.Item, named name: GrantName, _ existing: Grant?, _ found: Result<Proposal, GrantError>, _ restores: Bool,
+        for item: DeclaredState.Item, named name: GrantName, _ existing: Grant?, _ found: Result<GrantAdministrator.Proposal, GrantError>,
+        _ restores: Bool,
         _ now: Instant
     ) throws(GrantError) -> [ApplyPlan.Step] {
         let isOver = item.expires.map { $0 <= now } ?? false
@@ -75,7 +87,7 @@ extension GrantAdministrator {
             }
         case .failure(let error):
             // Its volume may be away, or it was moved: the grant follows it, and the file may say where it was.
-            guard existing.bookmark.path == CanonicalPath.plain(item.path) || describe([existing])[0].finding != .ok else { throw error }
+            guard existing.bookmark.path == CanonicalPath.plain(item.path) || isElsewhere(existing) else { throw error }
         }
         var change = ApplyPlan.Change()
         if existing.access != item.access { change.access = item.access }
@@ -98,39 +110,12 @@ extension GrantAdministrator {
             reason: (state == .expired ? "it has expired" : "it is \(state.rawValue)") + ", and stays so (--restore makes it active again)")
     }
 
-    private func choice(_ item: DeclaredState.Item, _ name: GrantName, _ proposal: Proposal) -> Choice {
-        Choice(
+    private func choice(_ item: DeclaredState.Item, _ name: GrantName, _ proposal: GrantAdministrator.Proposal) -> GrantAdministrator.Choice
+    {
+        GrantAdministrator.Choice(
             proposal, name: name, view: item.view, access: item.access, expires: item.expires, isTagged: false,
             coordination: item.coordination)
     }
 
-    /// Does what was planned: first what takes away. When it throws, what was done until then stays; the same plan made anew does the rest.
-    public func apply(
-        _ plan: ApplyPlan, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
-    ) throws(GrantError) -> [GrantChange] {
-        var gone: [Grant] = []
-        var new: [Choice] = []
-        for step in plan.steps {
-            switch step {
-            case .withdraw(let grant): gone.append(grant)
-            case .replace(let grant, let choice):
-                gone.append(grant)
-                new.append(choice)
-            case .create(let choice): new.append(choice)
-            case .change, .restore, .keep, .leave: break
-            }
-        }
-        var changes = gone.isEmpty ? [] : try remove(gone, timeout: timeout, progress: progress)
-        for case .change(let grant, let change) in plan.steps {
-            changes.append(
-                try set(
-                    grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination, timeout: timeout,
-                    progress: progress))
-        }
-        // After a change: what comes back comes back as it is declared.
-        let back = plan.steps.compactMap { step in if case .restore(let grant) = step { grant } else { Grant?.none } }
-        if !back.isEmpty { changes += try restore(back, timeout: timeout) }
-        if !new.isEmpty { changes += try grant(new, timeout: timeout) }
-        return changes
-    }
+    private func isElsewhere(_ grant: Grant) -> Bool { administrator.map { $0.describe([grant])[0].finding != .ok } ?? false }
 }
