@@ -87,8 +87,9 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
-		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/grantfs@.service >'$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service || exit 1; \
-		chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/grantfs@.service; done
+		for unit in grantfs@.service grantfs-apply.service; do \
+			sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/$$unit >'$(DESTDIR)$(UNITDIR)'/$$kind/$$unit || exit 1; \
+			chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/$$unit; done; done
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
@@ -105,6 +106,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
+		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \
 		if [ -z '$(DESTDIR)' ] && .ci/beside-package owns "$$file"; then echo "left, because it is the package's: $$file"; \

@@ -43,7 +43,11 @@ let package = Package(
         .target(
             name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
+        // Without pkg-config: it asks for the shared library, and this compiles what it needs of the headers in.
+        .target(name: "CTOML", cxxSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+
         library("GrantModel", []),
+        library("GrantFiles", ["CTOML", "GrantModel"]),
         library("LinuxFS", ["CLinux"]),
         library("Confinement", ["CSeccomp", "CLinux", "LinuxFS"]),
         library("Bookmarks", ["LinuxFS", "GrantModel"]),
@@ -63,7 +67,7 @@ let package = Package(
             name: "grantfs",
             dependencies: [
                 "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
-                "Confinement", "GrantAdministration", "TerminalUI", "Consoles",
+                "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
             ],
             swiftSettings: strict),
 
@@ -125,6 +129,8 @@ let package = Package(
         tests(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
+        tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
-    ]
+    ],
+    cxxLanguageStandard: .cxx17
 )

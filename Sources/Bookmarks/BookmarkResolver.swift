@@ -35,7 +35,8 @@ public final class BookmarkResolver {
             return BookmarkedDirectory(bookmark: bookmark, mount: entry, descriptor: seen.release())
         } catch {
             throw GrantError(
-                .invalidDirectory, "“\(String(decoding: given, as: UTF8.self))” cannot be granted", cause: BookmarkResolver.reason(error))
+                .invalidDirectory, "“\(String(decoding: given, as: UTF8.self))” cannot be granted", cause: BookmarkResolver.reason(error),
+                advice: error == Errno(ENOENT) ? UnexpandedHome.advice(for: given) : nil)
         }
     }
 

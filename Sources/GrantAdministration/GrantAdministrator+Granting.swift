@@ -46,19 +46,8 @@ extension GrantAdministrator {
     public func grant(
         _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
-        try check(proposal)
-        var bookmark = proposal.bookmark
-        if isTagged { bookmark.tag = try tag(proposal) }
-        let grant = Grant(
-            id: .random(), view: view, name: proposal.name, bookmark: bookmark, access: access, created: GrantAdministrator.now,
-            expires: expires)
-        do throws(GrantError) {
-            try store.insert(grant, by: actor)
-        } catch {
-            if isTagged, bookmark.tag != proposal.tag { _ = lookout.ask([.tag(proposal.bookmark, proposal.tag)]) }
-            throw error
-        }
-        return try announce([grant], timeout)[0]
+        let choice = Choice(proposal, name: proposal.name, view: view, access: access, expires: expires, isTagged: isTagged)
+        return try grant([choice], timeout: timeout)[0]
     }
 
     /// What is to be granted to whom.
@@ -67,9 +56,17 @@ extension GrantAdministrator {
         public var name: GrantName
         public var view: ViewName
         public var access: Access
+        public var expires: Instant?
+        /// Its directory carries a tag afterwards.
+        public var isTagged: Bool
+        public var coordination: Coordination
 
-        public init(_ proposal: Proposal, name: GrantName, view: ViewName, access: Access) {
+        public init(
+            _ proposal: Proposal, name: GrantName, view: ViewName, access: Access, expires: Instant? = nil, isTagged: Bool = false,
+            coordination: Coordination = .advisory
+        ) {
             (self.proposal, self.name, self.view, self.access) = (proposal, name, view, access)
+            (self.expires, self.isTagged, self.coordination) = (expires, isTagged, coordination)
         }
     }
 
@@ -82,13 +79,58 @@ extension GrantAdministrator {
     public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for choice in choices { try check(choice.proposal) }
         let now = GrantAdministrator.now
-        let grants = choices.map { choice in
-            Grant(
-                id: .random(), view: choice.view, name: choice.name, bookmark: choice.proposal.bookmark, access: choice.access, created: now
+        var grants: [Grant] = []
+        var tagged: [Proposal] = []
+        do throws(GrantError) {
+            for choice in choices {
+                var bookmark = choice.proposal.bookmark
+                if choice.isTagged {
+                    bookmark.tag = try tag(choice.proposal)
+                    if bookmark.tag != choice.proposal.tag { tagged.append(choice.proposal) }
+                }
+                grants.append(
+                    Grant(
+                        id: .random(), view: choice.view, name: choice.name, bookmark: bookmark, access: choice.access, created: now,
+                        expires: choice.expires, coordination: choice.coordination))
+            }
+            try store.insert(grants, by: actor)
+        } catch {
+            for proposal in tagged { _ = lookout.ask([.tag(proposal.bookmark, proposal.tag)]) }
+            throw error
+        }
+        return try announce(grants, timeout)
+    }
+
+    /// The grant that is there already just as it was chosen: of the same directory, active, with the same access and expiry. nil when the name
+    /// is free; `.alreadyExists` when what has it is not the same, with what to do.
+    public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
+        guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
+        let (old, new) = (grant.bookmark, choice.proposal.bookmark)
+        let which = (choice.view == .standard ? "" : " --view \(choice.view)") + " \(choice.name)"
+        let refusal = { (cause: String, advice: String) in
+            GrantError(
+                .alreadyExists, "the view “\(choice.view)” has a grant named “\(choice.name)” already", cause: cause, advice: advice)
+        }
+        guard old.filesystem == new.filesystem, old.identity == new.identity else {
+            throw refusal("it is of \(String(decoding: old.path, as: UTF8.self))", "choose another with --name, or remove that one")
+        }
+        let state = grant.state(at: GrantAdministrator.now)
+        guard state == .active else {
+            throw refusal("it is of this directory, and \(state.rawValue)", "grantfs restore\(which) makes it active again")
+        }
+        guard grant.access == choice.access else {
+            throw refusal(
+                "it is of this directory, and \(grant.access.rawValue)", "grantfs set\(which) --access \(choice.access.rawValue) changes it"
             )
         }
-        try store.insert(grants, by: actor)
-        return try announce(grants, timeout)
+        guard grant.expires == choice.expires else {
+            let how = grant.expires == nil ? "never expires" : choice.expires == nil ? "expires" : "expires at another time"
+            throw refusal("it is of this directory, and \(how)", "grantfs set\(which) --expires changes it")
+        }
+        guard !choice.isTagged || old.tag != nil else {
+            throw refusal("it is of this directory, which it has not tagged", "remove it, and grant it anew with --tag")
+        }
+        return grant
     }
 
     /// Leaves the directory the tag it has, unless a grant of another directory has the same: then this one is a copy, made with its

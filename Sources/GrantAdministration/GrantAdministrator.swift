@@ -31,7 +31,13 @@ public struct GrantAdministrator: Sendable {
         let all = try store.grants()
         var result: [Grant] = []
         for selector in selectors {
-            let grant = try selector.select(from: all, view: view)
+            let grant: Grant
+            do throws(GrantError) {
+                grant = try selector.select(from: all, view: view)
+            } catch {
+                if error.code == .notFound, let view { try requireKnown(view) }
+                throw error
+            }
             if !result.contains(where: { $0.id == grant.id }) { result.append(grant) }
         }
         return result

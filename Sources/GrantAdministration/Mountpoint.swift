@@ -177,7 +177,7 @@ public struct Mountpoint: Sendable {
             case ENOTDIR: "it is not a directory"
             default: error.description
             }
-        let advice = error == Errno(ENOENT) ? "make it with mkdir" : nil
+        let advice = error == Errno(ENOENT) ? UnexpandedHome.advice(for: path) ?? "make it with mkdir" : nil
         return GrantError(
             .mountFailed, "\(String(decoding: path, as: UTF8.self)) cannot be a mountpoint", cause: cause, advice: advice)
     }

@@ -27,7 +27,13 @@ struct Placement {
         let table = try currentTable()
         let place = Place(directory, in: table)
         let storePlace = Place(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
-        if place.holds(storePlace) { throw refusal(directory, "it holds the store \(store)") }
+        if place.holds(storePlace) {
+            throw refusal(
+                directory, "it holds the store \(store), and who may write there may grant himself anything",
+                advice:
+                    "grant directories inside it, several at once or with grantfs pick; or keep the store elsewhere, by --store or $GRANTFS_STORE"
+            )
+        }
         if storePlace.holds(place) { throw refusal(directory, "it lies in the store \(store)") }
     }
 
@@ -77,7 +83,8 @@ struct Placement {
         }
     }
 
-    private static func refusal(_ directory: [UInt8], _ cause: String) -> GrantError {
-        GrantError(.invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause)
+    private static func refusal(_ directory: [UInt8], _ cause: String, advice: String? = nil) -> GrantError {
+        GrantError(
+            .invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause, advice: advice)
     }
 }

@@ -26,7 +26,10 @@ public struct Selector: Sendable, CustomStringConvertible {
         let found = candidates.filter { $0.name.bytes == bytes || isPrefix(of: $0.id) }
         guard let first = found.first else {
             let place = view.map { " in the view “\($0)”" } ?? ""
-            throw GrantError(.notFound, "there is no grant “\(self)”\(place)", advice: "grantfs list --all shows them")
+            let near = Suggestion.nearest(to: description, among: Set(candidates.map(\.name.description)).sorted())
+            throw GrantError(
+                .notFound, "there is no grant “\(self)”\(place)",
+                advice: near.map { "did you mean “\($0)”?" } ?? "grantfs list --all shows them")
         }
         if found.count == 1 { return first }
         let places = found.map { "\($0.id.description.prefix(12)) in view “\($0.view)”" }.joined(separator: ", ")

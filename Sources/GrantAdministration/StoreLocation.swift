@@ -27,6 +27,10 @@ public enum StoreLocation {
 
     private static func absolute(_ path: [UInt8], _ what: String) throws(GrantError) -> String {
         if path.isEmpty { throw GrantError(.usage, "\(what) is wrong", cause: "it is empty") }
+        // A store would be made in a directory of that name.
+        if path == [0x7E] || path.starts(with: [0x7E, 0x2F]), let advice = UnexpandedHome.advice(for: path) {
+            throw GrantError(.usage, "\(what) is wrong", cause: "it begins with ~", advice: advice)
+        }
         guard let text = String(validating: CanonicalPath.absolute(path), as: UTF8.self) else {
             throw GrantError(.usage, "\(what) is wrong", cause: "it is not UTF-8")
         }

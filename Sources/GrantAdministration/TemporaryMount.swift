@@ -53,6 +53,12 @@ public final class TemporaryMount: Sendable {
         take(file, in: store, waits: true)
     }
 
+    /// The views that are there for one command each, and are gone with it.
+    public static func views(of store: GrantStore) -> Set<ViewName> {
+        let names = ((try? DirectoryNames.of(store.runDirectory.utf8)) ?? []).map { String(decoding: $0, as: UTF8.self) }
+        return Set(names.filter { $0.hasPrefix("run-") && $0.hasSuffix(".view") }.compactMap { try? ViewName(String($0.dropLast(5))) })
+    }
+
     /// Cleans up after commands that have ended without doing so. Best effort: what cannot be done now is left for the next one.
     public static func sweep(_ store: GrantStore) {
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {

@@ -26,7 +26,7 @@ extension CocoaError {
         switch code {
         case .permission: .fileReadNoPermission
         case .notFound, .invalidDirectory: isMaking ? .fileReadNoSuchFile : .fileNoSuchFile
-        case .invalidBookmark: .fileReadCorruptFile
+        case .invalidBookmark, .invalidFile: .fileReadCorruptFile
         case .usage: .fileReadUnsupportedScheme
         case .unsupported: .featureUnsupported
         case .alreadyExists: .fileWriteFileExists

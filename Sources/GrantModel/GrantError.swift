@@ -10,6 +10,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case invalidDirectory
         /// The bytes of a bookmark are none, or not for this store.
         case invalidBookmark
+        /// A file that declares grants makes no sense.
+        case invalidFile
         case permission
         case storeUnavailable
         case storeDamaged
@@ -51,7 +53,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         switch code {
         case .usage: 2
         case .unconfirmed: 3
-        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .permission, .storeUnavailable, .storeDamaged,
+        case .notFound, .ambiguous, .alreadyExists, .invalidDirectory, .invalidBookmark, .invalidFile, .permission, .storeUnavailable,
+            .storeDamaged,
             .storeNewer,
             .storeFull, .mountFailed, .unsupported, .exhausted, .system:
             1

@@ -53,6 +53,18 @@ extension GrantStore {
         try read { (database) throws(GrantError) in try database.integer("SELECT ifnull(max(number), 0) FROM log") }
     }
 
+    /// Whether a grant was ever made in this view, as far as the log goes back.
+    public func hasGranted(in view: ViewName) throws(GrantError) -> Bool {
+        try read { (database) throws(GrantError) in
+            var hasGranted = false
+            try database.query(
+                "SELECT 1 FROM log WHERE kept = ? AND event = ? AND view = ? LIMIT 1",
+                [.integer(Kept.acts.rawValue), .text(LogEvent.granted.rawValue), .blob(Array(view.description.utf8))]
+            ) { _ throws(GrantError) in hasGranted = true }
+            return hasGranted
+        }
+    }
+
     /// Writes down what was done to a grant; the system's log hears of it when that is on disk.
     func log(_ event: LogEvent, _ grant: Grant, _ actor: Actor, _ detail: String = "", in database: Database) throws(GrantError) {
         let entry = LogEntry(

@@ -101,6 +101,41 @@ private func failure(_ text: String) -> GrantError? {
         }
     }
 
+    @Test func theHelpBeginsWithFiveCommandsAndHasEachOnce() {
+        let program = CommandLineProgram.declaration
+        let text = HelpText.program(program)
+        let lines = text.components(separatedBy: "\n")
+        let first = lines.firstIndex(of: "Every day:") ?? 0
+        #expect(
+            lines[(first + 1)...].prefix { !$0.isEmpty }.map { String($0.dropFirst(2).prefix { $0 != " " }) }.filter { !$0.isEmpty } == [
+                "grant", "mount", "list", "revoke", "unmount",
+            ])
+        for command in program.commands {
+            #expect(lines.count { $0.hasPrefix("  \(command.name) ") } == (command.isHidden ? 0 : 1), "\(command.name)")
+        }
+        for line in lines { #expect(line.count <= 80, "\(line)") }
+        // Names that no command has would be left out without a word.
+        #expect(program.groups.flatMap(\.commands).allSatisfy { program.command(named: $0) != nil })
+    }
+
+    @Test(arguments: [("ls", "list"), ("rm x", "remove"), ("umount x", "unmount")])
+    func commandsHaveTheNamesThatOthersGiveThem(_ line: String, _ name: String) throws {
+        guard case .run(let command, _) = try ArgumentParser(program: CommandLineProgram.declaration).parse(words(line)) else {
+            Issue.record("\(line) does nothing")
+            return
+        }
+        #expect(command.name == name)
+    }
+
+    @Test(arguments: ["-r", "--ro", "--read-only"]) func readOnlyHasShortWords(_ word: String) throws {
+        guard case .run(_, let arguments) = try ArgumentParser(program: CommandLineProgram.declaration).parse(words("grant \(word) x"))
+        else {
+            Issue.record("no command")
+            return
+        }
+        #expect(arguments.has("read-only"))
+    }
+
     @Test func helpAndVersionNeedNoCommand() throws {
         let parser = ArgumentParser(program: CommandLineProgram.declaration)
         guard case .help(nil) = try parser.parse(words("--help")), case .version = try parser.parse(words("--version")) else {

@@ -31,9 +31,11 @@ import Testing
     private func analyze(_ kind: String, _ words: [String], in directory: String) throws -> (status: Int32, text: String) {
         // A program that is there, under the name that the unit has.
         try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
-        let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/grantfs@.service", encoding: .utf8)
-        try Data(unit.replacingOccurrences(of: "@BINDIR@", with: directory).utf8).write(
-            to: URL(fileURLWithPath: directory + "/grantfs@.service"))
+        for name in ["grantfs@.service", "grantfs-apply.service"] {
+            let unit = try String(contentsOfFile: "\(Self.units)/\(kind)/\(name)", encoding: .utf8)
+            try Data(unit.replacingOccurrences(of: "@BINDIR@", with: directory).utf8).write(
+                to: URL(fileURLWithPath: directory + "/" + name))
+        }
         return try run("systemd-analyze", words + [directory + "/grantfs@.service"], in: directory)
     }
 

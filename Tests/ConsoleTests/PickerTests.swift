@@ -35,6 +35,34 @@ import TerminalUI
         expect([], from: &picker, .left)
     }
 
+    @Test func aPathThatIsTypedIsOpened() {
+        var picker = Picker(start: bytes("/d"), view: .standard, access: .readWrite, home: bytes("/home/ann"))
+        _ = picker.begin(Size(rows: 24, columns: 80))
+        picker.handle(listed("/d", ["a"], number: 1))
+        picker.hit("/srv/../etc")
+        #expect(picker.text.contains("Enter opens the directory of this path"))
+        expect([.list(bytes("/etc"), number: 2)], from: &picker, .enter)
+        picker.handle(listed("/etc", ["a"], number: 2))
+        picker.hit("a/b/")
+        expect([.list(bytes("/etc/a/b"), number: 3)], from: &picker, .enter)
+        picker.handle(.unreadable("No such file or directory", number: 3))
+        #expect(picker.text.contains("! No such file"))
+        picker.hit("~/x")
+        expect([.list(bytes("/home/ann/x"), number: 4)], from: &picker, .enter)
+        picker.handle(listed("/home/ann/x", ["~"], number: 4))
+        // Without a slash it is the name of one that is listed, or nobody's home.
+        picker.hit("~")
+        expect([.list(bytes("/home/ann"), number: 5)], from: &picker, .enter)
+    }
+
+    @Test func whatIsGrantedAlreadyIsSaid() throws {
+        var picker = picker(["a", "b"])
+        picker.handle(.granted([bytes("/d/b"): [.standard, try ViewName("ci")], bytes("/e"): [.standard]]))
+        let line = picker.text.split(separator: "\n").first { $0.contains("b/") }
+        #expect(line?.hasSuffix("b/  granted to default, ci") == true)
+        #expect(picker.text.components(separatedBy: "granted to").count == 2)
+    }
+
     @Test func anAnswerForADirectoryThatWasLeftChangesNothing() {
         var picker = picker(["a"])
         picker.hit("", .enter)

@@ -100,9 +100,56 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
         #expect(top.line("alpha").contains(" 0       0 B "))
         // Where there is no room the directory of the selected one is told below.
         _ = top.hit(.down)
-        #expect(top.page.contains("holds “alpha”, which is /d/alpha") && !top.line("alpha").contains("/d/"))
+        #expect(top.page.contains("holds “alpha”, which is /d/alpha") && top.line("alpha").hasSuffix("  /d/alpha"))
         top.resize(Size(rows: 24, columns: 120))
         #expect(top.line("alpha").hasSuffix("/d/alpha") && top.line("GRANT").contains("RUNNING"))
+    }
+
+    @Test func whatIsTypedNarrowsTheList() throws {
+        var top = Top(try snapshot())
+        expect([], from: &top, .character("/"), .character("G"), .character("a"))
+        #expect(top.page.contains("show: Ga_") && top.page.contains("2 hidden"))
+        #expect(top.rows.compactMap { top.row(of: $0)?.name.description } == ["gamma"])
+        // A key of the list's is a letter here; those that move it are none.
+        expect([], from: &top, .character("q"), .backspace, .down, .enter)
+        #expect(top.line("gamma").hasPrefix("> "))
+        expect([.act(.revoke(GrantID(high: 7, low: 3)))], from: &top, .character("r"), .character("y"))
+        expect([], from: &top, .escape)
+        #expect(top.rows.count == 5 && top.current?.grant == GrantID(high: 7, low: 3))
+        expect([], from: &top, .character("/"), .character("/"), .character("m"))
+        #expect(top.rows.count == 3, "a mountpoint shows all of its view")
+        expect([], from: &top, .character("x"), .character("x"))
+        #expect(top.page.contains("nothing to show: 3 hidden"))
+        expect([.quit], from: &top, .escape, .escape)
+    }
+
+    @Test func whatIsRevokedCanBeHidden() throws {
+        var top = Top(try snapshot())
+        _ = top.hit(.character("x"))
+        #expect(!top.page.contains("beta") && top.page.contains("alpha") && top.page.contains("3 grants, 1 hidden"))
+        _ = top.hit(.character("x"))
+        #expect(top.page.contains("beta") && !top.page.contains("hidden"))
+    }
+
+    @Test func whenTheSelectedGrantEndsIsTold() throws {
+        var top = Top(
+            try snapshot {
+                $0[0].grants[0].secondsLeft = 7_300
+                ($0[0].grants[0].inodes, $0[0].grants[0].denials) = (12, 3)
+            })
+        _ = top.hit(.down)
+        #expect(top.line("which is").hasSuffix("which is /d/alpha, ends in 2 h, 12 inodes, 3 denied"))
+        top.resize(Size(rows: 24, columns: 120))
+        #expect(top.line("which is").hasSuffix("which is /d/alpha, ends in 2 h"))
+        let told = [0, 119, 120, 7_199, 172_799, 1e9].map { TopRates.duration($0) }
+        #expect(told == ["0 s", "119 s", "2 min", "119 min", "47 h", "11574 d"])
+    }
+
+    @Test func nothingIsBlankBetweenTheListAndItsHolders() throws {
+        let top = Top(try snapshot())
+        let lines = top.page.components(separatedBy: "\n")
+        let last = try #require(lines.firstIndex { $0.contains("gamma") })
+        #expect(lines[last + 1].isEmpty && lines[last + 2].contains("hold something"))
     }
 
     @Test func nothingIsDoneBeforeSomebodySaysYes() throws {

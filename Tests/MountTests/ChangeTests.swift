@@ -95,7 +95,7 @@ extension MountTests {
         @Test("a grant made, renamed, withdrawn or restored shows at once")
         func rootListing() throws {
             let fixture = try MountFixture()
-            let mountpoint = try fixture.mount()
+            let mountpoint = try fixture.mount(isNew: true)
             func names() throws -> [String] { try Command.run(["ls", mountpoint]).orThrow().lines }
             #expect(try names() == [])
             try fixture.grant(try fixture.source("a"))

@@ -148,7 +148,7 @@ extension MountTests {
             arguments: ["shared", "exclusive", "none"], ["", "noatime", "nodiratime"])
         func access(cache: String, option: String) throws {
             let (fixture, source, native) = try prepared()
-            let mountpoint = try fixture.mount(options: "cache=\(cache)" + (option.isEmpty ? "" : "," + option))
+            let mountpoint = try fixture.mount(options: "cache=\(cache)" + (option.isEmpty ? "" : "," + option), isNew: true)
             try fixture.grant(source)
             let changed = try python(Self.reading, mountpoint + "/a", source)
             let files = native.split(whereSeparator: \.isWhitespace).filter { $0 != "directory" }.joined(separator: " ") + "\n"

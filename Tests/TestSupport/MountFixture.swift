@@ -69,13 +69,15 @@ public final class MountFixture {
         return String(id)
     }
 
-    /// Mounts a view and gives the mountpoint.
+    /// Mounts a view and gives the mountpoint. `isNew`: no grant names it yet.
     @discardableResult
-    public func mount(_ view: String = "default", at name: String = "mount", options: String? = nil) throws -> String {
+    public func mount(
+        _ view: String = "default", at name: String = "mount", options: String? = nil, isNew: Bool = false
+    ) throws -> String {
         let mountpoint = base + "/" + name
         // A dead mount is there and cannot be looked at.
         if mkdir(mountpoint, 0o755) == 0 { chown(mountpoint, owner.uid, owner.gid) }
-        try grantfs(["mount", view, mountpoint] + (options.map { ["-o", $0] } ?? [])).orThrow()
+        try grantfs(["mount", view, mountpoint] + (isNew ? ["--new"] : []) + (options.map { ["-o", $0] } ?? [])).orThrow()
         return mountpoint
     }
 

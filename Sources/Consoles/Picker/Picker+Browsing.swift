@@ -86,7 +86,16 @@ extension Picker {
         show()
     }
 
+    /// The directory whose path was typed in the place of a name; nil while a name is.
+    var typedPath: [UInt8]? {
+        let text = Array(filter.text.utf8)
+        if let home, text == [0x7E] || text.starts(with: [0x7E, 0x2F]) { return CanonicalPath.plain(home + text.dropFirst()) }
+        guard text.contains(0x2F) else { return nil }
+        return CanonicalPath.plain(text.first == 0x2F ? text : CanonicalPath.join(path, text))
+    }
+
     private mutating func openSelected(_ key: Key) -> [Effect] {
+        if key == .enter, let typedPath { return open(typedPath) }
         guard let entry = row(window.selected) else { return [] }
         switch entry.kind {
         case .here:

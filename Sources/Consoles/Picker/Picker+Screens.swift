@@ -26,6 +26,7 @@ extension Picker {
         switch content {
         case .loading: body.append(Line("    reading…", .dim))
         case .failed(let reason): body.append(Line("    ! \(VisibleText.of(reason))", ink: .bad))
+        case .entries where typedPath != nil: body.append(Line("    Enter opens the directory of this path", .dim))
         case .entries where places.isEmpty: body.append(Line(filter.text.isEmpty ? "    no directories" : "    nothing is called so", .dim))
         case .entries: break
         }
@@ -53,6 +54,9 @@ extension Picker {
         case .link: line.add("  symbolic link", .dim)
         case .unknownLink: line.add("  symbolic link, to where is not known", .dim)
         case .directory, .above: break
+        }
+        if entry.kind != .above, let views = granted[path(of: entry)] {
+            line.add("  granted to " + views.map { VisibleText.of($0.description) }.joined(separator: ", "), ink: .good)
         }
         return isSelected ? line.styled(.reverse, columns: columns) : line.cut(to: columns)
     }
@@ -103,7 +107,8 @@ extension Picker {
     func helpFrame(_ size: Size) -> Frame {
         let rows = [
             "↑ ↓ PgUp PgDn Home End   move", "Enter →                  open the directory", "← Backspace              the directory above",
-            "letters                  show what is called so; ^U clears that", "Space Insert             mark, or take the mark away",
+            "letters                  show what is called so; ^U clears that",
+            "/… ~/… a/b               type a path, and Enter opens it", "Space Insert             mark, or take the mark away",
             "^T                       show hidden directories, or do not", "Tab F2                   go to what is marked: choose there",
             "                         access, name and view, and grant it", "Esc ^C                   change nothing and end", "",
             "A symbolic link is not followed when it is marked: open it, and", "mark the directory that it leads to.",

@@ -33,6 +33,8 @@ public struct Picker: Sendable {
         case unreadable(String, number: Int)
         case looked([UInt8], PickerChoice.Finding)
         case taken([PickerChoice.Place])
+        /// The directories that are granted now, with the views.
+        case granted([[UInt8]: [ViewName]])
         /// Nothing was granted.
         case refused(String)
     }
@@ -40,6 +42,8 @@ public struct Picker: Sendable {
     // What a new choice begins with.
     let view: ViewName
     let access: Access
+    /// What stands for `~` in a path that is typed.
+    let home: [UInt8]?
 
     var page = Page.browsing
     var size = Size(rows: 24, columns: 80)
@@ -58,6 +62,9 @@ public struct Picker: Sendable {
     var wanted: [UInt8]?
     var number = 0
 
+    /// Where the grants are, for those who look for what is granted already.
+    var granted: [[UInt8]: [ViewName]] = [:]
+
     // The page of what was chosen.
     var choices: [PickerChoice] = []
     var taken: Set<PickerChoice.Place> = []
@@ -70,8 +77,8 @@ public struct Picker: Sendable {
         var line: LineEditor
     }
 
-    public init(start: [UInt8], view: ViewName, access: Access) {
-        (path, self.view, self.access) = (start, view, access)
+    public init(start: [UInt8], view: ViewName, access: Access, home: [UInt8]? = nil) {
+        (path, self.view, self.access, self.home) = (start, view, access, home)
     }
 
     /// What to do first.
@@ -114,6 +121,7 @@ public struct Picker: Sendable {
         case .looked(let path, let finding):
             for index in choices.indices where choices[index].path == path { choices[index].finding = finding }
         case .taken(let places): taken = Set(places)
+        case .granted(let places): granted = places
         case .refused(let reason):
             page = .reviewing
             message = "nothing is granted: \(reason)"

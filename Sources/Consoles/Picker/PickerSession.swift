@@ -13,6 +13,8 @@ public final class PickerSession {
         public var links: @Sendable (DirectoryListing) -> [[UInt8]]?
         public var propose: @Sendable ([UInt8]) throws(GrantError) -> GrantAdministrator.Proposal
         public var taken: @Sendable () throws(GrantError) -> [PickerChoice.Place]
+        /// The directories that are granted now, by their paths, going by what is recorded.
+        public var granted: @Sendable () throws(GrantError) -> [[UInt8]: [ViewName]] = { [:] }
         public var grant: @Sendable ([GrantAdministrator.Choice]) throws(GrantError) -> [GrantChange]
 
         public init(
@@ -50,6 +52,10 @@ public final class PickerSession {
     public func run(on screen: Screen) throws(GrantError) -> [GrantChange]? {
         let loop = try EventLoop(screen, inbox)
         _ = carryOut(picker.begin(screen.size))
+        let (work, inbox) = (work, inbox)
+        inBackground {
+            if let granted = try? work.granted() { inbox.post(.answer(.granted(granted))) }
+        }
         return loop.run({ handle($0) }, frame: { picker.frame($0) })
     }
 

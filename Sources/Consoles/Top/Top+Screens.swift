@@ -12,7 +12,7 @@ extension Top {
     /// Rows for mounts and grants.
     var listHeight: Int { max(1, size.rows - Top.headRows - Top.footRows - holderHeight) }
     private var isNarrow: Bool { size.columns < 72 }
-    /// Whether there is room for what runs now and for directories; else the directory of the selected one stands below.
+    /// Whether there is room for every column; else a directory takes the place of some, and what they have of the selected grant stands below.
     private var isWide: Bool { size.columns >= 100 }
 
     public func frame(_ size: Size) -> Frame {
@@ -26,9 +26,9 @@ extension Top {
         if snapshot == nil {
             body = [Line("  looking…", .dim)]
         } else if rows.isEmpty {
-            body = [Line("  nothing is granted or mounted", .dim)]
+            body = [Line(hiddenCount > 0 ? "  nothing to show: \(hiddenCount) hidden" : "  nothing is granted or mounted", .dim)]
         }
-        body += [Line](repeating: Line(), count: max(0, listHeight - body.count))
+        // Right below the list: what is to be seen stands together.
         if holderHeight > 0 { body += holderLines(height: holderHeight) }
         return Frame(head: [title, header], body: body, foot: foot, size: size)
     }
@@ -53,7 +53,9 @@ extension Top {
     }
 
     private var title: Line {
-        Line.split(plainTitle, Line("by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
+        var left = plainTitle
+        if hiddenCount > 0 { left.add(", \(hiddenCount) hidden", ink: .warning) }
+        return Line.split(left, Line("by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
     }
 
     /// Long names give way to the rest.
@@ -63,7 +65,7 @@ extension Top {
 
     private var header: Line {
         let start = "    " + DisplayWidth.fitted("GRANT", to: nameWidth) + "  " + DisplayWidth.fitted("STATE", to: 11) + "  "
-        let rest = isNarrow ? "" : "        OP/S   BYTES/S  INODES  DENIED" + (isWide ? "  RUNNING  DIRECTORY" : "")
+        let rest = isNarrow ? "" : "        OP/S   BYTES/S" + (isWide ? "  INODES  DENIED  RUNNING  DIRECTORY" : "  DIRECTORY")
         return Line(start + "ACCESS" + rest, .bold).cut(to: size.columns)
     }
 
@@ -83,11 +85,12 @@ extension Top {
             }
             let rate = section.mount.flatMap { rates[TopRates.Source(mount: $0, grant: row.id)] }
             line.add(column(rate.map { TopRates.text($0.operations) }, 6) + column(rate?.bytes.map { TopRates.bytes($0) }, 8))
-            line.add(column(row.isLive ? String(row.inodes) : nil, 6) + column(row.denials.map { String($0) }, 6))
             if isWide {
-                line.add(column(row.isLive ? String(row.inFlight) : nil, 7) + "  ")
-                line.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - line.width)))
+                line.add(column(row.isLive ? String(row.inodes) : nil, 6) + column(row.denials.map { String($0) }, 6))
+                line.add(column(row.isLive ? String(row.inFlight) : nil, 7))
             }
+            line.add("  ")
+            line.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - line.width)))
         }
         return line.cut(to: size.columns)
     }
@@ -134,9 +137,16 @@ extension Top {
             ? "Nobody holds \(what)" : "\(holders.count == 1 ? "1 process holds" : "\(holders.count) processes hold") \(what)"
         let room = height - 2
         var heading = Line(title, .bold)
-        if let row, !isWide {
+        if let row {
+            var facts = row.secondsLeft.map { "ends in \(TopRates.duration($0))" }.map { [$0] } ?? []
+            if !isWide, row.isLive {
+                facts.append("\(row.inodes) inodes")
+                if let denials = row.denials, denials > 0 { facts.append("\(denials) denied") }
+            }
+            let end = facts.map { ", " + $0 }.joined()
             heading.add(", which is ")
-            heading.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - heading.width)))
+            heading.add(DisplayWidth.cutStart(VisibleText.of(row.path), to: max(1, size.columns - heading.width - DisplayWidth.of(end))))
+            heading.add(end)
         }
         var lines = [Line(), heading.cut(to: size.columns)]
         lines += holders.prefix(holders.count > room ? room - 1 : room).map { line($0) }
@@ -167,9 +177,15 @@ extension Top {
         if let question {
             return [Line(question.text, [.bold, .reverse]).cut(to: size.columns), Line("y does it, n leaves it as it is", .bold)]
         }
+        if isFiltering {
+            return [
+                Line("show: \(filter)_", .bold).cut(to: size.columns),
+                Line("Enter keeps it, Esc shows everything", .dim).cut(to: size.columns),
+            ]
+        }
         return [
             Line(VisibleText.of(failure.map { "! " + $0 } ?? message), .bold).cut(to: size.columns),
-            Line("r revoke  e restore  a access  u unmount  s sort  ? help  q quit", .dim).cut(to: size.columns),
+            Line("r revoke  e restore  a access  u unmount  s sort  / find  x hide  ? help  q quit", .dim).cut(to: size.columns),
         ]
     }
 
@@ -179,9 +195,11 @@ extension Top {
             "e               restore a grant that was revoked or has expired",
             "a               make a grant read-only, or read-write again",
             "u               unmount the view", "s               sort by name, state, inodes, operations a second",
+            "/               show what has these letters in its name, view or directory",
+            "x               hide what is revoked or expired, and show it again",
             "q Esc ^C        end", "", "Each asks before it does something.",
             "OP/S, BYTES/S: since the last look. INODES: those that the kernel keeps.",
-            "On a wide screen RUNNING: operations under way.",
+            "On a wide screen DENIED: refusals. RUNNING: operations under way.",
             "A state with ? is on record; the mount has not said so.",
         ]
         return Frame(

@@ -50,6 +50,12 @@ public struct Top: Sendable {
     var window = ListWindow()
     var question: Question?
     var isHelping = false
+    /// Grants and views are shown that have it in their name or directory.
+    private(set) var filter = ""
+    /// It is being typed.
+    private(set) var isFiltering = false
+    /// Revoked and expired grants are not shown.
+    private(set) var hidesWithdrawn = false
     var message = ""
     /// Why what is to be seen is old.
     var failure: String?
@@ -85,13 +91,19 @@ public struct Top: Sendable {
         }
         if key == .control("c") { return [.quit] }
         if let question { return answer(key, question) }
+        if isFiltering, type(key) { return [] }
         message = ""
         if window.handle(key, count: rows.count, height: listHeight) {
             remember()
             return []
         }
         switch key {
+        case .escape where !filter.isEmpty: setFilter("")
         case .character("q"), .escape: return [.quit]
+        case .character("/"): isFiltering = true
+        case .character("x"):
+            hidesWithdrawn.toggle()
+            show()
         case .character("?"), .character("h"), .function(1): isHelping = true
         case .character("s"):
             let all = Order.allCases
@@ -102,6 +114,26 @@ public struct Top: Sendable {
         default: break
         }
         return []
+    }
+
+    /// Takes a key while the filter is being typed; false for one that has to do with the list, which goes on.
+    private mutating func type(_ key: Key) -> Bool {
+        switch key {
+        case .character(let scalar) where VisibleText.isPlain(scalar): setFilter(filter + String(scalar))
+        case .character: break
+        case .backspace: setFilter(String(filter.dropLast()))
+        case .enter: isFiltering = false
+        case .escape:
+            isFiltering = false
+            setFilter("")
+        default: return false
+        }
+        return true
+    }
+
+    private mutating func setFilter(_ text: String) {
+        filter = text
+        show()
     }
 
     private mutating func answer(_ key: Key, _ question: Question) -> [Effect] {
@@ -121,11 +153,22 @@ public struct Top: Sendable {
     // MARK: rows
 
     var rows: [Place] {
-        (snapshot?.sections ?? []).flatMap { section in
-            [Place(view: section.view, mount: section.mount)]
-                + section.grants.map { Place(view: section.view, mount: section.mount, grant: $0.id) }
+        (snapshot?.sections ?? []).flatMap { section -> [Place] in
+            let place = Place(view: section.view, mount: section.mount)
+            let isMeant = has(section.view.description) || has(VisibleText.of(section.mountpoint))
+            let grants = section.grants.filter { row in
+                if hidesWithdrawn, row.state == .revoked || row.state == .expired { return false }
+                return isMeant || has(VisibleText.of(row.name.bytes)) || has(VisibleText.of(row.path))
+            }
+            if grants.isEmpty, !isMeant { return [] }
+            return [place] + grants.map { Place(view: section.view, mount: section.mount, grant: $0.id) }
         }
     }
+
+    private func has(_ text: String) -> Bool { filter.isEmpty || TextSearch.does(text.lowercased(), contain: filter.lowercased()) }
+
+    /// Grants that are there and not shown.
+    var hiddenCount: Int { (snapshot?.sections ?? []).reduce(0) { $0 + $1.grants.count } - rows.count { $0.grant != nil } }
 
     func section(of place: Place) -> TopSnapshot.Section? {
         snapshot?.sections.first { $0.view == place.view && $0.mount == place.mount }

@@ -45,6 +45,17 @@ struct TopRates: Sendable, Equatable {
         return tenths == 0 || tenths >= 10 ? String(Int(min(tenths, 1e15))) : String(tenths)
     }
 
+    /// As it is told: `45 s`, `12 min`, `3 h`, `7 d`.
+    static func duration(_ seconds: Double) -> String {
+        let whole = Int64(saturating: max(0, seconds))
+        switch whole {
+        case ..<120: return "\(whole) s"
+        case ..<7200: return "\(whole / 60) min"
+        case ..<172_800: return "\(whole / 3600) h"
+        default: return "\(whole / 86_400) d"
+        }
+    }
+
     /// `0 B`, `512 B`, `1.5 KiB`, `20 MiB`.
     static func bytes(_ count: Double) -> String {
         var (value, units) = (count, ["B", "KiB", "MiB", "GiB", "TiB"][...])

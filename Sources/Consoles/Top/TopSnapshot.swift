@@ -43,6 +43,8 @@ public struct TopSnapshot: Sendable {
         public var bytes: UInt64 = 0
         public var denials: UInt64?
         public var path: [UInt8]
+        /// Seconds until it expires; nil when it does not.
+        public var secondsLeft: Double?
 
         public init(id: GrantID, name: GrantName, access: Access, state: GrantState, path: [UInt8]) {
             (self.id, self.name, self.access, self.state, self.path) = (id, name, access, state, path)
@@ -61,7 +63,9 @@ public struct TopSnapshot: Sendable {
         sections = views.flatMap { view -> [Section] in
             let rows = grants.filter { $0.view == view }.map { grant in
                 let state = GrantState(rawValue: grant.state(at: now).rawValue) ?? .unavailable
-                return Row(id: grant.id, name: grant.name, access: grant.access, state: state, path: grant.bookmark.path)
+                var row = Row(id: grant.id, name: grant.name, access: grant.access, state: state, path: grant.bookmark.path)
+                row.secondsLeft = state == .active ? grant.expires.map { $0.seconds(since: now) } : nil
+                return row
             }
             let reports = mounts.filter { $0.record.view == view }.sorted { $0.record.since < $1.record.since }
             if reports.isEmpty {

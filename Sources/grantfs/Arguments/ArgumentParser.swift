@@ -100,7 +100,7 @@ private struct Scan {
             return
         }
         guard let found = program.command(named: name) else {
-            let near = Suggestion.nearest(to: name, among: program.commands.map(\.name))
+            let near = Suggestion.nearest(to: name, among: program.commands.filter { !$0.isHidden }.map(\.name))
             throw usage("unknown command “\(name)”", advice: near.map { "did you mean “\($0)”?" } ?? "grantfs --help lists them")
         }
         command = found
@@ -110,7 +110,7 @@ private struct Scan {
         let body = word.dropFirst(2)
         let equals = body.firstIndex(of: UInt8(ascii: "="))
         let name = String(decoding: body[..<(equals ?? body.endIndex)], as: UTF8.self)
-        guard let option = candidates.first(where: { $0.long == name }) else { throw unknown("--" + name) }
+        guard let option = candidates.first(where: { $0.isCalled(name) }) else { throw unknown("--" + name) }
         guard option.value != nil else {
             if equals != nil { throw usage("--\(name) takes no value") }
             note(option, [], as: "--" + name)
@@ -128,7 +128,9 @@ private struct Scan {
         while let letter = letters.popFirst() {
             let name = String(decoding: [letter], as: UTF8.self)
             guard let option = candidates.first(where: { $0.short.map(String.init) == name }) else {
-                throw unknown("-" + (letter < 0x80 ? name : String(decoding: word.dropFirst(), as: UTF8.self)))
+                throw unknown(
+                    "-" + (letter < 0x80 ? name : String(decoding: word.dropFirst(), as: UTF8.self)),
+                    in: String(decoding: word, as: UTF8.self))
             }
             guard option.value != nil else {
                 note(option, [], as: "-" + name)
@@ -159,11 +161,18 @@ private struct Scan {
         program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
     }
 
-    private func unknown(_ word: String) -> GrantError {
+    /// `whole`: the word that was typed, if that has several letters.
+    private func unknown(_ word: String, in whole: String? = nil) -> GrantError {
         let known = candidates.filter { !$0.isHidden }
         let near = word.hasPrefix("--") ? Suggestion.nearest(to: word, among: known.map { "--" + $0.long }) : nil
         let place = command.map { " for \($0.name)" } ?? ""
         let help = command.map { "grantfs \($0.name) --help" } ?? "grantfs --help"
+        if let command, command.endsWithCommand, !parsed.operands.isEmpty {
+            let program = String(decoding: parsed.operands.last ?? [], as: UTF8.self)
+            return usage(
+                "unknown option “\(word)”\(place)",
+                advice: "options of the program stand behind --: grantfs \(command.name) … -- \(program) \(whole ?? word)")
+        }
         return usage("unknown option “\(word)”\(place)", advice: near.map { "did you mean “\($0)”?" } ?? "see \(help)")
     }
 }

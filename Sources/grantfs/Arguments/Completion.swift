@@ -90,7 +90,7 @@ private struct Scan {
         let all = program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
         if word.hasPrefix("--") {
             let name = word.dropFirst(2).prefix { $0 != "=" }
-            return all.first { $0.long == name }
+            return all.first { $0.isCalled(name) }
         }
         return word.count == 2 ? all.first { $0.short == word.last } : nil
     }

@@ -5,6 +5,8 @@ struct OptionDeclaration: Sendable {
     /// Without the dashes.
     let long: String
     let short: Character?
+    /// Other words for it, without the dashes, that the help leaves out.
+    let aliases: [String]
     /// What the value is called in the help; nil for an option that takes none.
     let value: String?
     let help: String
@@ -15,10 +17,11 @@ struct OptionDeclaration: Sendable {
     let choices: [String]
 
     init(
-        _ long: String, short: Character? = nil, value: String? = nil, help: String, choices: [String] = [], isRepeatable: Bool = false,
-        isHidden: Bool = false
+        _ long: String, short: Character? = nil, aliases: [String] = [], value: String? = nil, help: String, choices: [String] = [],
+        isRepeatable: Bool = false, isHidden: Bool = false
     ) {
         self.long = long
+        self.aliases = aliases
         self.short = short
         self.value = value
         self.help = help
@@ -26,6 +29,9 @@ struct OptionDeclaration: Sendable {
         self.isHidden = isHidden
         self.choices = choices
     }
+
+    /// Whether the word without its dashes means this option.
+    func isCalled(_ word: some StringProtocol) -> Bool { long == word || aliases.contains { $0 == word } }
 }
 
 /// One word that is no option.
@@ -58,6 +64,8 @@ struct OperandDeclaration: Sendable {
 /// One command: its words, and what it does.
 struct CommandDeclaration: Sendable {
     let name: String
+    /// Other names for it, that whoever comes from another program types.
+    let aliases: [String]
     let summary: String
     let operands: [OperandDeclaration]
     let options: [OptionDeclaration]
@@ -71,10 +79,12 @@ struct CommandDeclaration: Sendable {
     let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
     init(
-        _ name: String, _ summary: String, operands: [OperandDeclaration] = [], options: [OptionDeclaration] = [], notes: [String] = [],
-        isHidden: Bool = false, takesCommand: Bool = false, run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
+        _ name: String, aliases: [String] = [], _ summary: String, operands: [OperandDeclaration] = [],
+        options: [OptionDeclaration] = [], notes: [String] = [], isHidden: Bool = false, takesCommand: Bool = false,
+        run: @escaping @Sendable (ParsedArguments) throws(GrantError) -> Int32
     ) {
         self.name = name
+        self.aliases = aliases
         self.summary = summary
         self.operands = operands
         self.options = options
@@ -84,6 +94,8 @@ struct CommandDeclaration: Sendable {
         self.run = run
     }
 
+    /// Whether its last words are another program's command line.
+    var endsWithCommand: Bool { operands.last?.isCommand == true }
     var smallestOperandCount: Int { operands.count { !$0.isOptional } }
     var largestOperandCount: Int { operands.contains { $0.isRepeatable } ? Int.max : operands.count }
 }
@@ -95,6 +107,9 @@ struct ProgramDeclaration: Sendable {
     let summary: String
     let commands: [CommandDeclaration]
     let commonOptions: [OptionDeclaration]
+    /// How the help arranges the commands, by their names. Those that no group has stand behind the last one.
+    let groups: [(title: String, commands: [String])]
 
-    func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name } }
+    /// By its name, or another one for it.
+    func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name || $0.aliases.contains(name) } }
 }

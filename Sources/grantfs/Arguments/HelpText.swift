@@ -1,13 +1,26 @@
 /// The help, made from the declarations.
 enum HelpText {
     static func program(_ program: ProgramDeclaration) -> String {
-        var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", "", program.summary, "", "Commands:"]
-        lines += columns(program.commands.filter { !$0.isHidden }.map { ($0.name, $0.summary) })
+        var lines = ["Usage: \(program.name) COMMAND [OPTIONS] …", ""] + wrapped(program.summary, width: 78)
+        let visible = program.commands.filter { !$0.isHidden }
+        let width = visible.map(\.name.count).max() ?? 0
+        for group in grouped(visible, program.groups) {
+            lines += ["", group.title + ":"] + columns(group.commands.map { ($0.name, $0.summary) }, width: width)
+        }
         lines += ["", "Options of every command:"]
         lines += columns(program.commonOptions.filter { !$0.isHidden }.map { (words(of: $0), $0.help) })
         lines += ["", "“\(program.name) COMMAND --help” says more. Exit status: 0 done, 1 failed, 2 usage,"]
         lines += ["3 recorded, but some mount has not confirmed it."]
         return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func grouped(
+        _ commands: [CommandDeclaration], _ groups: [(title: String, commands: [String])]
+    ) -> [(title: String, commands: [CommandDeclaration])] {
+        let named = Set(groups.flatMap(\.commands))
+        let others = commands.filter { !named.contains($0.name) }
+        let all = groups.map { group in (group.title, group.commands.compactMap { name in commands.first { $0.name == name } }) }
+        return others.isEmpty ? all : all + [("More", others)]
     }
 
     static func command(_ command: CommandDeclaration, of program: ProgramDeclaration) -> String {
@@ -26,8 +39,8 @@ enum HelpText {
         return short + "--" + option.long + (option.value.map { " " + $0 } ?? "")
     }
 
-    private static func columns(_ rows: [(String, String)]) -> [String] {
-        let width = min(26, rows.map(\.0.count).max() ?? 0)
+    private static func columns(_ rows: [(String, String)], width: Int? = nil) -> [String] {
+        let width = width ?? min(26, rows.map(\.0.count).max() ?? 0)
         return rows.flatMap { (left, right) -> [String] in
             let text = wrapped(right, width: 78 - width - 4)
             let indent = String(repeating: " ", count: width + 4)

@@ -1,8 +1,9 @@
 /// The declarations as mdoc(7).
 enum ManualText {
+    /// The commands with their operands; the options stand once, at `options`.
     static func synopsis(of program: ProgramDeclaration) -> String {
         program.commands.filter { !$0.isHidden }.map { command -> String in
-            let options = command.options.filter { !$0.isHidden }.map { ".Op " + words(of: $0) + ($0.isRepeatable ? " ..." : "") }
+            let options = command.options.contains { !$0.isHidden } ? [".Op Ar options"] : []
             let operands = command.operands.map { operand -> String in
                 let name =
                     (operand.isCommand ? "Cm -- Ar " : "Ar ") + escaped(operand.name.lowercased()) + (operand.isRepeatable ? " ..." : "")

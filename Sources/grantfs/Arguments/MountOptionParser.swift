@@ -5,6 +5,8 @@ struct MountOptionParser {
     private(set) var options = MountOptions()
     /// The flags of a mount that is there already are to be changed.
     private(set) var isRemount = false
+    /// A view that no grant names yet may be mounted.
+    private(set) var isNew = false
     /// mount -s: options that are not known are passed over.
     let isSloppy: Bool
 
@@ -20,7 +22,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "idle",
+        "cache", "audit", "idle", "new",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -75,6 +77,7 @@ struct MountOptionParser {
         case "diratime": options.noDirectoryAccessTime = false
         case "audit": options.audit = MountOptions.standardAudit
         case "submounts": options.submounts = true
+        case "new": isNew = true
         case "remount": isRemount = true
         case "store", "cache", "idle": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:

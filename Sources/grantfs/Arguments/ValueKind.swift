@@ -19,7 +19,7 @@ enum ValueKind: Hashable {
             case "SELECTOR": .grant
             case "V", "VIEW": .view
             case "DIR", "DIR[:ro]", "MOUNTPOINT", "START": .directory
-            case "PATH": .file
+            case "PATH", "FILE": .file
             case "OPTS": .mountOptions
             case "COMMAND", "CMD": .command
             default: .anything

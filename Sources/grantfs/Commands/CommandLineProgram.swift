@@ -12,7 +12,7 @@ enum CommandLineProgram {
             RestoreCommand.declaration, RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration,
             ConfirmCommand.declaration, RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration,
             UnmountCommand.declaration, RunCommand.declaration, CoordinateCommand.declaration, PresentCommand.declaration,
-            WatchCommand.declaration,
+            WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
             UpgradeCommand.declaration, TakeOverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration,
@@ -23,6 +23,14 @@ enum CommandLineProgram {
             CommonOptions.store,
             OptionDeclaration("help", short: "h", help: "say this"),
             OptionDeclaration("version", help: "say the version"),
+        ],
+        groups: [
+            ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
+            ("Grants", ["pick", "set", "restore", "remove", "resolve", "apply", "export"]),
+            ("Use", ["run", "status", "top", "log"]),
+            ("Repair", ["doctor", "repair", "confirm", "release"]),
+            ("Coordination", ["coordinate", "present", "watch"]),
+            ("The machine", ["metrics", "completion"]),
         ])
 
     /// Does what the words say. The result is the exit status.

@@ -40,6 +40,14 @@ extension ParsedArguments {
         return try ParsedArguments.view(named: text)
     }
 
+    /// The view that was asked for, which must be known, with or without a store; nil when none was.
+    func knownView(in store: GrantStore?) throws(GrantError) -> ViewName? {
+        guard let view = try view() else { return nil }
+        guard let store else { throw GrantAdministrator.unknown(view, among: []) }
+        try GrantAdministrator(store: store).requireKnown(view)
+        return view
+    }
+
     static func view(named text: String) throws(GrantError) -> ViewName {
         do {
             return try ViewName(text)

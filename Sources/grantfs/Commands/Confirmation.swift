@@ -25,15 +25,21 @@ enum Confirmation {
         return changes.areConfirmed ? 0 : 3
     }
 
-    /// Prints what became of each grant: as JSON, with what `more` adds, or a line for each.
     static func print(
-        _ changes: [GrantChange], _ verb: String, _ what: String, arguments: ParsedArguments, timeout: Double,
+        _ changes: [GrantChange], _ verb: String, _ what: String, arguments: ParsedArguments, timeout: Double
+    ) throws(GrantError) -> Int32 {
+        try print(changes, { _ in verb }, what, arguments: arguments, timeout: timeout)
+    }
+
+    /// Prints what became of each grant: as JSON, with what `more` adds, or a line for each, which begins with its verb.
+    static func print(
+        _ changes: [GrantChange], _ verb: (Grant) -> String, _ what: String, arguments: ParsedArguments, timeout: Double,
         more: (GrantChange) -> [(String, JSON)] = { _ in [] }
     ) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             try Terminal.print(JSON.array(changes.map { .object(JSON.change($0) + more($0)) }).text)
         } else {
-            for change in changes { try Terminal.print(line(change, verb)) }
+            for change in changes { try Terminal.print(line(change, verb(change.grant))) }
         }
         return exitStatus(of: changes, what, timeout: timeout)
     }

@@ -6,40 +6,76 @@ import LinuxFS
 /// `grantfs grant`
 enum GrantCommand {
     static let declaration = CommandDeclaration(
-        "grant", "Bookmarks a directory and grants it to a view; prints the grant's id.",
-        operands: [OperandDeclaration("DIR")],
+        "grant", "Bookmarks directories and grants them to a view; prints the grants' ids.",
+        operands: [OperandDeclaration("DIR", isRepeatable: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
-            OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out"),
-            OptionDeclaration("read-only", help: "nothing can be changed below the grant"),
+            OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out; for one DIR alone"),
+            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "nothing can be changed below the grant"),
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
-            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm."
+            "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "
+                + "several directories all are granted or none.",
+            "A tag never gives access by itself: a directory that carries the tag of a lost one is entered after grantfs confirm.",
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let timeout = try arguments.timeout()
+        let directory = try arguments.storeDirectory()
+        let choices = try choices(arguments, store: directory)
+        let administrator = GrantAdministrator.command(try GrantStore(directory: directory, create: true))
+        var existing: [Grant] = []
+        for choice in choices {
+            try administrator.check(choice.proposal)
+            if let grant = try administrator.existing(choice) { existing.append(grant) }
+        }
+        let new = choices.filter { choice in !existing.contains { $0.name == choice.name } }
+        let made = new.isEmpty ? [] : try administrator.grant(new, timeout: timeout)
+        // Nothing changes for them; a mount that has not confirmed them yet is asked once more.
+        let left = existing.isEmpty ? [] : try administrator.restore(existing, timeout: timeout)
+        let changes = choices.compactMap { choice in (made + left).first { $0.grant.name == choice.name } }
+        if arguments.wantsJSON {
+            let described = administrator.describe(changes.map(\.grant))
+            let documents = zip(described, changes).map { JSON.object(JSON.grant($0) + [JSON.mounts($1)]) }
+            try Terminal.print(arguments.operands.count == 1 ? documents[0].text : JSON.array(documents).text)
+        } else {
+            for change in changes { try Terminal.print(change.grant.id.description) }
+        }
+        for grant in existing { Terminal.note("“\(grant.name)” is granted to the view “\(grant.view)” already, in the same way") }
+        for change in made {
+            let others = try administrator.overlaps(with: change.grant, view: change.grant.view)
+            if let text = OverlapText.beside(change.grant, others) { Terminal.note(text) }
+        }
+        return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
+    }
+
+    /// What is to be granted, each directory once; nothing is written yet.
+    private static func choices(_ arguments: ParsedArguments, store: String) throws(GrantError) -> [GrantAdministrator.Choice] {
         let view = try arguments.view() ?? .standard
         let name = try arguments.name()
-        let timeout = try arguments.timeout()
+        if name != nil, arguments.operands.count > 1 {
+            throw GrantError(.usage, "--name is for one directory", advice: "grant them one at a time, or leave --name out")
+        }
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
-        let directory = try arguments.storeDirectory()
-        let proposal = try GrantAdministrator.propose(directory: arguments.operands[0], name: name, store: directory, lookout: .command)
-
-        let administrator = GrantAdministrator.command(try GrantStore(directory: directory, create: true))
-        let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
-        let change = try administrator.grant(
-            proposal, view: view, access: access, expires: expires, isTagged: arguments.has("tag"), timeout: timeout)
-        if arguments.wantsJSON {
-            let described = administrator.describe([change.grant])[0]
-            try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
-        } else {
-            try Terminal.print(change.grant.id.description)
+        var choices: [GrantAdministrator.Choice] = []
+        for operand in arguments.operands {
+            let proposal = try GrantAdministrator.propose(directory: operand, name: name, store: store, lookout: .command)
+            if let other = choices.first(where: { $0.name == proposal.name }) {
+                if other.proposal.bookmark.identity == proposal.bookmark.identity { continue }
+                throw GrantError(
+                    .usage, "two of the directories are called “\(proposal.name)”", advice: "grant one of them by itself, with --name")
+            }
+            choices.append(
+                GrantAdministrator.Choice(
+                    proposal, name: proposal.name, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite,
+                    expires: expires,
+                    isTagged: arguments.has("tag")))
         }
-        return Confirmation.exitStatus(of: [change], "the grant", timeout: timeout)
+        return choices
     }
 }

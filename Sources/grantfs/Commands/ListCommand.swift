@@ -1,18 +1,20 @@
 import GrantAdministration
 import GrantModel
+import GrantStore
+import LinuxFS
 
 /// `grantfs list`
 enum ListCommand {
     static let declaration = CommandDeclaration(
-        "list", "Lists the grants: name, view, access, state, and where the directory is now.",
+        "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"), CommonOptions.json,
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let view = try arguments.view()
         let store = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: store)
         let grants = try store.map { store throws(GrantError) in
             try GrantAdministrator.command(store).list(view: view, all: arguments.has("all"))
         }
@@ -20,24 +22,57 @@ enum ListCommand {
             try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0)) }).text)
             return 0
         }
-        guard let grants else {
-            Terminal.note("there is no store in \(try arguments.storeDirectory()) yet: nothing is granted")
+        guard let store, let grants else {
+            Terminal.note("there is no store in \(try arguments.storeDirectory()) yet: nothing is granted (grantfs grant DIR makes one)")
             return 0
         }
-        if grants.isEmpty { return 0 }
-        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "ID", "PATH"])
-        for grant in grants {
-            table.add([
-                Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.grant.access.rawValue,
-                state(grant), String(grant.grant.id.description.prefix(12)), Terminal.visible(grant.path),
-            ])
-        }
-        try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+        if !grants.isEmpty { try show(grants) }
         for grant in grants {
             guard let reason = grant.reason else { continue }
             Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
         }
+        try noteHidden(store, view, shown: grants)
         return 0
+    }
+
+    private static func show(_ grants: [GrantDescription]) throws(GrantError) {
+        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "ID", "PATH"])
+        for grant in grants {
+            table.add(
+                [
+                    Terminal.visible(grant.grant.name.bytes), Terminal.visible(grant.grant.view.description), grant.grant.access.rawValue,
+                    state(grant), grant.grant.expires.map { Timestamp.local($0) } ?? "never", String(grant.grant.id.description.prefix(12)),
+                    Terminal.visible(grant.path),
+                ], shade(grant.state))
+        }
+        try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+    }
+
+    static func shade(_ state: GrantState) -> Table.Shade? {
+        switch state {
+        case .active: nil
+        case .revoked: .gone
+        case .expired, .unavailable: .attention
+        }
+    }
+
+    /// Says that there are none, and how many there are that only --all shows.
+    private static func noteHidden(_ store: GrantStore, _ view: ViewName?, shown: [GrantDescription]) throws(GrantError) {
+        let now = Instant(nanoseconds: Clock.realtime)
+        let ids = Set(shown.map(\.grant.id))
+        let hidden = try store.grants(view: view).filter { !ids.contains($0.id) }
+        let counts = [RecordedState.revoked, .expired].compactMap { state -> String? in
+            let count = hidden.count { $0.state(at: now) == state }
+            return count == 0 ? nil : "\(count) \(state.rawValue)"
+        }
+        let place = view.map { " to the view “\($0)”" } ?? ""
+        if !counts.isEmpty {
+            Terminal.note(
+                (shown.isEmpty ? "nothing is granted\(place) now; " : "")
+                    + "not shown: \(counts.joined(separator: ", ")) (--all shows them)")
+        } else if shown.isEmpty {
+            Terminal.note("nothing is granted\(place) (grantfs grant\(view.map { " --view \($0)" } ?? "") DIR)")
+        }
     }
 
     /// With what is to be known of the bookmark.

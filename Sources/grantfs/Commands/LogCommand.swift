@@ -22,15 +22,37 @@ enum LogCommand {
         let filter = try LogFilter(arguments)
         if arguments.has("follow") { try follow(arguments, filter) }
         var entries: [LogEntry] = []
-        if let store = try arguments.openStoreIfThere() {
-            try read(store, after: 0) { if filter.takes($0) { entries.append($0) } }
+        var names: Set<String> = []
+        var isKnown = filter.grant == nil
+        let store = try arguments.openStoreIfThere()
+        if let store {
+            try read(store, after: 0) { entry in
+                if !isKnown, filter.isOfGrant(entry) { isKnown = true }
+                if let name = entry.name, !isKnown { names.insert(name.description) }
+                if filter.takes(entry) { entries.append(entry) }
+            }
         }
+        if !isKnown { try requireGrant(filter, in: store, names) }
         if arguments.wantsJSON {
             try Terminal.print(JSON.array(entries.map { .object(json($0)) }).text)
         } else {
             for entry in entries { try Terminal.print(line(entry)) }
         }
         return 0
+    }
+
+    /// What the log does not tell of is perhaps granted all the same, where the log has forgotten it. `names`: those that the log has.
+    private static func requireGrant(_ filter: LogFilter, in store: GrantStore?, _ names: Set<String>) throws(GrantError) {
+        guard let grant = filter.grant else { return }
+        let shown = String(decoding: grant, as: UTF8.self)
+        let grants = try store?.grants() ?? []
+        if grants.contains(where: { $0.name.bytes == grant || $0.id.description.hasPrefix(shown.count >= 8 ? shown.lowercased() : "-") }) {
+            return
+        }
+        let near = Suggestion.nearest(to: shown, among: names.union(grants.map(\.name.description)).sorted())
+        throw GrantError(
+            .notFound, "the log tells of no grant “\(shown)”",
+            advice: near.map { "did you mean “\($0)”?" } ?? "grantfs log shows all there is")
     }
 
     private static func follow(_ arguments: ParsedArguments, _ filter: LogFilter) throws(GrantError) -> Never {
@@ -88,7 +110,7 @@ enum LogCommand {
     }
 
     static func line(_ entry: LogEntry) -> String {
-        var text = "\(Timestamp.text(entry.time))  \(entry.event.rawValue)"
+        var text = "\(Timestamp.localWithOffset(entry.time))  \(entry.event.rawValue)"
         if let name = entry.name { text += " \(Terminal.visible(name.bytes))" }
         if let grant = entry.grant { text += " (\(grant.description.prefix(12)))" }
         if let view = entry.view { text += " in view \(Terminal.visible(view.description))" }

@@ -4,8 +4,8 @@ import LinuxFS
 
 /// Which entries of the log are asked for.
 struct LogFilter {
-    /// A name, an id, or the beginning of an id. Grants that were removed are only in the log, so nothing else says what it means.
-    private let grant: [UInt8]?
+    /// As it was typed: a name, an id, or the beginning of an id. Grants that were removed are only in the log, so nothing else says what it means.
+    let grant: [UInt8]?
     private let since: Instant?
 
     /// `.usage` for a time that is none.
@@ -20,6 +20,11 @@ struct LogFilter {
 
     func takes(_ entry: LogEntry) -> Bool {
         if let since, entry.time < since { return false }
+        return isOfGrant(entry)
+    }
+
+    /// Whether it is of the grant that was asked for, whenever it was; of every grant, when none was.
+    func isOfGrant(_ entry: LogEntry) -> Bool {
         guard let grant else { return true }
         if entry.name?.bytes == grant { return true }
         return grant.count >= 8 && entry.grant.map { Array($0.description.utf8).starts(with: grant) } ?? false

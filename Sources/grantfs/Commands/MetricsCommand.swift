@@ -25,6 +25,7 @@ enum MetricsCommand {
             return MountMetricsText.text(of: try GrantAdministrator(store: store).metrics(view: view, timeout: timeout))
         }
         guard let listen = arguments.bytes("listen") else {
+            _ = try arguments.knownView(in: try arguments.openStoreIfThere())
             try Terminal.print(try read(), terminator: "")
             return 0
         }

@@ -11,6 +11,7 @@ enum MountCommand {
         operands: [OperandDeclaration("VIEW"), OperandDeclaration("MOUNTPOINT")],
         options: [
             OptionDeclaration("options", short: "o", value: "OPTS", help: "mount options, separated by commas", isRepeatable: true),
+            OptionDeclaration("new", help: "also a view that no grant names yet; it is empty until one does"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
@@ -18,8 +19,9 @@ enum MountCommand {
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit new "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
+            "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)
@@ -28,11 +30,14 @@ enum MountCommand {
         var parser = MountOptionParser(isSloppy: arguments.has("sloppy"))
         for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
         let options = parser.options
-        let view = try ParsedArguments.view(named: try ParsedArguments.text(arguments.operands[0], "the view's name"))
+        let view = try view(arguments.operands[0])
         let mountpoint = try Mountpoint(arguments.operands[1])
         if parser.isRemount { return try remount(mountpoint, options) }
 
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
+        // Of another command's own view nobody else knows.
+        let mayBeNew = arguments.has("new") || parser.isNew || arguments.has("temporary")
+        if !mayBeNew { try requireKnown(view, directory) }
         if arguments.has("fake") { return 0 }
         if !arguments.has("foreground") { return try background() }
 
@@ -62,6 +67,27 @@ enum MountCommand {
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }
+    }
+
+    private static func view(_ word: [UInt8]) throws(GrantError) -> ViewName {
+        do {
+            return try ParsedArguments.view(named: try ParsedArguments.text(word, "the view's name"))
+        } catch {
+            guard word.contains(0x2F) else { throw error }
+            throw GrantError(.usage, error.message, cause: error.cause, advice: "the view comes first: grantfs mount VIEW MOUNTPOINT")
+        }
+    }
+
+    /// A view that nobody has granted anything to is a slip of the keyboard, more often than not. No store is made for one.
+    private static func requireKnown(_ view: ViewName, _ directory: String) throws(GrantError) {
+        let advice = "grant something to it first: grantfs grant --view \(view) DIR; or mount --new \(view) shows it empty until then"
+        let store: GrantStore
+        do {
+            store = try GrantStore(directory: directory, create: false)
+        } catch {
+            throw error.code == .notFound ? GrantAdministrator.unknown(view, among: [], advice: advice) : error
+        }
+        try GrantAdministrator(store: store).requireKnown(view, advice: advice)
     }
 
     private static func remount(_ mountpoint: Mountpoint, _ options: MountOptions) throws(GrantError) -> Int32 {

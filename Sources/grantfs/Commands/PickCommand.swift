@@ -1,7 +1,9 @@
 import Consoles
+import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
+import LinuxFS
 import TerminalUI
 
 /// `grantfs pick`
@@ -11,7 +13,7 @@ enum PickCommand {
         operands: [OperandDeclaration("START", isOptional: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
-            OptionDeclaration("read-only", help: "a choice begins as read-only"), CommonOptions.timeout,
+            OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "a choice begins as read-only"), CommonOptions.timeout,
             OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
             OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
         ],
@@ -29,7 +31,10 @@ enum PickCommand {
             return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
                 start: arguments.operands.isEmpty ? LastPlace.read() : start)
         }
-        let picker = Picker(start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite)
+        let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
+        let picker = Picker(
+            start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite,
+            home: home?.first == UInt8(ascii: "/") ? home : nil)
         let session = try PickerSession(picker, work: try work(arguments, timeout))
         let changes: [GrantChange]?
         do {
@@ -64,7 +69,7 @@ enum PickCommand {
         let directory = try arguments.storeDirectory()
         let placeholder: GrantName
         do { placeholder = try GrantName(entry: Array("picked".utf8)) } catch { throw GrantError(.system, error.rawValue) }
-        return PickerSession.Work(
+        var work = PickerSession.Work(
             list: { path throws(GrantError) in try DirectoryListing.of(path, lookout: .command) },
             links: { $0.linksToDirectories(lookout: .command) },
             propose: { path throws(GrantError) in
@@ -79,5 +84,14 @@ enum PickCommand {
                 let store = try GrantStore(directory: directory, create: true)
                 return try GrantAdministrator.command(store).grant(choices, timeout: timeout)
             })
+        work.granted = { () throws(GrantError) in
+            let now = Instant(nanoseconds: Clock.realtime)
+            var places: [[UInt8]: [ViewName]] = [:]
+            for grant in try arguments.openStoreIfThere()?.grants() ?? [] where grant.state(at: now) == .active {
+                places[grant.bookmark.path, default: []].append(grant.view)
+            }
+            return places
+        }
+        return work
     }
 }

@@ -4,7 +4,7 @@ import GrantModel
 /// `grantfs remove`
 enum RemoveCommand {
     static let declaration = CommandDeclaration(
-        "remove", "Revokes grants, then forgets them. The log keeps what was.",
+        "remove", aliases: ["rm"], "Revokes grants, then forgets them. The log keeps what was.",
         operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
         options: [CommonOptions.view, CommonOptions.timeout, CommonOptions.json],
         notes: [CommonOptions.selectorNote],
@@ -15,7 +15,11 @@ enum RemoveCommand {
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
-        let changes = try administrator.remove(try administrator.select(selectors, view: view), timeout: timeout) { progress.show($0) }
+        let grants = try administrator.select(selectors, view: view)
+        let changes = try administrator.remove(
+            grants, timeout: timeout, progress: { progress.show($0) },
+            recorded: { Interruption.says(RevokeCommand.recorded(grants, "remove"), status: 3) })
+        Interruption.end()
         progress.end()
         return try Confirmation.print(changes, "removed", "the removal", arguments: arguments, timeout: timeout)
     }

@@ -13,8 +13,10 @@ enum RepairCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let (view, timeout) = (try arguments.view(), try arguments.timeout())
-        guard let store = try arguments.openStoreIfThere() else {
+        let timeout = try arguments.timeout()
+        let found = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: found)
+        guard let store = found else {
             if arguments.wantsJSON { try Terminal.print(JSON.array([]).text) }
             return 0
         }

@@ -25,6 +25,7 @@ enum ResolveCommand {
             try Terminal.print(selectors.isEmpty ? JSON.array(documents).text : documents[0].text)
             return 0
         }
+        if selectors.isEmpty, let view { try administrator.requireKnown(view) }
         if selectors.isEmpty { return try showAll(try administrator.list(view: view, all: true), arguments) }
         let described = administrator.describe(try administrator.select(selectors, view: view))[0]
         if arguments.wantsJSON {
@@ -37,7 +38,7 @@ enum ResolveCommand {
             ("id", grant.id.description), ("path", Terminal.visible(described.path)), ("access", grant.access.rawValue),
             ("state", described.state.rawValue),
             ("bookmark", "\(described.finding.rawValue): \(described.reason ?? explanation(described.finding))"),
-            ("created", Timestamp.text(grant.created)), ("expires", grant.expires.map { Timestamp.text($0) } ?? "never"),
+            ("created", Timestamp.local(grant.created)), ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
         ]
         for (key, value) in rows {
             try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value)

@@ -14,6 +14,8 @@ enum RevokeCommand {
             OptionDeclaration(
                 "grace", value: "TIME",
                 help: "presenters are told first and asked to save, for so long at the most: 30s, 2m; nothing is withdrawn until then"),
+            OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
+            OptionDeclaration("yes", short: "y", help: "do not ask, when --path on a terminal finds several"),
             OptionDeclaration("kill", help: "kill the processes that hold something of a mount whose daemon has died"),
             CommonOptions.timeout, CommonOptions.json,
         ],
@@ -23,36 +25,30 @@ enum RevokeCommand {
                 + "the withdrawal is recorded and some mount has not confirmed it within the timeout.",
             "A mount whose daemon has died has not confirmed as long as processes hold something of it; they are named. What each holds may be of "
                 + "any grant of that mount: --kill ends them all.",
+            "DIR may also be a path in a mounted view. Where --path finds several grants it asks, on a terminal.",
+            "By which other grants the files can still be reached is said, and with --json under “reachable”.",
             "How far it is, should it take long, is shown on a terminal, and with --json on stderr, an object on each line.",
             "What no revocation can take back: bytes that a program has already copied to its own memory.",
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let view = try arguments.view()
         let timeout = try arguments.timeout()
         let grace = try arguments.text("grace").map { text throws(GrantError) in try Expiry.seconds(text, for: "grace") }
-        let selectors = try arguments.selectors()
-        let paths = arguments.options["path"] ?? []
-        if selectors.isEmpty && paths.isEmpty {
-            throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR")
-        }
-        if paths.contains([]) { throw GrantError(.usage, "the value of --path is empty") }
-        if !paths.isEmpty && view != nil { throw GrantError(.usage, "--path withdraws in every view", advice: "leave --view out") }
-
+        let plan = try RevocationPlan(arguments)
         let administrator = GrantAdministrator.command(try arguments.openStore())
-        var grants = try administrator.select(selectors, view: view)
-        for path in paths {
-            let reaching = try administrator.grants(reaching: path)
-            if reaching.isEmpty {
-                throw GrantError(.notFound, "no grant leads to “\(String(decoding: path, as: UTF8.self))”", advice: "nothing was revoked")
-            }
-            grants += reaching.filter { grant in !grants.contains { $0.id == grant.id } }
-        }
+        let choice = try plan.choose(administrator)
+        if arguments.has("dry-run") { return try choice.show(administrator, arguments) }
+        if choice.needsQuestion, !arguments.has("yes"), !arguments.wantsJSON, !(try choice.isAgreed()) { return 1 }
+
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
-        let graces = grace.map { administrator.prepareRevocation(of: grants, within: $0) { progress.show($0) } } ?? [:]
-        let changes = try administrator.revoke(grants, timeout: timeout, endsHolders: arguments.has("kill")) { progress.show($0) }
+        Interruption.says("interrupted: nothing is withdrawn", status: 1)
+        let graces = grace.map { administrator.prepareRevocation(of: choice.active, within: $0) { progress.show($0) } } ?? [:]
+        let changes = try administrator.revoke(
+            choice.all, timeout: timeout, endsHolders: arguments.has("kill"), progress: { progress.show($0) },
+            recorded: { Interruption.says(recorded(choice.all, "revoke"), status: 3) })
+        Interruption.end()
         progress.end()
         // The same mounts for each grant of a view.
         var isNamed: Set<Int32> = []
@@ -60,14 +56,43 @@ enum RevokeCommand {
             Terminal.note(
                 "killed \(holder.pid) (\(Terminal.visible(holder.command))), which held something of a mount whose daemon has died")
         }
-        for grant in grants {
+        for grant in choice.all {
             guard let grace = graces[grant.id], grace.answered < grace.asked else { continue }
             Terminal.note(
                 "“\(Terminal.visible(grant.name.bytes))”: \(grace.asked - grace.answered) of \(grace.asked) presenters had not answered")
         }
-        return try Confirmation.print(changes, "revoked", "the revocation", arguments: arguments, timeout: timeout) { change in
-            graces[change.grant.id].map { [("grace", .object(json($0)))] } ?? []
+        return try report(changes, of: choice, graces, administrator, arguments, timeout)
+    }
+
+    /// For whoever ends a command that waits: what holds already.
+    static func recorded(_ grants: [Grant], _ command: String) -> String {
+        let names = grants.map { "“\($0.name)”" }.joined(separator: ", ")
+        return
+            "interrupted: the withdrawal of \(names) is recorded and stays so, and each mount carries it out; whether all have is not known yet "
+            + "(grantfs \(command) again waits for them)"
+    }
+
+    /// Grants that were revoked before are said to be so, and with --path not at all, unless a mount has yet to confirm one.
+    private static func report(
+        _ changes: [GrantChange], of choice: RevocationPlan.Choice, _ graces: [GrantID: RevocationGrace],
+        _ administrator: GrantAdministrator, _ arguments: ParsedArguments, _ timeout: Double
+    ) throws(GrantError) -> Int32 {
+        let shown = changes.filter { !choice.unlisted.contains($0.grant.id) || !$0.isConfirmed }
+        var overlaps: [GrantID: [Overlap]] = [:]
+        for change in shown where !choice.wasRevoked(change.grant) {
+            overlaps[change.grant.id] = try administrator.overlaps(with: change.grant, except: Set(changes.map(\.grant.id)))
         }
+        let status = try Confirmation.print(
+            shown, { choice.wasRevoked($0) ? "was revoked already:" : "revoked" }, "the revocation", arguments: arguments, timeout: timeout
+        ) { change in
+            [OverlapText.json(overlaps[change.grant.id] ?? [])] + (graces[change.grant.id].map { [("grace", .object(json($0)))] } ?? [])
+        }
+        if arguments.wantsJSON { return status }
+        if shown.isEmpty { Terminal.note("nothing was left to revoke: every grant that leads there was revoked before") }
+        for change in shown {
+            if let text = OverlapText.left(of: change.grant, overlaps[change.grant.id] ?? []) { Terminal.note(text) }
+        }
+        return status
     }
 
     private static func json(_ grace: RevocationGrace) -> [(String, JSON)] {

@@ -42,6 +42,7 @@ enum RunCommand {
         let store = try GrantStore(directory: directory, create: true)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
+        if arguments.has("view") { try administrator.requireKnown(view) }
         if proposals.isEmpty, let live = try administrator.liveMount(of: view) {
             return try start(arguments, live.mountpoint, place, variables)
         }

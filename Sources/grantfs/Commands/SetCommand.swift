@@ -32,8 +32,14 @@ enum SetCommand {
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         let change = try administrator.set(
-            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout
-        ) { progress.show($0) }
+            grant, access: access, name: name, expires: expires, coordination: coordination, timeout: timeout,
+            progress: { progress.show($0) },
+            recorded: {
+                Interruption.says(
+                    "interrupted: the change of “\(grant.name)” is recorded and stays so, and each mount carries it out; whether all have is not "
+                        + "known yet (grantfs set again waits for them)", status: 3)
+            })
+        Interruption.end()
         progress.end()
         if arguments.wantsJSON {
             let described = administrator.describe([change.grant])[0]

@@ -1,6 +1,8 @@
 import Control
+import Glibc
 import GrantAdministration
 import GrantModel
+import GrantStore
 
 /// `grantfs status`
 enum StatusCommand {
@@ -15,17 +17,23 @@ enum StatusCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let view = try arguments.view()
         let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
         let store = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: store)
         let mounts = try store.map { store throws(GrantError) in
             try GrantAdministrator(store: store).status(view: view, timeout: timeout)
         }
         let reports = mounts ?? []
+        // A daemon that is of another version says nothing of them.
+        var expiries: [GrantID: Instant] = [:]
+        for grant in try store?.grants(view: view) ?? [] { expiries[grant.id] = grant.expires }
         if arguments.wantsJSON {
-            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0)) }))]).text)
+            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0, expiries)) }))]).text)
         } else {
-            for report in reports { try show(report) }
+            for report in reports { try show(report, expiries) }
+            if reports.isEmpty {
+                Terminal.note("\(view.map { "the view “\($0)” is not" } ?? "no view is") mounted (grantfs mount VIEW MOUNTPOINT)")
+            }
         }
         for report in reports {
             guard let silence = report.silence else { continue }
@@ -40,44 +48,49 @@ enum StatusCommand {
         return reports.contains(where: \.isDead) ? 1 : 0
     }
 
-    private static func json(_ report: MountReport) -> [(String, JSON)] {
+    /// What this process has inherited from its starter's shell is gone with it.
+    private static func others(_ holders: [Holder]) -> [Holder] { holders.filter { $0.pid != getpid() } }
+
+    private static func json(_ report: MountReport, _ expiries: [GrantID: Instant]) -> [(String, JSON)] {
         let record = report.record
         return [("view", .string(record.view.description))] + JSON.members("mountpoint", record.mountpoint) + [
             ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("state", .string(report.isDead ? "dead" : "live")),
             ("answers", .bool(report.status != nil)),
-            ("grants", .array((report.status?.grants ?? []).map { .object(json($0)) })),
+            ("grants", .array((report.status?.grants ?? []).map { .object(json($0, expiries)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
             ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),
-            ("holders", .array(report.holders.map { .object(JSON.holder($0)) })), JSON.unseen(report.unseen),
+            ("holders", .array(others(report.holders).map { .object(JSON.holder($0)) })), JSON.unseen(report.unseen),
         ]
     }
 
-    private static func json(_ grant: GrantStatus) -> [(String, JSON)] {
+    private static func json(_ grant: GrantStatus, _ expiries: [GrantID: Instant]) -> [(String, JSON)] {
         [("id", .string(grant.id.description))] + JSON.members("name", grant.name.bytes) + [
             ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
             ("operations", .unsigned(grant.traffic.operations)), ("readBytes", .unsigned(grant.traffic.readBytes)),
-            ("writtenBytes", .unsigned(grant.traffic.writtenBytes)),
+            ("writtenBytes", .unsigned(grant.traffic.writtenBytes)), ("expires", JSON.time(expiries[grant.id])),
         ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
     }
 
-    private static func show(_ report: MountReport) throws(GrantError) {
+    private static func show(_ report: MountReport, _ expiries: [GrantID: Instant]) throws(GrantError) {
         let record = report.record
         let place = Terminal.visible(record.mountpoint)
         try Terminal.print(
-            "\(Terminal.visible(record.view.description)) at \(place), pid \(record.pid), since \(Timestamp.text(record.since))"
+            "\(Terminal.visible(record.view.description)) at \(place), pid \(record.pid), since \(Timestamp.local(record.since))"
                 + (report.isDead ? ", dead" : ""))
         if let status = report.status {
             try Terminal.print("  \(status.inodes) inodes, \(status.descriptors) descriptors")
-            var table = Table(header: ["  GRANT", "STATE", "INODES", "IN FLIGHT", "PATH"])
+            var table = Table(header: ["  GRANT", "STATE", "EXPIRES", "INODES", "IN FLIGHT", "PATH"])
             for grant in status.grants {
-                table.add([
-                    "  " + Terminal.visible(grant.name.bytes), grant.state.rawValue, String(grant.inodes), String(grant.inFlight),
-                    grant.path.map { Terminal.visible($0) } ?? "-",
-                ])
+                table.add(
+                    [
+                        "  " + Terminal.visible(grant.name.bytes), grant.state.rawValue,
+                        expiries[grant.id].map { Timestamp.local($0) } ?? "never", String(grant.inodes), String(grant.inFlight),
+                        grant.path.map { Terminal.visible($0) } ?? "-",
+                    ], ListCommand.shade(grant.state))
             }
             if !status.grants.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
         }
-        for holder in report.holders {
+        for holder in others(report.holders) {
             let kinds = holder.kinds.map(\.rawValue).joined(separator: ", ")
             try Terminal.print("  held by \(holder.pid) \(Terminal.visible(holder.command)) (\(kinds))")
             for path in holder.paths { try Terminal.print("    \(Terminal.visible(path))") }

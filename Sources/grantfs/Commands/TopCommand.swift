@@ -19,6 +19,7 @@ enum TopCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let work = try work(arguments)
         let delay = try delay(arguments)
+        _ = try arguments.knownView(in: try arguments.openStoreIfThere())
         guard isatty(Terminal.standardOutput) == 1, getenv("TERM").map({ String(cString: $0) }) != "dumb" else {
             var top = Top(delay: delay)
             top.handle(.seen(try work.look()))

@@ -7,14 +7,14 @@ import LinuxFS
 /// `grantfs unmount`
 enum UnmountCommand {
     static let declaration = CommandDeclaration(
-        "unmount", "Unmounts a view, as fusermount3 -u or umount do.",
+        "unmount", aliases: ["umount"], "Unmounts a view, as fusermount3 -u or umount do.",
         operands: [OperandDeclaration("MOUNTPOINT")],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let mountpoint = try Mountpoint(arguments.operands[0])
+        let mountpoint = try place(arguments)
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
-            throw GrantError(.mountFailed, "\(mountpoint.shown) cannot be unmounted", cause: "no view is mounted there")
+            throw refusal(arguments, mountpoint.shown, cause: "no view is mounted there")
         }
         let records = try? arguments.openStoreIfThere()?.mounts().filter { record in
             // One that was detached from here before, while it is held, does not end now.
@@ -24,6 +24,27 @@ enum UnmountCommand {
         try mountpoint.unmount()
         awaitEnd(of: records ?? [])
         return 0
+    }
+
+    private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {
+        do {
+            return try Mountpoint(arguments.operands[0])
+        } catch {
+            throw refusal(arguments, String(decoding: arguments.operands[0], as: UTF8.self), cause: error.cause)
+        }
+    }
+
+    /// Whoever gave a view's name means one of its mounts.
+    private static func refusal(_ arguments: ParsedArguments, _ shown: String, cause: String?) -> GrantError {
+        let word = arguments.operands[0]
+        let mounts = (try? arguments.openStoreIfThere()?.mounts()) ?? []
+        let places = mounts.filter { Array($0.view.description.utf8) == word }.map { ShellWord.quoted($0.mountpoint) }
+        let all = Set(mounts.map { ShellWord.quoted($0.mountpoint) }).sorted()
+        let advice =
+            !places.isEmpty
+            ? "that view is mounted at \(places.joined(separator: " and "))"
+            : UnexpandedHome.advice(for: word) ?? (all.isEmpty ? nil : "mounted are \(all.joined(separator: ", "))")
+        return GrantError(.mountFailed, "\(shown) cannot be unmounted", cause: cause, advice: advice)
     }
 
     /// The daemon ends as soon as it notices. Waiting for that lets the caller mount again, or take the store away, at once.

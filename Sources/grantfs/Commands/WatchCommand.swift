@@ -44,7 +44,7 @@ enum WatchCommand {
     }
 
     private static func line(_ event: MountEvent) -> String {
-        var text = "\(Timestamp.text(event.time))  \(event.kind.rawValue) \(Terminal.visible(event.path))"
+        var text = "\(Timestamp.localWithOffset(event.time))  \(event.kind.rawValue) \(Terminal.visible(event.path))"
         if let newPath = event.newPath { text += " to \(Terminal.visible(newPath))" }
         if !event.text.isEmpty { text += ": \(Terminal.visible(event.text))" }
         return text + "  [mount \(Terminal.visible(event.mountpoint))" + (event.pid > 0 ? ", pid \(event.pid)]" : "]")

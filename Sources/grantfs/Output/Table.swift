@@ -2,10 +2,22 @@
 struct Table {
     let header: [String]
     private(set) var rows: [[String]] = []
+    private var shades: [Shade?] = []
 
     init(header: [String]) { self.header = header }
 
-    mutating func add(_ row: [String]) { rows.append(row) }
+    /// What the colour of a row means.
+    enum Shade: Int {
+        /// It was taken away.
+        case gone = 31
+        /// It is not as it was meant.
+        case attention = 33
+    }
+
+    mutating func add(_ row: [String], _ shade: Shade? = nil) {
+        rows.append(row)
+        shades.append(shade)
+    }
 
     func text(colour: Bool) -> String {
         let all = [header] + rows
@@ -15,7 +27,8 @@ struct Table {
                 column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - Table.width(of: cell))
             }
             let line = cells.joined(separator: "  ")
-            return colour && index == 0 ? "\u{1B}[1m\(line)\u{1B}[0m" : line
+            let code = index == 0 ? 1 : shades[index - 1]?.rawValue
+            return code.map { colour ? "\u{1B}[\($0)m\(line)\u{1B}[0m" : line } ?? line
         }.joined(separator: "\n")
     }
 

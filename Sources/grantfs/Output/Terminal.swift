@@ -19,6 +19,16 @@ enum Terminal {
 
     static func report(_ error: GrantError) { note(error.description) }
 
+    /// Asks on the terminal; yes when the answer begins with a y.
+    static func asks(_ question: String) -> Bool {
+        _ = write("grantfs: \(visible(question)) [y/N] ", to: standardError)
+        guard let answer = readLine() else {
+            _ = write("\n", to: standardError)
+            return false
+        }
+        return answer.hasPrefix("y") || answer.hasPrefix("Y")
+    }
+
     /// Whether colour may be used there: a terminal, and nobody asked for none (https://no-color.org).
     static func hasColour(_ descriptor: Int32) -> Bool {
         guard isatty(descriptor) == 1, getenv("NO_COLOR") == nil else { return false }

@@ -1,6 +1,7 @@
+import Glibc
 import GrantModel
 
-/// Times as ISO 8601 has them, in UTC.
+/// Times as ISO 8601 has them: in UTC for programs, in local time for people.
 enum Timestamp {
     private static let secondsOfDay: Int64 = 86_400
 
@@ -14,6 +15,31 @@ enum Timestamp {
         return
             "\(padded(date.year, 4))-\(padded(date.month, 2))-\(padded(date.day, 2))"
             + "T\(padded(second / 3600, 2)):\(padded(second / 60 % 60, 2)):\(padded(second % 60, 2))\(fraction)Z"
+    }
+
+    /// `2026-11-21 14:04:05`, in local time; `--since` and `--expires` take it.
+    static func local(_ instant: Instant) -> String {
+        let (date, time, _) = localParts(instant)
+        return date + " " + time
+    }
+
+    /// `2026-11-21T14:04:05.120+01:00`: local time, and what it is elsewhere as well.
+    static func localWithOffset(_ instant: Instant) -> String {
+        let (date, time, offset) = localParts(instant)
+        let milliseconds = divided(instant.nanoseconds, 1_000_000_000).1 / 1_000_000
+        let minutes = abs(offset) / 60
+        return "\(date)T\(time).\(padded(milliseconds, 3))\(offset < 0 ? "-" : "+")\(padded(minutes / 60, 2)):\(padded(minutes % 60, 2))"
+    }
+
+    private static func localParts(_ instant: Instant) -> (date: String, time: String, offset: Int64) {
+        var seconds = time_t(divided(instant.nanoseconds, 1_000_000_000).0)
+        var fields = tm()
+        localtime_r(&seconds, &fields)
+        return (
+            "\(padded(Int64(fields.tm_year) + 1900, 4))-\(padded(Int64(fields.tm_mon) + 1, 2))-\(padded(Int64(fields.tm_mday), 2))",
+            "\(padded(Int64(fields.tm_hour), 2)):\(padded(Int64(fields.tm_min), 2)):\(padded(Int64(fields.tm_sec), 2))",
+            Int64(fields.tm_gmtoff)
+        )
     }
 
     /// Days since 1970-01-01 of a day of the Gregorian calendar; nil when there is no such day.

@@ -1,7 +1,7 @@
 /// What somebody may have meant.
-enum Suggestion {
+public enum Suggestion {
     /// The word at the smallest distance, when that is small for its length.
-    static func nearest(to word: String, among words: [String]) -> String? {
+    public static func nearest(to word: String, among words: [String]) -> String? {
         let near = words.map { (word: $0, distance: distance(word, $0)) }.min { $0.distance < $1.distance }
         if let near, near.distance <= max(1, min(3, word.count / 3)) { return near.word }
         guard word.count >= 3 else { return nil }
@@ -10,7 +10,7 @@ enum Suggestion {
     }
 
     /// The number of letters to insert, remove, replace or exchange with their neighbour.
-    static func distance(_ left: String, _ right: String) -> Int {
+    public static func distance(_ left: String, _ right: String) -> Int {
         let left = Array(left.unicodeScalars.prefix(64))
         let right = Array(right.unicodeScalars.prefix(64))
         var rows = [Array(0...right.count)]

@@ -1,0 +1,121 @@
+import GrantModel
+import GrantStore
+
+/// Finds out what has to be done so that what is granted is what was declared.
+public struct ApplyPlanner: Sendable {
+    /// nil as long as there is no store: then nothing is granted.
+    private let administrator: GrantAdministrator?
+    /// Where the store is, or will be.
+    private let directory: String
+    private let lookout: Lookout
+
+    public init(administrator: GrantAdministrator?, store directory: String, lookout: Lookout = .here) {
+        (self.administrator, self.directory, self.lookout) = (administrator, directory, lookout)
+    }
+
+    /// What has to be done for the declared state. Everything is checked here, so that what cannot be done is known before the first change:
+    /// `.invalidFile`, `.invalidDirectory`, `.usage`, each with the place that declares it.
+    ///
+    /// A grant that was revoked by somebody, or has expired, stays so, unless `restores`: a file that is applied at each start of the machine must not
+    /// bring back what was taken away.
+    public func plan(_ state: DeclaredState, restores: Bool = false) throws(GrantError) -> ApplyPlan {
+        let now = GrantAdministrator.now
+        let grants = try (administrator?.store.grants() ?? []).filter { state.views.contains($0.view) }
+        var steps: [ApplyPlan.Step] = []
+        var places: [Place: String] = [:]
+        for item in state.items {
+            let known = grants.filter { $0.view == item.view }
+            let (name, found) = try look(at: item, known)
+            let place = Place(view: item.view, name: name)
+            if let other = places.updateValue(item.place, forKey: place) {
+                throw GrantError(.invalidFile, "\(item.place): “\(name)” is in the view “\(item.view)” already", cause: "by \(other)")
+            }
+            steps += try self.steps(for: item, named: name, known.first { $0.name == name }, found, restores, now)
+        }
+        for grant in grants where places[Place(view: grant.view, name: grant.name)] == nil && grant.state(at: now) == .active {
+            steps.append(.withdraw(grant))
+        }
+        return ApplyPlan(
+            steps: steps.sorted {
+                ($0.place.view.description, $0.place.name.description) < ($1.place.view.description, $1.place.name.description)
+            })
+    }
+
+    private struct Place: Hashable {
+        let view: ViewName
+        let name: GrantName
+    }
+
+    /// The name that the item has, and its directory; an error where it has none now.
+    private func look(
+        at item: DeclaredState.Item, _ known: [Grant]
+    ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {
+        let found: Result<GrantAdministrator.Proposal, GrantError>
+        do throws(GrantError) {
+            let proposal = try GrantAdministrator.propose(
+                directory: item.path, name: item.name, store: directory, lookout: lookout)
+            try administrator?.check(proposal)
+            found = .success(proposal)
+        } catch {
+            found = .failure(GrantError(error.code, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice))
+        }
+        if let name = item.name { return (name, found) }
+        if case .success(let proposal) = found { return (proposal.name, found) }
+        // A directory that is not there now has the name of its path, if it was granted by that.
+        if let name = try? GrantName(entry: CanonicalPath.lastName(of: item.path)), known.contains(where: { $0.name == name }) {
+            return (name, found)
+        }
+        return (try found.get().name, found)
+    }
+
+    private func steps(
+        for item: DeclaredState.Item, named name: GrantName, _ existing: Grant?, _ found: Result<GrantAdministrator.Proposal, GrantError>,
+        _ restores: Bool,
+        _ now: Instant
+    ) throws(GrantError) -> [ApplyPlan.Step] {
+        let isOver = item.expires.map { $0 <= now } ?? false
+        guard let existing else {
+            if isOver { return [.leave(view: item.view, name: name, reason: "its time is over")] }
+            return [.create(choice(item, name, try found.get()))]
+        }
+        switch found {
+        case .success(let proposal):
+            let (old, new) = (existing.bookmark, proposal.bookmark)
+            if old.filesystem != new.filesystem || old.identity != new.identity {
+                if existing.state(at: now) != .active, !restores { return [left(existing, now)] }
+                return [.replace(existing, choice(item, name, proposal))]
+            }
+        case .failure(let error):
+            // Its volume may be away, or it was moved: the grant follows it, and the file may say where it was.
+            guard existing.bookmark.path == CanonicalPath.plain(item.path) || isElsewhere(existing) else { throw error }
+        }
+        var change = ApplyPlan.Change()
+        if existing.access != item.access { change.access = item.access }
+        if existing.coordination != item.coordination { change.coordination = item.coordination }
+        if existing.expires != item.expires { change.expires = .some(item.expires) }
+        var steps: [ApplyPlan.Step] = []
+        if isOver, change.expires != nil {
+            change.expires = nil
+            steps.append(.leave(view: item.view, name: name, reason: "the declared time is over, so its expiry stays as it is"))
+        }
+        if existing.state(at: now) != .active { steps.append(restores && !isOver ? .restore(existing) : left(existing, now)) }
+        if !change.isEmpty { steps.append(.change(existing, change)) }
+        return steps.isEmpty ? [.keep(existing)] : steps
+    }
+
+    private func left(_ grant: Grant, _ now: Instant) -> ApplyPlan.Step {
+        let state = grant.state(at: now)
+        return .leave(
+            view: grant.view, name: grant.name,
+            reason: (state == .expired ? "it has expired" : "it is \(state.rawValue)") + ", and stays so (--restore makes it active again)")
+    }
+
+    private func choice(_ item: DeclaredState.Item, _ name: GrantName, _ proposal: GrantAdministrator.Proposal) -> GrantAdministrator.Choice
+    {
+        GrantAdministrator.Choice(
+            proposal, name: name, view: item.view, access: item.access, expires: item.expires, isTagged: false,
+            coordination: item.coordination)
+    }
+
+    private func isElsewhere(_ grant: Grant) -> Bool { administrator.map { $0.describe([grant])[0].finding != .ok } ?? false }
+}

@@ -1,0 +1,57 @@
+import GrantModel
+import GrantStore
+import LinuxFS
+
+extension GrantAdministrator {
+    /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above
+    /// it, of one below it. A directory that is gone, or whose filesystem does not answer, is compared by the path it had.
+    ///
+    /// A path in a mounted view of this store stands for what it shows; no daemon is asked for that. `.notFound` for a name that the view does not
+    /// have, `.usage` for the view itself.
+    public func grants(reaching given: [UInt8]) throws(GrantError) -> [Grant] {
+        let table = try Placement.currentTable()
+        let directory = try hostPath(ofShown: CanonicalPath.plain(given), in: table) ?? given
+        var looked = lookout.ask([.canonical(directory), .bookmark(directory: directory)])
+        var path = CanonicalPath.plain(directory)
+        if case .canonical(let canonical) = looked[0] {
+            path = canonical
+            // A link has led into a view.
+            if let shown = try hostPath(ofShown: canonical, in: table) {
+                path = shown
+                looked = lookout.ask([.canonical(shown), .bookmark(directory: shown)])
+                if case .canonical(let canonical) = looked[0] { path = canonical }
+            }
+        }
+        var own: Bookmark?
+        if case .bookmarked(let named) = looked[1] { own = named.bookmark }
+        let place = Place(path, in: table)
+        return describe(try store.grants()).filter { described in
+            let bookmark = described.grant.bookmark
+            if let own, own.filesystem == bookmark.filesystem, own.identity == bookmark.identity { return true }
+            return Place(described.path, in: table).meets(place)
+        }.map(\.grant)
+    }
+
+    /// Where on the host lies what a mount of this store shows at `path`, which is absolute; nil for a path that lies in none.
+    private func hostPath(ofShown path: [UInt8], in table: MountTable) throws(GrantError) -> [UInt8]? {
+        guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType else { return nil }
+        let record = try store.mounts().first { record in
+            record.connection.map { $0.device == DeviceNumber(major: entry.major, minor: entry.minor) }
+                ?? (record.mountpoint == entry.mountpoint)
+        }
+        guard let record else { return nil }
+        let names = (entry.root + path.dropFirst(entry.mountpoint.count)).split(separator: UInt8(ascii: "/")).map { Array($0) }
+        let shown = String(decoding: path, as: UTF8.self)
+        guard let first = names.first else {
+            throw GrantError(
+                .usage, "\(shown) is the view “\(record.view)” itself",
+                advice: "name a directory in it, or revoke each of its grants by name")
+        }
+        guard let grant = try store.grants(view: record.view).first(where: { $0.name.bytes == first }) else {
+            throw GrantError(
+                .notFound, "no grant leads to “\(shown)”",
+                cause: "the view “\(record.view)” has none of the name “\(String(decoding: first, as: UTF8.self))”")
+        }
+        return names.dropFirst().reduce(describe([grant])[0].path) { CanonicalPath.join($0, $1) }
+    }
+}

@@ -1,0 +1,33 @@
+import GrantModel
+import GrantStore
+
+extension GrantAdministrator {
+    /// The views that have a grant, in whatever state, or a mount; sorted.
+    public func views() throws(GrantError) -> [ViewName] {
+        let views = Set(try store.grants().map(\.view)).union(try store.mounts().map(\.view))
+        return views.sorted { $0.description < $1.description }
+    }
+
+    /// Nothing when the view has a grant, in whatever state, had one, or has a mount. Else `.notFound`, with the view that may have been
+    /// meant.
+    ///
+    /// - Parameter advice: what to do when no view has a similar name.
+    public func requireKnown(_ view: ViewName, advice: String? = nil) throws(GrantError) {
+        let known = try views()
+        if known.contains(view) { return }
+        if try store.hasGranted(in: view) { return }
+        throw GrantAdministrator.unknown(view, among: known, advice: advice)
+    }
+
+    /// As `requireKnown` throws it; `known` are the views that there are.
+    public static func unknown(_ view: ViewName, among known: [ViewName], advice: String? = nil) -> GrantError {
+        let names = known.map(\.description)
+        let near = Suggestion.nearest(to: view.description, among: names)
+        let others =
+            names.isEmpty
+            ? "nothing is granted yet" : names.count > 5 ? nil : "there are " + names.map { "“\($0)”" }.joined(separator: ", ")
+        return GrantError(
+            .notFound, "there is no view “\(view)”", cause: near == nil && names.count == 1 ? "there is only “\(names[0])”" : others,
+            advice: near.map { "did you mean “\($0)”?" } ?? advice ?? "grantfs grant --view \(view) DIR makes it")
+    }
+}

@@ -1,0 +1,159 @@
+import Glibc
+import GrantModel
+
+/// One grant as a file declares it.
+public struct DeclaredGrant: Sendable {
+    public let view: ViewName
+    /// nil: the directory's own.
+    public let name: GrantName?
+    /// Absolute.
+    public let path: [UInt8]
+    public let access: Access
+    public let expires: Instant?
+    public let coordination: Coordination
+    /// Where that is said: `FILE:LINE`.
+    public let place: String
+}
+
+/// What files of grants declare: of each view that they name, all its grants.
+public struct DeclaredGrants: Sendable {
+    /// The views that they name, those without a grant included.
+    public private(set) var views: Set<ViewName> = []
+    public private(set) var grants: [DeclaredGrant] = []
+
+    public init() {}
+
+    /// Adds what a file says. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no
+    /// sense: nothing is guessed.
+    ///
+    /// - Parameters:
+    ///   - file: what it is called in messages.
+    ///   - home: what stands for `~` at the beginning of a path.
+    public mutating func read(_ bytes: [UInt8], file: String, home: [UInt8]?) throws(GrantError) {
+        let document: TOMLValue
+        do throws(TOMLValue.Failure) {
+            document = try TOMLValue.read(bytes)
+        } catch {
+            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
+        }
+        let reader = GrantFileReader(file: file, home: home)
+        let found = try reader.read(document)
+        views.formUnion(found.views)
+        views.formUnion(found.grants.map(\.view))
+        grants += found.grants
+    }
+}
+
+/// Makes sense of one document.
+private struct GrantFileReader {
+    let file: String
+    let home: [UInt8]?
+
+    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination"]
+
+    func read(_ document: TOMLValue) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
+        guard case .table(let items) = document.kind else { return ([], []) }
+        var views: [ViewName] = []
+        var grants: [DeclaredGrant] = []
+        for (key, value) in items {
+            switch (key, value.kind) {
+            case ("views", .array(let names)):
+                for name in names { views.append(try view(name)) }
+            case ("views", _): throw wrong(value, "“views” is a list of names", advice: "views = [\"ci\"]")
+            case ("grant", .array(let tables)):
+                for table in tables { grants.append(try grant(table)) }
+            case ("grant", .table): throw wrong(value, "“grant” stands in double brackets", advice: "[[grant]]")
+            default: throw unknown(key, value, among: ["views", "grant"])
+            }
+        }
+        return (views, grants)
+    }
+
+    private func grant(_ value: TOMLValue) throws(GrantError) -> DeclaredGrant {
+        guard case .table(let items) = value.kind else { throw wrong(value, "a grant is a table", advice: "[[grant]]") }
+        var view = ViewName.standard
+        var name: GrantName?
+        var path: [UInt8]?
+        var (access, coordination) = (Access.readWrite, Coordination.advisory)
+        var expires: Instant?
+        for (key, item) in items {
+            switch key {
+            case "view": view = try self.view(item)
+            case "name": name = try self.name(Array(try text(item, key).utf8), item)
+            case "nameHex": name = try self.name(try bytes(item, key), item)
+            case "path": path = try self.path(Array(try text(item, key).utf8), item)
+            case "pathHex": path = try self.path(try bytes(item, key), item)
+            case "access": access = try word(item, key, "read-write or read-only")
+            case "coordination": coordination = try word(item, key, "advisory or mandatory")
+            case "expires": expires = try moment(item)
+            default: throw unknown(key, item, among: GrantFileReader.keys)
+            }
+        }
+        guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
+        return DeclaredGrant(
+            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, place: "\(file):\(value.line)"
+        )
+    }
+
+    private func view(_ value: TOMLValue) throws(GrantError) -> ViewName {
+        let text = try text(value, "view")
+        do {
+            return try ViewName(text)
+        } catch {
+            throw wrong(value, "“\(text)” is no name for a view", cause: error.rawValue)
+        }
+    }
+
+    private func name(_ bytes: [UInt8], _ value: TOMLValue) throws(GrantError) -> GrantName {
+        do {
+            return try GrantName(entry: bytes)
+        } catch {
+            throw wrong(value, "“\(String(decoding: bytes, as: UTF8.self))” is no name for a grant", cause: error.rawValue)
+        }
+    }
+
+    private func path(_ bytes: [UInt8], _ value: TOMLValue) throws(GrantError) -> [UInt8] {
+        if bytes.contains(0) { throw wrong(value, "a path is wrong", cause: "it contains a NUL byte") }
+        if let home, bytes == [0x7E] || bytes.starts(with: [0x7E, 0x2F]) { return home + bytes.dropFirst() }
+        guard bytes.first == 0x2F else {
+            throw wrong(value, "the path “\(String(decoding: bytes, as: UTF8.self))” is not absolute")
+        }
+        return bytes
+    }
+
+    private func text(_ value: TOMLValue, _ key: String) throws(GrantError) -> String {
+        guard case .string(let text) = value.kind else { throw wrong(value, "“\(key)” is text", advice: "in quotes") }
+        return text
+    }
+
+    private func bytes(_ value: TOMLValue, _ key: String) throws(GrantError) -> [UInt8] {
+        let digits = Array(try text(value, key).utf8).map { Hexadecimal.value(of: $0) }
+        guard !digits.isEmpty, digits.count.isMultiple(of: 2), !digits.contains(nil) else {
+            throw wrong(value, "“\(key)” is bytes as hexadecimal digits, two for each")
+        }
+        return stride(from: 0, to: digits.count, by: 2).map { (digits[$0] ?? 0) << 4 | (digits[$0 + 1] ?? 0) }
+    }
+
+    private func word<Word: RawRepresentable<String>>(_ value: TOMLValue, _ key: String, _ words: String) throws(GrantError) -> Word {
+        let text = try text(value, key)
+        guard let word = Word(rawValue: text) else { throw wrong(value, "“\(text)” is unknown for “\(key)”", advice: words) }
+        return word
+    }
+
+    /// A time, never how long from now: what a file declares is the same whenever it is read.
+    private func moment(_ value: TOMLValue) throws(GrantError) -> Instant {
+        guard case .moment(let time) = value.kind, let instant = GrantFileTime.instant(time) else {
+            throw wrong(value, "“expires” is a date with a time", advice: "expires = 2030-01-31T12:00:00Z, without quotes")
+        }
+        return instant
+    }
+
+    private func unknown(_ key: String, _ value: TOMLValue, among keys: [String]) -> GrantError {
+        let near = Suggestion.nearest(to: key, among: keys)
+        return wrong(value, "unknown key “\(key)”", advice: near.map { "did you mean “\($0)”?" } ?? keys.joined(separator: ", "))
+    }
+
+    private func wrong(_ value: TOMLValue, _ message: String, cause: String? = nil, advice: String? = nil) -> GrantError {
+        GrantError(.invalidFile, "\(file):\(value.line): \(message)", cause: cause, advice: advice)
+    }
+}

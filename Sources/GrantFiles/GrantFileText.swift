@@ -1,0 +1,28 @@
+import GrantModel
+
+/// Grants as a file that declares them.
+public enum GrantFileText {
+    /// The grants in their order; what has the usual value is left out. `views`: those that are declared without a grant.
+    public static func of(_ grants: [Grant], views: [ViewName] = []) -> String {
+        var text = ""
+        if !views.isEmpty {
+            text += "views = [" + views.map { TOMLValue.quoted($0.description) }.joined(separator: ", ") + "]\n"
+        }
+        for grant in grants {
+            var lines = ["[[grant]]", "view = " + TOMLValue.quoted(grant.view.description)]
+            lines.append(line("name", grant.name.bytes))
+            lines.append(line("path", grant.bookmark.path))
+            if grant.access != .readWrite { lines.append("access = " + TOMLValue.quoted(grant.access.rawValue)) }
+            if let expires = grant.expires { lines.append("expires = " + GrantFileTime.text(expires)) }
+            if grant.coordination != .advisory { lines.append("coordination = " + TOMLValue.quoted(grant.coordination.rawValue)) }
+            text += (text.isEmpty ? "" : "\n") + lines.joined(separator: "\n") + "\n"
+        }
+        return text
+    }
+
+    /// Bytes that are no UTF-8 in hexadecimal, because TOML has none.
+    private static func line(_ key: String, _ bytes: [UInt8]) -> String {
+        guard let text = String(validating: bytes, as: UTF8.self) else { return "\(key)Hex = \(TOMLValue.quoted(Hexadecimal.text(bytes)))" }
+        return "\(key) = \(TOMLValue.quoted(text))"
+    }
+}

@@ -1,0 +1,28 @@
+import GrantAdministration
+import GrantFiles
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs export`
+enum ExportCommand {
+    static let declaration = CommandDeclaration(
+        "export", "Prints what is granted as a file that apply takes.",
+        options: [CommonOptions.view],
+        notes: ["The active grants. A view whose grants are all revoked or expired is named, so that apply leaves it without one."],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let store = try arguments.openStoreIfThere()
+        let view = try arguments.knownView(in: store)
+        let now = Instant(nanoseconds: Clock.realtime)
+        // What is there for one command is nobody's declaration.
+        let passing = store.map { TemporaryMount.views(of: $0) } ?? []
+        let all = try (store?.grants(view: view) ?? []).filter { !passing.contains($0.view) }
+        let active = all.filter { $0.state(at: now) == .active }
+        let empty = Set(all.map(\.view)).union(view.map { [$0] } ?? []).subtracting(active.map(\.view))
+        try Terminal.print(GrantFileText.of(active, views: empty.sorted { $0.description < $1.description }), terminator: "")
+        if active.isEmpty { Terminal.note("nothing is granted") }
+        return 0
+    }
+}

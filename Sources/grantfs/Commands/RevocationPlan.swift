@@ -1,0 +1,88 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+
+/// What `grantfs revoke` is to withdraw.
+struct RevocationPlan {
+    private let view: ViewName?
+    private let selectors: [Selector]
+    private let paths: [[UInt8]]
+
+    /// `.usage` for words that do not go together.
+    init(_ arguments: ParsedArguments) throws(GrantError) {
+        view = try arguments.view()
+        selectors = try arguments.selectors()
+        paths = arguments.options["path"] ?? []
+        if selectors.isEmpty && paths.isEmpty {
+            throw GrantError(.usage, "revoke: SELECTOR is missing", advice: "or give a directory with --path DIR")
+        }
+        if paths.contains([]) { throw GrantError(.usage, "the value of --path is empty") }
+        if !paths.isEmpty && view != nil { throw GrantError(.usage, "--path withdraws in every view", advice: "leave --view out") }
+    }
+
+    /// `.notFound`, `.ambiguous`.
+    func choose(_ administrator: GrantAdministrator) throws(GrantError) -> Choice {
+        let named = try administrator.select(selectors, view: view)
+        var found: [Grant] = []
+        for path in paths {
+            let reaching = try administrator.grants(reaching: path)
+            if reaching.isEmpty {
+                throw GrantError(
+                    .notFound, "no grant leads to “\(String(decoding: path, as: UTF8.self))”",
+                    advice: UnexpandedHome.advice(for: path) ?? "nothing was revoked")
+            }
+            found += reaching.filter { grant in !(named + found).contains { $0.id == grant.id } }
+        }
+        return Choice(named: named, found: found)
+    }
+
+    /// The grants that are meant, as they were before.
+    struct Choice {
+        let named: [Grant]
+        /// By --path.
+        let found: [Grant]
+
+        /// Those that were revoked before are told to the mounts once more: one of them may not have confirmed it yet.
+        var all: [Grant] { named + found }
+        var active: [Grant] { all.filter { $0.state != .revoked } }
+        /// Nobody has asked for them by name, and nothing changes for them.
+        var unlisted: Set<GrantID> { Set(found.filter { $0.state == .revoked }.map(\.id)) }
+        /// Whether more is withdrawn than whoever gave a path may think of.
+        var needsQuestion: Bool {
+            found.count { $0.state != .revoked } > 1 && isatty(STDIN_FILENO) == 1 && isatty(Terminal.standardError) == 1
+        }
+
+        func wasRevoked(_ grant: Grant) -> Bool { all.contains { $0.id == grant.id && $0.state == .revoked } }
+
+        /// Asks on the terminal.
+        func isAgreed() throws(GrantError) -> Bool {
+            Terminal.note("\(active.count) grants lead there:")
+            for grant in active { Terminal.note("  " + Choice.line(grant)) }
+            if Terminal.asks("revoke all of them?") { return true }
+            Terminal.note("nothing was revoked (revoke one by its name, or by its id)")
+            return false
+        }
+
+        /// --dry-run
+        func show(_ administrator: GrantAdministrator, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+            let shown = all.filter { !unlisted.contains($0.id) }
+            if arguments.wantsJSON {
+                let documents = administrator.describe(shown).map {
+                    JSON.object(JSON.grant($0) + [("wouldRevoke", .bool($0.grant.state != .revoked))])
+                }
+                try Terminal.print(JSON.array(documents).text)
+                return 0
+            }
+            for grant in shown {
+                try Terminal.print((grant.state == .revoked ? "is revoked already: " : "would revoke ") + Choice.line(grant))
+            }
+            if shown.isEmpty { Terminal.note("nothing is left to revoke: every grant that leads there was revoked before") }
+            return 0
+        }
+
+        private static func line(_ grant: Grant) -> String {
+            "\(Terminal.visible(grant.name.bytes)) (\(grant.id.description.prefix(12))) in view \(Terminal.visible(grant.view.description)): "
+                + Terminal.visible(grant.bookmark.path)
+        }
+    }
+}

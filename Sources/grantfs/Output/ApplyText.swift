@@ -1,0 +1,119 @@
+import GrantAdministration
+import GrantModel
+
+/// What `grantfs apply` is about to do, or has done.
+enum ApplyText {
+    /// A line for each difference, by view; what stays is counted.
+    static func show(_ plan: ApplyPlan) throws(GrantError) {
+        let colour = Terminal.hasColour(Terminal.standardOutput)
+        var view: ViewName?
+        for step in plan.steps where step.isChange || isLeft(step) {
+            if step.place.view != view {
+                view = step.place.view
+                try Terminal.print("view " + Terminal.visible(step.place.view.description))
+            }
+            let (mark, name, text, shade) = line(step)
+            let shown = "  \(mark) \(Terminal.visible(name.bytes))  \(text)"
+            try Terminal.print(colour ? "\u{1B}[\(shade)m\(shown)\u{1B}[0m" : shown)
+        }
+        let kept = plan.steps.count { if case .keep = $0 { true } else { false } }
+        let changes = plan.steps.count(where: \.isChange)
+        if changes == 0 { return try Terminal.print("nothing to change: \(kept) as declared") }
+        try Terminal.print("\(changes == 1 ? "1 change" : "\(changes) changes"), \(kept) as declared already")
+    }
+
+    private static func isLeft(_ step: ApplyPlan.Step) -> Bool { if case .leave = step { true } else { false } }
+
+    /// With the number of its colour on a terminal: green gives, red takes away, yellow changes.
+    private static func line(_ step: ApplyPlan.Step) -> (mark: String, name: GrantName, text: String, shade: Int) {
+        let name = step.place.name
+        switch step {
+        case .create(let choice): return ("+", name, described(choice), 32)
+        case .change(let grant, let change): return ("~", name, differences(grant, change).joined(separator: ", "), 33)
+        case .replace(let grant, let choice):
+            return (
+                "!", name, described(choice) + ", another directory than the one granted, now \(Terminal.visible(grant.bookmark.path))", 31
+            )
+        case .withdraw(let grant): return ("-", name, Terminal.visible(grant.bookmark.path) + ", withdrawn and forgotten", 31)
+        case .restore(let grant): return ("^", name, "\(Terminal.visible(grant.bookmark.path)), \(grant.state.rawValue) → active", 32)
+        case .keep: return ("=", name, "", 0)
+        case .leave(_, _, let reason): return ("?", name, reason, 33)
+        }
+    }
+
+    private static func described(_ choice: GrantAdministrator.Choice) -> String {
+        var text = "\(Terminal.visible(choice.proposal.bookmark.path)), \(choice.access.rawValue)"
+        if let expires = choice.expires { text += ", until \(Timestamp.local(expires))" }
+        if choice.coordination != .advisory { text += ", \(choice.coordination.rawValue)" }
+        return text
+    }
+
+    private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
+        var differences: [String] = []
+        if let access = change.access { differences.append("access \(grant.access.rawValue) → \(access.rawValue)") }
+        if let expires = change.expires {
+            let shown = { (instant: Instant?) in instant.map { Timestamp.local($0) } ?? "never" }
+            differences.append("expires \(shown(grant.expires)) → \(shown(expires))")
+        }
+        if let coordination = change.coordination {
+            differences.append("coordination \(grant.coordination.rawValue) → \(coordination.rawValue)")
+        }
+        return differences
+    }
+
+    static func json(_ plan: ApplyPlan, _ changes: [GrantChange], isDry: Bool) -> JSON {
+        .object([
+            ("dryRun", .bool(isDry)), ("changed", .integer(Int64(plan.steps.count(where: \.isChange)))),
+            ("grants", .array(plan.steps.map { .object(json($0, changes)) })),
+        ])
+    }
+
+    private static func json(_ step: ApplyPlan.Step, _ changes: [GrantChange]) -> [(String, JSON)] {
+        var members: [(String, JSON)] = []
+        var id: GrantID?
+        switch step {
+        case .create(let choice):
+            members = [("action", .string("create"))] + json(choice)
+            id = changes.last { $0.grant.view == choice.view && $0.grant.name == choice.name }?.grant.id
+        case .replace(let grant, let choice):
+            members = [("action", .string("replace"))] + json(choice) + [("replaces", .string(grant.id.description))]
+            id = changes.last { $0.grant.view == choice.view && $0.grant.name == choice.name }?.grant.id
+        case .change(let grant, let change):
+            members = [("action", .string("change"))] + json(grant, change)
+            id = grant.id
+        case .withdraw(let grant):
+            members = [("action", .string("withdraw"))] + json(grant, .init())
+            id = grant.id
+        case .restore(let grant):
+            members = [("action", .string("restore"))] + json(grant, .init())
+            id = grant.id
+        case .keep(let grant):
+            members = [("action", .string("keep"))] + json(grant, .init())
+            id = grant.id
+        case .leave(let view, let name, let reason):
+            members =
+                [("action", .string("leave")), ("view", .string(view.description))] + JSON.members("name", name.bytes) + [
+                    ("reason", .string(reason))
+                ]
+        }
+        members.append(("id", id.map { .string($0.description) } ?? .null))
+        if step.isChange, let id, let change = changes.last(where: { $0.grant.id == id }) { members.append(JSON.mounts(change)) }
+        return members
+    }
+
+    private static func json(_ choice: GrantAdministrator.Choice) -> [(String, JSON)] {
+        [("view", .string(choice.view.description))] + JSON.members("name", choice.name.bytes)
+            + JSON.members("path", choice.proposal.bookmark.path) + [
+                ("access", .string(choice.access.rawValue)), ("expires", JSON.time(choice.expires)),
+                ("coordination", .string(choice.coordination.rawValue)),
+            ]
+    }
+
+    /// As it is to be.
+    private static func json(_ grant: Grant, _ change: ApplyPlan.Change) -> [(String, JSON)] {
+        [("view", .string(grant.view.description))] + JSON.members("name", grant.name.bytes) + JSON.members("path", grant.bookmark.path) + [
+            ("access", .string((change.access ?? grant.access).rawValue)), ("expires", JSON.time(change.expires ?? grant.expires)),
+            ("coordination", .string((change.coordination ?? grant.coordination).rawValue)),
+        ]
+    }
+}

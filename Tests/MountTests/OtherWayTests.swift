@@ -1,0 +1,167 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// Several grants that lead to the same files.
+    @Suite struct AnotherWayToTheSameFiles {
+        private struct Revoked: Decodable {
+            struct Way: Decodable, Equatable {
+                let view: String
+                let name: String
+                let relation: String
+            }
+            let name: String
+            let reachable: [Way]
+        }
+
+        /// “work” is of a directory, “again” of the same one, “part” of one inside; all in one view, and “other” in another.
+        private func granted() throws -> (MountFixture, work: String) {
+            let fixture = try MountFixture()
+            let work = try fixture.source("work")
+            try fixture.grant(work)
+            try fixture.grant(work, name: "again")
+            try fixture.grant(try fixture.source("work/part"))
+            try fixture.grant(work, name: "other", view: "second")
+            return (fixture, work)
+        }
+
+        @Test("is said when a directory is granted, in its view")
+        func granting() throws {
+            let fixture = try MountFixture()
+            let work = try fixture.source("work")
+            #expect(try fixture.grantfs("grant", work).orThrow().errors.isEmpty)
+            #expect(try fixture.grantfs("grant", work, "--view", "second").orThrow().errors.isEmpty)
+            let same = try fixture.grantfs("grant", work, "--name", "again").orThrow()
+            #expect(same.errors.contains("“again” is the same directory as “work” of the view “default”"), "\(same)")
+            let inside = try fixture.grantfs("grant", try fixture.source("work/part")).orThrow()
+            #expect(inside.errors.contains("“part” lies inside “again” and “work”"), "\(inside)")
+            let above = try fixture.grantfs("grant", fixture.base + "/source").orThrow()
+            #expect(above.errors.contains("“source” holds “again”, “part” and “work”"), "\(above)")
+            #expect(above.errors.contains("grantfs revoke --path \(fixture.base)/source"))
+            // A name that begins in the same way is no parent.
+            #expect(try fixture.grantfs("grant", try fixture.source("workshop"), "--view", "second").orThrow().errors.isEmpty)
+        }
+
+        @Test("is said when a grant is revoked, with what ends it, as long as it is open")
+        func revoking() throws {
+            let (fixture, work) = try granted()
+            let output = try fixture.grantfs("revoke", "work").orThrow()
+            for way in [
+                "“again” in view “default” (the same directory)", "“part” in view “default” (of \(work)/part, inside it)",
+                "“other” in view “second”",
+            ] {
+                #expect(output.errors.contains(way), "\(output)")
+            }
+            #expect(output.errors.contains("grantfs revoke --path \(work) ends them all"), "\(output)")
+            let last = try fixture.grantfs("revoke", "again", "other", "part").orThrow()
+            #expect(!last.errors.contains("reached"), "\(last)")
+        }
+
+        @Test("is in the JSON of a revocation, and nothing of it on stderr")
+        func document() throws {
+            let (fixture, _) = try granted()
+            let output = try fixture.grantfs("revoke", "part", "again", "--json").orThrow()
+            let documents: [Revoked] = try output.decoded()
+            #expect(output.errors.isEmpty, "\(output)")
+            let part = try #require(documents.first { $0.name == "part" })
+            #expect(
+                part.reachable == [
+                    .init(view: "default", name: "work", relation: "above"), .init(view: "second", name: "other", relation: "above"),
+                ])
+        }
+
+        @Test("is found by a path in a mounted view, which stands for what it shows")
+        func pathInView() throws {
+            let (fixture, work) = try granted()
+            let mountpoint = try fixture.mount()
+            for path in [mountpoint + "/work/part", mountpoint + "/again/../work/./part", work + "/part"] {
+                let dry: [RevocationNames] = try fixture.grantfs("revoke", "--path", path, "--dry-run", "--json").orThrow().decoded()
+                #expect(dry.map(\.name).sorted() == ["again", "other", "part", "work"], "\(path)")
+            }
+            // A link beside the view leads into it.
+            try FileManager.default.createSymbolicLink(atPath: fixture.base + "/link", withDestinationPath: mountpoint + "/work/part")
+            let revoked = try fixture.revoke("--path", fixture.base + "/link")
+            #expect(revoked.map(\.name).sorted() == ["again", "other", "part", "work"])
+            #expect(try fixture.list().isEmpty)
+        }
+
+        private struct RevocationNames: Decodable { let name: String }
+
+        @Test("is shown by --dry-run, which withdraws nothing")
+        func dryRun() throws {
+            let (fixture, work) = try granted()
+            let output = try fixture.grantfs("revoke", "--path", work, "--dry-run").orThrow()
+            #expect(output.lines.count == 4 && output.lines.allSatisfy { $0.hasPrefix("would revoke ") }, "\(output)")
+            try fixture.grantfs("revoke", "work", "--dry-run").orThrow()
+            #expect(try fixture.list().count == 4)
+        }
+
+        @Test("is not listed as revoked where it was so before")
+        func revokedBefore() throws {
+            let (fixture, work) = try granted()
+            try fixture.grantfs("revoke", "work", "other").orThrow()
+            #expect(try fixture.grantfs("revoke", "--path", work, "--dry-run").orThrow().lines.count == 2)
+            #expect(try fixture.revoke("--path", work).map(\.name).sorted() == ["again", "part"])
+            let nothing = try fixture.grantfs("revoke", "--path", work).orThrow()
+            #expect(nothing.text.isEmpty && nothing.errors.contains("revoked before"), "\(nothing)")
+            #expect(try fixture.grantfs("revoke", "work").orThrow().text.hasPrefix("was revoked already: work "))
+        }
+
+        @Test("is asked for again where a mount had not confirmed it")
+        func unconfirmedBefore() throws {
+            let (fixture, work) = try granted()
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            try fixture.killDaemon(at: mountpoint, with: SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            #expect(try fixture.grantfs("revoke", "--path", work, "--timeout", "0.2").status == 3)
+            let again = try fixture.grantfs("revoke", "--path", work, "--timeout", "0.2")
+            #expect(again.status == 3 && again.errors.contains("has not confirmed"), "\(again)")
+            kill(daemon, SIGCONT)
+            #expect(try fixture.grantfs("revoke", "--path", work).status == 0)
+        }
+
+        @Test("is asked about on a terminal, and nowhere else", .enabled(if: Command.exists("script"), "needs script(1)"))
+        func question() throws {
+            let (fixture, work) = try granted()
+            let line = "\(Programs.grantfs) revoke --path '\(work)'"
+            let no = try Command.run(["script", "-qec", line, "/dev/null"], environment: fixture.environment, input: "n", within: 60)
+            #expect(no.status == 1 && no.text.contains("4 grants lead there") && no.text.contains("nothing was revoked"), "\(no)")
+            #expect(try fixture.list().count == 4)
+            let yes = try Command.run(["script", "-qec", line, "/dev/null"], environment: fixture.environment, input: "y", within: 60)
+            #expect(yes.status == 0, "\(yes)")
+            #expect(try fixture.list().isEmpty)
+        }
+    }
+
+    @Suite struct AnInterruptedRevocation {
+        @Test(
+            "says that it is recorded, exits with 3, and is in force once the mount goes on",
+            arguments: [["revoke", "a"], ["remove", "a"], ["set", "a", "--access", "read-only"]])
+        func waiting(_ words: [String]) throws {
+            let fixture = try MountFixture()
+            try fixture.grant(try fixture.source("a"))
+            let mountpoint = try fixture.mount()
+            let daemon = try fixture.daemon(at: mountpoint)
+            try fixture.killDaemon(at: mountpoint, with: SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            let child = try Child(
+                [Programs.grantfs] + words + ["--timeout", "600"], environment: fixture.environment, separateErrors: true)
+            // The mounts are asked once it is recorded.
+            try fixture.wait(until: "it waits for the mount") {
+                let threads = try FileManager.default.contentsOfDirectory(atPath: "/proc/\(child.pid)/task")
+                return threads.contains { Processes.kernelText("/proc/\(child.pid)/task/\($0)/comm") == "announce\n" }
+            }
+            kill(child.pid, SIGINT)
+            let said = try #require(child.collected(within: 60))
+            #expect(child.wait(within: 60) == 3)
+            #expect(said.errors.contains("of “a” is recorded"), "\(said.errors)")
+            kill(daemon, SIGCONT)
+            try fixture.wait(until: "the mount refuses it") {
+                try ["EACCES", "EROFS"].contains(Probe.call(["create", mountpoint + "/a/new"]))
+            }
+        }
+    }
+}
