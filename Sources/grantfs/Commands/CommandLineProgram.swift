@@ -30,7 +30,7 @@ enum CommandLineProgram {
             ("Use", ["run", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "confirm", "release"]),
             ("Coordination", ["coordinate", "present", "watch"]),
-            ("The machine", ["metrics", "completion"]),
+            ("The machine", ["upgrade", "metrics", "completion"]),
         ])
 
     /// Does what the words say. The result is the exit status.

@@ -132,6 +132,8 @@ struct HandoverHead {
     var generation: UInt32
     var identity: MountIdentity
     var temporary: String?
+    /// Where its service manager listens; nil for a daemon that is no service.
+    var notifySocket: String?
     /// `Clock.monotonic`, when programs began to wait.
     var pausedSince: Int64
 
@@ -143,6 +145,7 @@ struct HandoverHead {
         (options, view, mountpoint, since) = (mounted.options, mounted.view, mounted.mountpoint, mounted.since)
         (record, socket, generation) = (mount.record.id, mount.record.socket, mounted.files.generation)
         (identity, temporary) = (mount.mount.identity, mount.temporary)
+        notifySocket = getenv("NOTIFY_SOCKET").map { String(cString: $0) }
         self.pausedSince = pausedSince
     }
 
@@ -171,6 +174,7 @@ struct HandoverHead {
         state.put(identity.id)
         state.put(identity.number ?? 0)
         state.put(text: temporary ?? "")
+        state.put(text: notifySocket ?? "")
         state.put(pausedSince)
     }
 
@@ -209,6 +213,8 @@ struct HandoverHead {
         identity = MountIdentity(device: device, id: id, number: number == 0 ? nil : number)
         let temporary = try state.takeText()
         self.temporary = temporary.isEmpty ? nil : temporary
+        let notifySocket = try state.takeText()
+        self.notifySocket = notifySocket.isEmpty ? nil : notifySocket
         pausedSince = try state.take()
     }
 }

@@ -112,7 +112,12 @@ struct TakingOver {
     }
 
     private func make(_ head: HandoverHead, _ listener: consuming FileDescriptor, _ reader: inout HandoverReader) throws -> Taken {
+        // A service's processes are those of its control group: in another one it would be taken for ended.
+        if !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
+            throw refusal("it is a service, which this process cannot become a part of: systemctl reload has it upgraded")
+        }
         let process = Daemon.prepare(head.options, isBackground: true)
+        if let socket = head.notifySocket { setenv("NOTIFY_SOCKET", socket, 1) }
         let audit = head.options.audit.map { _ in AuditTrail() }
         let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation)
         let mounted = MountedView(
