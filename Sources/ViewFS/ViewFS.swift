@@ -24,6 +24,7 @@ public final class ViewFS: @unchecked Sendable {
     let crowd = Crowd()
     let leases = LeaseWaiting()
     let closers = Closers()
+    let refusedReads = RefusedReads()
     let policy: CachePolicy
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -87,6 +88,7 @@ public final class ViewFS: @unchecked Sendable {
         crowd.view = self
         leases.view = self
         closers.view = self
+        refusedReads.view = self
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
@@ -105,14 +107,16 @@ public final class ViewFS: @unchecked Sendable {
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
             workerLimit: plan.workers,
-            interrupted: { [waiting, crowd, leases] unique in
+            interrupted: { [waiting, crowd, leases, refusedReads] unique in
                 waiting.giveUp(unique)
                 crowd.giveUp(unique)
                 leases.giveUp(unique)
+                refusedReads.giveUp(unique)
             },
-            look: { [crowd, leases, closers] in
+            look: { [crowd, leases, closers, refusedReads] in
                 let (isCrowded, isWaiting) = (crowd.look(), leases.look())
-                return closers.look() || isCrowded || isWaiting
+                let isRefused = refusedReads.look()
+                return closers.look() || isCrowded || isWaiting || isRefused
             })
         crowd.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }
