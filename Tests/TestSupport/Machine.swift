@@ -60,6 +60,9 @@ public enum Machine {
         return numbers.count >= 2 ? (numbers[0], numbers[1]) : (0, 0)
     }()
 
+    /// Whether a read that the daemon refuses fails with EIO where it takes pages of the cache: FUSE reads by iomap then, which does not pass errors on (docs/conformance.md).
+    public static let losesErrorsOfReads = kernel >= (6, 19)
+
     /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
     /// that is emulated. Every limit of a wait is taken times this.
     public static let slowness = max(1, ProcessInfo.processInfo.environment["GRANTFS_SLOWNESS"].flatMap { Double($0) } ?? 1)
