@@ -57,7 +57,7 @@ import Testing
     @Test func theDoctorSaysWhatTheKernelLacks() {
         #expect(KernelChecks.version(of: (6, 18)).level == .ok)
         for (release, words) in [
-            ((5, 10), ["5.11", "6.2", "6.6"]), ((6, 1), ["6.2", "MADV_POPULATE_READ"]), ((6, 8), ["MADV_POPULATE_READ"]),
+            ((5, 10), ["5.11", "6.2", "6.6"]), ((6, 1), ["6.2", "MADV_POPULATE_READ"]), ((6, 8), ["MADV_POPULATE_READ"]), ((7, 3), ["EIO"]),
         ] {
             let finding = KernelChecks.version(of: release)
             #expect(finding.level == .note && words.allSatisfy(finding.message.contains), "\(finding)")

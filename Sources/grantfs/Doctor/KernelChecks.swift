@@ -28,11 +28,12 @@ enum KernelChecks {
         let lacks = differences.filter { release < $0.until && release >= $0.from }.map(\.meaning)
         let name = "Linux \(release.major).\(release.minor)"
         if lacks.isEmpty { return .ok("kernel", name) }
-        return .note("kernel", name + ": " + lacks.joined(separator: "; "), "a newer kernel, where that matters")
+        return .note("kernel", name + ": " + lacks.joined(separator: "; "), "another kernel, where that matters")
     }
 
     private static let differences: [(from: (Int, Int), until: (Int, Int), meaning: String)] = [
         ((0, 0), (5, 11), "small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)"),
+        ((0, 0), (6, 1), "locks take several requests each, also where nobody else has the file open (6.1)"),
         ((0, 0), (6, 2), "names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)"),
         (
             (0, 0), (6, 6),
@@ -42,6 +43,10 @@ enum KernelChecks {
             (5, 14), (6, 9),
             "a program that calls madvise with MADV_POPULATE_READ or MADV_POPULATE_WRITE for a mapping of a withdrawn grant stays in that call "
                 + "until it is killed (6.9)"
+        ),
+        (
+            (6, 19), (.max, 0),
+            "sendfile and splice below a withdrawn grant, and every read where the view is mounted with cache=exclusive, are refused with EIO instead of EACCES"
         ),
     ]
 
