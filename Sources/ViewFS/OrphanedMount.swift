@@ -69,7 +69,7 @@ public final class OrphanedMount: Sendable {
         var name = utsname()
         guard uname(&name) == 0 else { return false }
         let text = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0) }
+        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0, radix: 10) }
         return numbers.count >= 2 && (numbers[0], numbers[1]) < (6, 19)
     }()
 
