@@ -23,7 +23,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian uninstall manual lint clean
+.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -101,6 +101,15 @@ deb: ## build a Debian package, in .build; as root also install, use, upgrade an
 # Another one than this machine's needs a network once, and some minutes.
 test-debian: ## `make deb` in a Debian 13 of its own, made by debootstrap; as root (SUITE=bookworm for Debian 12)
 	@.ci/debian '$(or $(SUITE),trixie)'
+
+# The kernels are Debian's, fetched once; nothing is installed. User Mode Linux needs no virtual machine.
+test-kernels: ## the tests that go by the kernel on Linux 6.1, 6.12 and later, as root (KERNELS="uml-6.1 qemu-6.12", PARTS="access load")
+	@.ci/packages build run test kernels emulation
+	@$(MAKE) --no-print-directory release
+	@rm -rf .build/installed
+	@(umask 022 && $(MAKE) --no-print-directory install DESTDIR= PREFIX=$(CURDIR)/.build/installed HELPERDIR=$(CURDIR)/.build/installed/sbin >/dev/null)
+	$(SWIFT) build --build-tests
+	@.ci/kernels $(if $(PARTS),--parts '$(PARTS)') $(KERNELS)
 
 uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put there; what the package has brought stays
 	@for file in '$(BINDIR)/grantfs' '$(HELPERDIR)/mount.grantfs' '$(HELPERDIR)/mount.fuse.grantfs' \

@@ -61,18 +61,19 @@ extension Session {
     public enum Suspension: Sendable {
         /// Under this number, for `resume` or `answer`.
         case aside(UInt64)
-        /// It needs neither: a revoker has answered it (EACCES), it was interrupted (EINTR), or there is no room for it (EAGAIN).
+        /// It needs neither: a revoker has answered it (EACCES), it was interrupted (EINTR), or there is no room for it (EAGAIN, or what was asked for).
         case answered(error: Int32)
     }
 
     /// Puts the request aside that the calling worker holds. `scope`: what it is about, for its share of memory. `isEcho`: see `SuspendedRequests.add`.
+    /// `otherwise`: what it is answered with where there is no room.
     ///
     /// Locking: `suspended`, for a moment.
-    public func suspend(_ request: consuming Request, scope: UInt32, isEcho: Bool = false) -> Suspension {
+    public func suspend(_ request: consuming Request, scope: UInt32, isEcho: Bool = false, otherwise error: Int32 = EAGAIN) -> Suspension {
         let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
         guard let memory = UnsafeMutableRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else {
-            request.reply(error: EAGAIN)
-            return .answered(error: EAGAIN)
+            request.reply(error: error)
+            return .answered(error: error)
         }
         let size = worker.pointee.messageSize.load(ordering: .relaxed)
         let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
@@ -83,8 +84,8 @@ extension Session {
         let message = SuspendedMessage(memory: copy, size: size, scope: scope, user: request.caller.uid)
         guard suspended.withLock({ $0.add(message, as: unique, isEcho: isEcho) }) else {
             copy.deallocate()
-            request.reply(error: EAGAIN)
-            return .answered(error: EAGAIN)
+            request.reply(error: error)
+            return .answered(error: error)
         }
         request.abandon()
         guard worker.pointee.claim(sequence) else {

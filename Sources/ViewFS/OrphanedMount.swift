@@ -9,6 +9,8 @@ public final class OrphanedMount: Sendable {
     private let published: FileDescriptor
     /// Open for as long as this process lives.
     private let control: Int32?
+    /// Whether the connection is cut before anything is forgotten.
+    private let cutsFirst: Bool
     private let death = Semaphore()
 
     /// A file of a gigabyte takes 0.2 s; a listing that a program holds, for ever.
@@ -17,12 +19,14 @@ public final class OrphanedMount: Sendable {
     private static let limit = 1024
 
     /// `published`: see `PublishedIDs`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
-    /// threads are made at once, because there may be none to be had later.
+    /// threads are made at once, because there may be none to be had later. They are as well where the kernel takes no notifications for a connection that was cut (7.2 does not,
+    /// 6.18 does): that is cut in the end.
     public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, control: Int32?) {
         self.connection = connection
         self.published = published
         self.control = control
-        if control == nil {
+        cutsFirst = control != nil && Self.takesNotificationsOnceCut
+        if !cutsFirst {
             // Without it requests wait until everything is forgotten, and what is dirty is not; the keeper unmounts all the same.
             try? WorkerThread.start("grantfs-refuse") { [self] in
                 death.wait()
@@ -36,7 +40,7 @@ public final class OrphanedMount: Sendable {
     /// rest nothing. `leaving` is called when nothing is left but listings that programs hold, and it returns when nothing is left.
     public func forgetAll(leaving: () -> Void) {
         // Before anything is forgotten: what is dirty is written first, and that has to be refused by somebody.
-        if let control { try? FUSEConnection.abort(by: control) } else { death.post() }
+        if cutsFirst { cut() } else { death.post() }
         let (files, directories) = nodes()
         let isDirectory = Set(directories)
         let calls = LeavableCalls<UInt64>(limit: Self.limit, mayWait: { isDirectory.contains($0) }) { [self] in connection.forgetData($0) }
@@ -50,10 +54,24 @@ public final class OrphanedMount: Sendable {
             turn = min(turn * 2, calls.isUnderWay ? 2_000 : 500_000)
             if !hasLeft, !calls.isUnderWay, calls.pending == 0 {
                 hasLeft = true
+                cut()
                 leaving()
             }
         }
+        if !hasLeft { cut() }
     }
+
+    private func cut() {
+        if let control { try? FUSEConnection.abort(by: control) }
+    }
+
+    private static let takesNotificationsOnceCut: Bool = {
+        var name = utsname()
+        guard uname(&name) == 0 else { return false }
+        let text = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0, radix: 10) }
+        return numbers.count >= 2 && (numbers[0], numbers[1]) < (6, 19)
+    }()
 
     private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
         while true {

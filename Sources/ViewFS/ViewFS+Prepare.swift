@@ -84,7 +84,7 @@ extension ViewFS {
         } else if let echo {
             drop(request, echo, of: file.pointee.node, in: file.pointee.scope, verdict)
         } else {
-            refuse(request, verdict, scope: file.pointee.scope)
+            refuse(request, verdict, scope: file.pointee.scope, readOf: entry == .read ? file.pointee.node : 0)
         }
         files.letGo(handle)
     }
@@ -153,10 +153,12 @@ extension ViewFS {
         crowd.wait(request, in: scope, refusal: refusal, call)
     }
 
-    func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32) {
+    /// `readOf`: the node whose data is asked for; 0 when it is not about data.
+    func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
         noteDenial(request.caller, in: scope)
         let error = verdict == .readOnly ? EROFS : EACCES
         if audit != nil { writeDownRefusal(request, scope: scope, error: error) }
+        if node != 0, error == EACCES { return refusedReads.refuse(request, node: node, scope: scope) }
         request.reply(error: error)
     }
 }

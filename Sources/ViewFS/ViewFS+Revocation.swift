@@ -85,6 +85,8 @@ extension ViewFS {
         let gate = coordinator.gate(scope.id)
         let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
         shut(scope, withdrawal)
+        refusedReads.withdrawals.wrappingAdd(1, ordering: .relaxed)
+        defer { refusedReads.withdrawals.wrappingSubtract(1, ordering: .relaxed) }
         if withdrawal == .all { _ = locks.refuse(scope.id) }
         waiting.end(scope.id, withdrawal)
 

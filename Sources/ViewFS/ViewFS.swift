@@ -24,6 +24,7 @@ public final class ViewFS: @unchecked Sendable {
     let crowd = Crowd()
     let leases = LeaseWaiting()
     let closers = Closers()
+    let refusedReads = RefusedReads()
     let policy: CachePolicy
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -94,6 +95,7 @@ public final class ViewFS: @unchecked Sendable {
         crowd.view = self
         leases.view = self
         closers.view = self
+        refusedReads.view = self
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
@@ -149,14 +151,16 @@ public final class ViewFS: @unchecked Sendable {
 
     private var sessionCalls: (interrupted: @Sendable (UInt64) -> Void, look: @Sendable () -> Bool) {
         (
-            { [waiting, crowd, leases] unique in
+            { [waiting, crowd, leases, refusedReads] unique in
                 waiting.giveUp(unique)
                 crowd.giveUp(unique)
                 leases.giveUp(unique)
+                refusedReads.giveUp(unique)
             },
-            { [crowd, leases, closers] in
+            { [crowd, leases, closers, refusedReads] in
                 let (isCrowded, isWaiting) = (crowd.look(), leases.look())
-                return closers.look() || isCrowded || isWaiting
+                let isRefused = refusedReads.look()
+                return closers.look() || isCrowded || isWaiting || isRefused
             }
         )
     }

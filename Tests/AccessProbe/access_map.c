@@ -34,7 +34,7 @@ static int do_map_anew_private(struct probe *p) {
     return result;
 }
 static int do_write_from_map(struct probe *p) { return !p->map_touched ? SKIPPED : RESULT(pwrite(p->memory_fd, p->map_touched, PAGE, 0)); }
-static int do_populate(struct probe *p) { return !p->map_touched ? SKIPPED : RESULT(madvise(p->map_touched, PAGE, MADV_POPULATE_READ)); }
+static int do_populate(struct probe *p) { return !p->map_touched ? SKIPPED : populate(p->map_touched, PAGE); }
 static int do_mincore(struct probe *p) {
     if (!p->map_touched) return SKIPPED;
     unsigned char residency[FILE_SIZE / PAGE];

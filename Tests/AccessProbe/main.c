@@ -67,6 +67,7 @@ static void become(long uid, long gid) {
 static int usage(void) {
     fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
           "       | dirty FILE | peek FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | late OPERATION PATH [THREADS]\n"
+          "       | again FILE read|populate\n"
           "       | call NAME ARGUMENT...\n"
           "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads; “close” lets everything go.\n",
           stderr);
@@ -103,6 +104,7 @@ int main(int count, char **arguments) {
     if (!strcmp(rest[0], "connect")) return run_connect(rest[1]);
     if (!strcmp(rest[0], "seekdir")) return run_seekdir(rest[1]);
     if (!strcmp(rest[0], "late") && left >= 3) return run_late(rest[1], rest[2], left > 3 ? atoi(rest[3]) : 1);
+    if (!strcmp(rest[0], "again") && left == 3) return run_again(rest[1], rest[2]);
     if (!strcmp(rest[0], "stuck")) return run_stuck(rest[1]);
     if (!strcmp(rest[0], "refused")) return run_refused(rest[1]);
     if (strcmp(rest[0], "run")) return usage();

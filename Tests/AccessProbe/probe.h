@@ -72,7 +72,12 @@ int run_program(const char *path, const char *argument);
 int text_child(void);
 void start_text_child(struct probe *p);
 
+// again.c
+bool populating_ends(void);
+int populate(void *address, size_t length);
+
 // other roles
+int run_again(const char *file, const char *how);
 int run_load(const char *dir);
 int run_lock(int count, char **arguments);
 int run_ranges(const char *file, const char *kind);

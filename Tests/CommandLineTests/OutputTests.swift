@@ -54,6 +54,17 @@ import Testing
         #expect(Suggestion.distance("", "abc") == 3)
     }
 
+    @Test func theDoctorSaysWhatTheKernelLacks() {
+        #expect(KernelChecks.version(of: (6, 18)).level == .ok)
+        for (release, words) in [
+            ((5, 10), ["5.11", "6.2", "6.6"]), ((6, 1), ["6.2", "MADV_POPULATE_READ"]), ((6, 8), ["MADV_POPULATE_READ"]), ((7, 3), ["EIO"]),
+        ] {
+            let finding = KernelChecks.version(of: release)
+            #expect(finding.level == .note && words.allSatisfy(finding.message.contains), "\(finding)")
+        }
+        #expect(!KernelChecks.version(of: (5, 10)).message.contains("MADV_POPULATE_READ") && KernelChecks.version(of: (6, 9)).level == .ok)
+    }
+
     @Test func theDoctorSaysWhatAnOldKernelDoesNotTellOfFilesystems() {
         let old = KernelChecks.identities(of: (6, 8))
         #expect(old.level == .note && old.message.contains("FS_IOC_GETFSUUID") && old.advice?.contains("Linux 6.9") == true)

@@ -12,7 +12,14 @@ extension MountTests {
             let name: String
             let script: String
             let expected: [String: String]
+            /// What kernels before, and after, 6.18 send instead under cache=shared, where they do; seen on 6.12 and 7.2.
+            var before: String?
+            var after: String?
             var testDescription: String { name }
+
+            func allows(_ seen: String, _ expected: String) -> Bool {
+                seen == expected || (Machine.kernel < (6, 18) && seen == before) || (Machine.kernel > (6, 18) && seen == after)
+            }
         }
 
         static let workloads: [Workload] = [
@@ -44,7 +51,10 @@ extension MountTests {
                     for i in range(10):
                      d = os.open('new', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644); os.write(d, b'x'); os.close(d); os.unlink('new')
                     """,
-                expected: ["shared": "CREATE 10 FLUSH 10 GETATTR 20 LOOKUP 10 RELEASE 10 UNLINK 10 WRITE 10"]),
+                expected: ["shared": "CREATE 10 FLUSH 10 GETATTR 20 LOOKUP 10 RELEASE 10 UNLINK 10 WRITE 10"],
+                // Whether the new file has capabilities, before the first write.
+                before: "CREATE 10 FLUSH 10 GETATTR 20 GETXATTR 10 LOOKUP 10 RELEASE 10 UNLINK 10 WRITE 10",
+                after: "CREATE 10 FLUSH 10 LOOKUP 10 RELEASE 10 UNLINK 10 WRITE 10"),
             Workload(
                 name: "twenty writes of 4 KiB",
                 script: "d = os.open('f0', os.O_WRONLY)\nfor i in range(20): os.pwrite(d, b'z' * 4096, i * 4096)\nos.close(d)",
@@ -67,14 +77,14 @@ extension MountTests {
                 expected: ["shared": "FLUSH 1 OPEN 1 RELEASE 1 WRITE 20"]),
             Workload(
                 name: "five renames there and back", script: "for i in range(5): os.rename('f8', 'other'); os.rename('other', 'f8')",
-                expected: ["shared": "GETATTR 10 LOOKUP 10 RENAME 10"]),
+                expected: ["shared": "GETATTR 10 LOOKUP 10 RENAME 10"], after: "LOOKUP 10 RENAME 10"),
             Workload(
                 name: "untar of ten files",
                 script: "subprocess.run(['tar', '-xf', '../../outside/d.tar', '-C', tempfile.mkdtemp(dir='.')], check=True)",
                 expected: [
                     "shared":
                         "CREATE 10 FLUSH 10 GETATTR 11 GETXATTR 10 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"
-                ]),
+                ], after: "CREATE 10 FLUSH 10 GETXATTR 10 LOOKUP 12 MKDIR 2 OPENDIR 1 RELEASE 10 RELEASEDIR 1 SETATTR 33 WRITE 10"),
             Workload(
                 // As long as nobody else has it open, which is known to root's daemons alone.
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",
@@ -137,10 +147,10 @@ extension MountTests {
                 defer { host?.kill() }
                 var seen: [String] = []
                 // What is warm grows cold within a second under cache=shared: several tries, and where the machine is too busy for that, with all cold before.
-                while !seen.contains(expected), seen.count < 8 {
+                while !seen.contains(where: { workload.allows($0, expected) }), seen.count < 8 {
                     seen.append(try cost(of: workload.script, server, fixture, milliseconds: seen.count < 3 ? 0 : 1_100))
                 }
-                #expect(seen.contains(expected), "\(cache), \(workload.name): \(Set(seen))")
+                #expect(seen.contains { workload.allows($0, expected) }, "\(cache), \(workload.name): \(Set(seen))")
             }
         }
 

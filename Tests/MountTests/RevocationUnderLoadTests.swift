@@ -36,10 +36,12 @@ extension MountTests {
             var idle: [String] = []
             for worker in try load.stop() {
                 #expect(worker.leaked == 0, "\(worker.worker) went on after a confirmed revocation")
-                #expect(worker.odd == 0, "\(worker.worker) had \(worker.oddError)")
+                let isOdd = worker.odd != 0 && !(Machine.losesErrorsOfReads && worker.oddError == "EIO")
+                #expect(!isOdd, "\(worker.worker) had \(worker.oddError)")
                 if worker.refused == 0 || worker.succeeded == 0 { idle.append(worker.worker) }
                 if worker.refused == 0 { continue }
-                #expect(["EACCES", "SIGBUS"].contains(worker.lastError), "\(worker.worker) ended with \(worker.lastError)")
+                let expected = ["EACCES", "SIGBUS"] + (Machine.losesErrorsOfReads ? ["EIO"] : [])
+                #expect(expected.contains(worker.lastError), "\(worker.worker) ended with \(worker.lastError)")
             }
             for worker in try other.stop() {
                 #expect(worker.failed == 0, "\(worker.worker) of the other grant failed with \(worker.failedWith)")

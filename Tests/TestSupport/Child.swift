@@ -100,7 +100,7 @@ public final class Child: @unchecked Sendable {
 
     /// The next line of its output, without the newline; nil when it ended or `seconds` have passed.
     public func line(within seconds: Double = 60) -> String? {
-        let deadline = Machine.milliseconds + seconds * 1000
+        let deadline = Machine.deadline(seconds: seconds)
         while true {
             if let end = pending.firstIndex(of: 10) {
                 let line = String(decoding: pending[..<end], as: UTF8.self)
@@ -120,7 +120,7 @@ public final class Child: @unchecked Sendable {
 
     /// Everything it writes until it ends. nil when that takes longer than `seconds`.
     func collect(within seconds: Double) -> (output: [UInt8], errors: [UInt8])? {
-        let deadline = Machine.milliseconds + seconds * 1000
+        let deadline = Machine.deadline(seconds: seconds)
         var collected = (output: pending, errors: [UInt8]())
         var open = [output] + (errors >= 0 ? [errors] : [])
         while !open.isEmpty {
@@ -158,7 +158,7 @@ public final class Child: @unchecked Sendable {
 
     /// The exit status, or minus the signal that ended it; nil when it still runs after `seconds`.
     public func wait(within seconds: Double = 60) -> Int32? {
-        let deadline = Machine.milliseconds + seconds * 1000
+        let deadline = Machine.deadline(seconds: seconds)
         while status == nil {
             let isLast = Machine.milliseconds >= deadline
             var raw: Int32 = 0

@@ -54,6 +54,22 @@ public enum Machine {
     public static func takeUsualUmask() { _ = formerUmask }
     private static let formerUmask = umask(0o022)
 
+    /// The version of the running kernel: 6 and 8 of `6.8.0-45-generic`.
+    public static let kernel: (Int, Int) = {
+        let numbers = Processes.kernelText("/proc/sys/kernel/osrelease").split(whereSeparator: { !$0.isNumber }).compactMap { Int($0) }
+        return numbers.count >= 2 ? (numbers[0], numbers[1]) : (0, 0)
+    }()
+
+    /// Whether a read that the daemon refuses fails with EIO where it takes pages of the cache: FUSE reads by iomap then, which does not pass errors on (docs/conformance.md).
+    public static let losesErrorsOfReads = kernel >= (6, 19)
+
+    /// How many times slower this machine is than those that the tests' time limits are for, at least 1: what `make test-kernels` has measured on a kernel
+    /// that is emulated. Every limit of a wait is taken times this.
+    public static let slowness = max(1, ProcessInfo.processInfo.environment["GRANTFS_SLOWNESS"].flatMap { Double($0) } ?? 1)
+
+    /// The time on `milliseconds` by which a wait of so many seconds is over.
+    static func deadline(seconds: Double) -> Double { milliseconds + seconds * 1000 * slowness }
+
     /// The size of the monotonic clock's steps does not matter here; milliseconds since some moment do.
     public static var milliseconds: Double {
         var time = timespec()

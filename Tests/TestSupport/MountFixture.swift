@@ -119,7 +119,7 @@ public final class MountFixture {
 
     /// Tries every 5 ms until it is so, and once more when the time is over: a machine that stood still meanwhile is no failure.
     public func wait(until what: String, within seconds: Double = 30, _ condition: () throws -> Bool) throws {
-        let deadline = Machine.milliseconds + seconds * 1000
+        let deadline = Machine.deadline(seconds: seconds)
         while true {
             let isLast = Machine.milliseconds > deadline
             if try condition() { return }

@@ -4,7 +4,7 @@ import LinuxFS
 /// What the kernel has that is made use of. Each is tried, but for what shows in a mount only: that goes by the version.
 enum KernelChecks {
     static func run() -> [Finding] {
-        var findings = [version]
+        var findings = [release.map { version(of: $0) } ?? .note("kernel", "the kernel's version is not known")]
         findings.append(beneath)
         findings.append(changes)
         findings.append(mountNumbers)
@@ -23,15 +23,32 @@ enum KernelChecks {
         return numbers.count >= 2 ? (numbers[0], numbers[1]) : nil
     }
 
-    private static var version: Finding {
-        guard let (major, minor) = release else { return .note("kernel", "the kernel's version is not known") }
-        let isBefore = { (other: (Int, Int)) in (major, minor) < other }
-        var lacks: [String] = []
-        if isBefore((5, 11)) { lacks.append("small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)") }
-        if isBefore((6, 2)) { lacks.append("names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)") }
-        if lacks.isEmpty { return .ok("kernel", "Linux \(major).\(minor)") }
-        return .note("kernel", "Linux \(major).\(minor): " + lacks.joined(separator: "; "), "a newer kernel, where speed matters")
+    /// What a kernel of that version does not have: docs/conformance.md, “Other kernels”.
+    static func version(of release: (major: Int, minor: Int)) -> Finding {
+        let lacks = differences.filter { release < $0.until && release >= $0.from }.map(\.meaning)
+        let name = "Linux \(release.major).\(release.minor)"
+        if lacks.isEmpty { return .ok("kernel", name) }
+        return .note("kernel", name + ": " + lacks.joined(separator: "; "), "another kernel, where that matters")
     }
+
+    private static let differences: [(from: (Int, Int), until: (Int, Int), meaning: String)] = [
+        ((0, 0), (5, 11), "small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)"),
+        ((0, 0), (6, 1), "locks take several requests each, also where nobody else has the file open (6.1)"),
+        ((0, 0), (6, 2), "names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)"),
+        (
+            (0, 0), (6, 6),
+            "the time of birth is not shown, and what is opened past the cache cannot be mapped shared (both are of 6.6)"
+        ),
+        (
+            (5, 14), (6, 9),
+            "a program that calls madvise with MADV_POPULATE_READ or MADV_POPULATE_WRITE for a mapping of a withdrawn grant stays in that call "
+                + "until it is killed (6.9)"
+        ),
+        (
+            (6, 19), (.max, 0),
+            "sendfile and splice below a withdrawn grant, and every read where the view is mounted with cache=exclusive, are refused with EIO instead of EACCES"
+        ),
+    ]
 
     /// openat2(2), without which no granted directory is entered.
     private static var beneath: Finding {

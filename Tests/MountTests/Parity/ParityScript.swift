@@ -41,7 +41,8 @@ struct ParityTraits: Sendable {
     var hasHost = true
     /// FALLOC_FL_ZERO_RANGE. Where it fails, a mount has changed the times before it found out (fs/fuse/file.c, fuse_file_fallocate).
     var hasZeroRange = true
-    /// FALLOC_FL_PUNCH_HOLE. btrfs changes nothing where there is nothing to punch; a mount has changed times and set-id bits by then.
+    /// FALLOC_FL_PUNCH_HOLE. btrfs, and ext4 of Linux 6.1 (6.12 does) behind the end of a file, change nothing where there is nothing to punch; a mount
+    /// has changed times and set-id bits by then.
     var hasPunch = true
     /// SEEK_DATA and SEEK_HOLE. ext4 and xfs count what is cached of space that was allocated and not written as data; with write-back that can have
     /// been read while the file behind did not reach so far yet. tmpfs makes data of holes that are looked at through a mapping.

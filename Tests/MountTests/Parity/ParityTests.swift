@@ -75,7 +75,8 @@ struct ParityPlan: Sendable, CustomTestStringConvertible {
     var traits: ParityTraits {
         let hasWriteBack = cache == "exclusive"
         return ParityTraits(
-            hasHost: !hasWriteBack, hasZeroRange: source.hasZeroRange, hasPunch: source != .btrfs,
+            hasHost: !hasWriteBack, hasZeroRange: source.hasZeroRange,
+            hasPunch: source != .btrfs && (source != .ext4 || Machine.kernel >= (6, 12)),
             hasHoles: source != .tmpfs && (!hasWriteBack || source == .btrfs),
             hasExchange: source != .xfs || !hasWriteBack, hasWriteBack: hasWriteBack)
     }
