@@ -259,7 +259,9 @@ extension MountTests {
 
         // MARK: under load
 
-        @Test("again and again under programs that create, read, rename, remove, list, lock and map: nobody sees an error", arguments: ["shared", "exclusive"])
+        @Test(
+            "again and again under programs that create, read, rename, remove, list and lock: nobody sees an error",
+            arguments: ["shared", "exclusive"])
         func underLoad(cache: String) throws {
             let scene = try Scene(cache: cache)
             let place = scene.mount + "/a"
