@@ -58,7 +58,7 @@ struct Announcer: Sendable {
         // Most are done before anybody could read it.
         while !isDone.wait(until: Clock.monotonic + 200_000_000) {
             let states = inParallel(records) { record -> [GrantProgress] in
-                let answer = Daemons.ask(record, .progress(grants: grants), in: store.runDirectory, deadline: Clock.deadline(seconds: 0.2))
+                let answer = Daemons.ask(record, .progress(grants: grants), of: store, deadline: Clock.deadline(seconds: 0.2))
                 if case .success(.progress(let states)) = answer { return states }
                 return []
             }
@@ -74,7 +74,7 @@ struct Announcer: Sendable {
         guard let records = try? store.mounts().filter({ views.contains($0.view) }) else { return (0, 0) }
         let answers = inParallel(records) { record -> Bool? in
             let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
-            switch Daemons.ask(record, request, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+            switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
             case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
             case .failure(.dead): return nil
             default: return false
@@ -91,7 +91,7 @@ struct Announcer: Sendable {
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
         let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
         // A daemon that cannot make it in time says so itself, and tells what it has reached: its word may take a moment longer.
-        switch Daemons.ask(record, wanted, in: store.runDirectory, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+        switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):

@@ -12,6 +12,20 @@ enum Daemons {
         case silent(String)
     }
 
+    /// As below, and asks the daemon that has taken the mount over, should that happen meanwhile: it is on record before the old one ends.
+    static func ask(_ record: MountRecord, _ request: ControlRequest, of store: GrantStore, deadline: Int64) -> Result<
+        ControlReply, Failure
+    > {
+        var record = record
+        while true {
+            let answer = ask(record, request, in: store.runDirectory, deadline: deadline)
+            guard answer.isDead, let now = try? store.mounts().first(where: { $0.id == record.id }), now.process != record.process else {
+                return answer
+            }
+            record = now
+        }
+    }
+
     /// Asks until there is an answer, the daemon is seen to be dead, or `deadline` (`Clock.monotonic`) has passed. A daemon
     /// that lives and does not listen yet is asked again.
     ///

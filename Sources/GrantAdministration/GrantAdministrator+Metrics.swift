@@ -8,9 +8,8 @@ extension GrantAdministrator {
     /// left of its mount. All are asked at once.
     public func metrics(view: ViewName? = nil, timeout: Double = 2) throws(GrantError) -> [(record: MountRecord, metrics: MountMetrics?)] {
         let records = try store.mounts(view: view)
-        let directory = store.runDirectory
         let answers = inParallel(records) { record in
-            Daemons.ask(record, .metrics, in: directory, deadline: Clock.deadline(seconds: timeout))
+            Daemons.ask(record, .metrics, of: store, deadline: Clock.deadline(seconds: timeout))
         }
         let remains = try store.remains(of: zip(records, answers).filter { $1.isDead }.map(\.0))
         return zip(records, answers).compactMap { record, answer in

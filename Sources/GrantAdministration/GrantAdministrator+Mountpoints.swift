@@ -8,9 +8,8 @@ extension GrantAdministrator {
     /// so many seconds for it, and is a mount of the grant's view in this process's namespace.
     public func mountpoints(showing grant: Grant, within seconds: Double) throws(GrantError) -> [[UInt8]] {
         let records = try store.mounts(view: grant.view)
-        let directory = store.runDirectory
         let replies = inParallel(records) { record in
-            Daemons.ask(record, .locate(grants: [grant.id]), in: directory, deadline: Clock.deadline(seconds: seconds))
+            Daemons.ask(record, .locate(grants: [grant.id]), of: store, deadline: Clock.deadline(seconds: seconds))
         }
         let table = try Placement.currentTable()
         return zip(records, replies).compactMap { record, reply in

@@ -22,10 +22,9 @@ extension GrantAdministrator {
     private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
         let views = Set(grants.map(\.view))
         let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) }
-        let directory = store.runDirectory
         let replies = inParallel(records) { record in
             let ids = grants.filter { $0.view == record.view }.map(\.id)
-            return Daemons.ask(record, .locate(grants: ids), in: directory, deadline: Clock.deadline(seconds: 0.5))
+            return Daemons.ask(record, .locate(grants: ids), of: store, deadline: Clock.deadline(seconds: 0.5))
         }
         var places: [GrantID: [UInt8]] = [:]
         for case .success(.located(let found)) in replies {

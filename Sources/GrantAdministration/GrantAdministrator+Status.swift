@@ -36,9 +36,8 @@ extension GrantAdministrator {
     /// each has `timeout` seconds. Records of which nothing is left are forgotten.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
-        let directory = store.runDirectory
         let answers = inParallel(records) { record in
-            Daemons.ask(record, counting ? .metrics : .status, in: directory, deadline: Clock.deadline(seconds: timeout))
+            Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
         let remains = try store.remains(of: zip(records, answers).filter { $1.isDead }.map(\.0))
         let table = (try? MountTable.current()) ?? MountTable(entries: [])

@@ -7,8 +7,16 @@ extension MountRecord {
     /// other daemon.
     ///
     /// Best effort: root may, and where fusectl is mounted the user who mounted.
-    public func cutIfOver() {
-        guard let connection, process.isOver else { return }
+    ///
+    /// `store`: where it is on record. Another daemon may have taken the mount over since this record was read; it was on record before the old one ended.
+    public func cutIfOver(in store: GrantStore) {
+        guard process.isOver, let now = try? store.mounts() else { return }
+        cutIfOver(now)
+    }
+
+    /// `now`: the records, read after the daemon had ended.
+    func cutIfOver(_ now: [MountRecord]) {
+        guard let connection, process.isOver, now.contains(where: { $0.id == id && $0.process == process }) else { return }
         try? connection.abort()
     }
 }

@@ -114,7 +114,7 @@ public struct Mountpoint: Sendable {
             record.process.isRunning && (record.connection.map { $0.device == entry.device } ?? true)
         }
         // One that serves nobody any more may have /dev/fuse open all the same. Then nobody answers.
-        for record in records { record.cutIfOver() }
+        for record in records { record.cutIfOver(in: store) }
         let isOver = records.contains { record in
             record.process.isOver && (record.connection.map { $0.device == entry.device } ?? true)
         }

@@ -55,8 +55,9 @@ extension GrantStore {
         if dead.isEmpty { return [] }
         // Whose daemon has ended in order meanwhile is not on record any more, and nothing is left of it.
         let all = try mounts()
-        let records = dead.filter { record in all.contains { $0.id == record.id } }
-        for record in records { record.cutIfOver() }
+        // A mount that another daemon has taken over is on record as that one's before the old one ends.
+        let records = dead.filter { record in all.contains { $0.id == record.id && $0.process == record.process } }
+        for record in records { record.cutIfOver(all) }
         var found = look(at: records, all)
         // The kernel takes a filesystem apart a moment after its last user has gone.
         let deadline = Clock.monotonic + 1_000_000_000

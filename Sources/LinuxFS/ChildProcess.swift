@@ -46,6 +46,9 @@ public enum MemoryFile {
     public static func of(_ contents: [UInt8]) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
     }
+
+    /// Whether a descriptor is of a file that is memory and nothing else: only such files have seals (fcntl(2), F_GET_SEALS).
+    public static func isOne(_ file: borrowing FileDescriptor) -> Bool { fcntl(file.number, 1034) >= 0 }
 }
 
 /// Programs in PATH.

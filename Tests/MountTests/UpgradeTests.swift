@@ -195,6 +195,20 @@ extension MountTests {
             #expect(try scene.fixture.status().mounts.count == 1)
         }
 
+        @Test(
+            "at the same moment as other commands costs neither: each asks the daemon that has the mount, and none takes the mount for dead"
+        )
+        func besideCommands() throws {
+            let scene = try Scene()
+            for _ in 0..<40 {
+                let upgrade = try Child([Programs.grantfs, "upgrade", scene.mount], environment: scene.fixture.environment)
+                let set = try scene.fixture.grantfs("set", "a", "--expires", "never", "--timeout", "60")
+                #expect(set.status == 0, "\(set)")
+                #expect(upgrade.wait() == 0)
+                #expect(access(scene.mount + "/a/file", R_OK) == 0)
+            }
+        }
+
         // MARK: when it cannot be
 
         @Test(

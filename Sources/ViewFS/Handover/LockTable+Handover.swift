@@ -60,6 +60,16 @@ extension LockTable {
         }
     }
 
+    /// Answers who was interrupted and not seen to be yet: the kernel says it once, and to this daemon. While everything rests.
+    func answerInterrupted() {
+        for scope in allScopes {
+            let waiters = scope.state.withLock {
+                $0.waiters.values.filter { !$0.isGranted && $0.interrupted.load(ordering: .sequentiallyConsistent) }
+            }
+            for waiter in waiters where scope.take(waiter) { answer(waiter, EINTR) }
+        }
+    }
+
     /// The requests of all who are not answered, in the order in which they came: they ask again.
     var waitingMessages: [[UInt8]] {
         allScopes.flatMap { $0.state.withLock { Array($0.waiters.values) } }.sorted { $0.number < $1.number }.map(\.message).filter {

@@ -34,6 +34,7 @@ extension ViewFS {
             oplocks?.goOn()
             throw HandoverRefusal("operations are under way that do not end: a granted filesystem does not answer")
         }
+        locks.answerInterrupted()
         guard closers.isIdle else {
             goOn()
             throw HandoverRefusal("files are being released, which does not end: a granted filesystem does not answer")

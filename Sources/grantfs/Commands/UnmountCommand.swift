@@ -16,11 +16,12 @@ enum UnmountCommand {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             throw refusal(arguments, mountpoint.shown, cause: "no view is mounted there")
         }
-        let records = try? arguments.openStoreIfThere()?.mounts().filter { record in
+        let store = try? arguments.openStoreIfThere()
+        let records = try? store?.mounts().filter { record in
             // One that was detached from here before, while it is held, does not end now.
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
-        for record in records ?? [] { record.cutIfOver() }
+        if let store { for record in records ?? [] { record.cutIfOver(in: store) } }
         try mountpoint.unmount()
         awaitEnd(of: records ?? [])
         return 0

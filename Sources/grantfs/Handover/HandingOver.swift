@@ -25,7 +25,7 @@ final class HandingOver: Sendable {
     private let isUnderWay = Atomic<Bool>(false)
 
     /// How long it may take until everything rests; until the other daemon has taken all; until it serves: seconds. Programs wait meanwhile.
-    private static let (toRest, toTake, toServe) = (5.0, 60.0, 10.0)
+    private static let (toRest, toTake, toServe) = (5.0, 30.0, 10.0)
 
     init(_ mounted: MountedView) { self.mounted = mounted }
 
@@ -43,6 +43,8 @@ final class HandingOver: Sendable {
         do {
             // Memory of the other daemon's: this one may make none that has a descriptor any more.
             let file = FileDescriptor(owning: try socket.receive(descriptors: 1, deadline: soon)[0])
+            // Writing to a file of a filesystem could wait for that, or for this very mount.
+            guard MemoryFile.isOne(file) else { throw HandoverRefusal("what it is to write to is no memory") }
             try handOver(mount, into: file, over: socket, of: server)
         } catch let refusal as HandoverRefusal {
             Self.refuse(refusal.reason, over: socket, soon)

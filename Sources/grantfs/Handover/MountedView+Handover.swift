@@ -61,8 +61,9 @@ extension MountedView {
         }
     }
 
-    /// Has in force what `handOver` wrote; whatever the store says by now is for `reconcile`, before which nobody may be served. Returns the scopes that are open.
-    func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> [Scope] {
+    /// Has in force what `handOver` wrote; whatever the store says by now is for `reconcile`, before which nobody may be served. Returns the scopes that are open, and
+    /// those whose grants are gone, for `finish`.
+    func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> (open: [Scope], removed: [Scope]) {
         var taken: [Taken] = []
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) { taken.append(try Taken(from: &reader)) }
         let closedCount = try reader.take(UInt64.self)
@@ -70,18 +71,18 @@ extension MountedView {
             from: &reader, source: view.description, words: options.words, leavesSetID: getenv("GRANTFS_TEST_LEAVE_SETID") != nil,
             mapsDirectly: getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
-        let grants = state.withLock { state in (try? state.store.grants(view: view)) ?? [] }
+        // Without it nothing is taken over: what cannot be read would count as removed.
+        guard let grants = state.withLock({ state in try? state.store.grants(view: view) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         return state.withLock { state in
             state.closed = Array(scopes[taken.count...])
-            var open: [Scope] = []
+            var (open, removed): ([Scope], [Scope]) = ([], [])
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
-                    // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn.
+                    // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn once this daemon serves.
                     files.shut(scope, .all)
                     state.closed.append(scope)
-                    let files = files
-                    _ = BackgroundTask { _ = files.finish(scope, .all, patience: 2_000) }
+                    removed.append(scope)
                     continue
                 }
                 // As it is in force; the differences are made true by the first look at the store.
@@ -90,7 +91,15 @@ extension MountedView {
                 if taken.isShown { files.root.takeOver(taken.name, scope) }
                 open.append(scope)
             }
-            return open
+            return (open, removed)
+        }
+    }
+
+    /// Withdraws what was removed while nobody served. Once this daemon serves.
+    func finish(_ removed: [Scope]) {
+        for scope in removed {
+            let files = files
+            _ = BackgroundTask { _ = files.finish(scope, .all, patience: 2_000) }
         }
     }
 }

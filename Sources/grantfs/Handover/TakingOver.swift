@@ -86,7 +86,7 @@ struct TakingOver {
         let server: ControlServer
         let handingOver: HandingOver
         let record: MountRecord
-        let scopes: [Scope]
+        let scopes: (open: [Scope], removed: [Scope])
         let audit: AuditTrail?
     }
 
@@ -158,7 +158,8 @@ struct TakingOver {
             throw GrantError(.system, "the mount that was taken over cannot be served", cause: error.description)
         }
         let paused = Clock.monotonic - taken.head.pausedSince
-        mounted.files.watchKnownDirectories(of: taken.scopes)
+        mounted.finish(taken.scopes.removed)
+        mounted.files.watchKnownDirectories(of: taken.scopes.open)
         _ = BackgroundTask(mayHang: true) { mounted.openMissing() }
         try Daemon.startWatching(mounted)
         Confinement.filterCalls()
