@@ -47,6 +47,25 @@ import Testing
         #expect(try bench.store.mounts().count == 3)
     }
 
+    @Test("a command that knows a mount by the daemon that it had asks the one that has taken it over, and takes nothing for dead")
+    func aMountThatWasHandedOver() throws {
+        let bench = try Bench()
+        let server = try ControlServer(directory: bench.store.runDirectory, name: "a", handler: Confirming())
+        defer { server.stop() }
+        let record = try bench.register(socket: "a")
+        let before = MountRecord(
+            id: record.id, view: record.view, mountpoint: record.mountpoint, pid: .max, processStart: 1, bootID: record.bootID,
+            socket: record.socket, since: record.since)
+        let request = ControlRequest.apply(grants: [], timeoutMilliseconds: 1000)
+        guard case .success(.applied) = Daemons.ask(before, request, of: bench.store, deadline: Clock.deadline(seconds: 30)) else {
+            Issue.record("the new daemon was not asked")
+            return
+        }
+        #expect(try bench.store.remains(of: [before]).isEmpty)
+        #expect(try bench.store.mounts().map(\.id) == [record.id], "it stays on record")
+        #expect(access("\(bench.store.runDirectory)/a", F_OK) == 0, "and can be asked")
+    }
+
     @Test func aDeadDaemonNeedsNoConfirmationAndIsForgotten() throws {
         let bench = try Bench()
         let grant = try bench.grant("a")
