@@ -24,8 +24,8 @@ final class HandingOver: Sendable {
     private let mount = Lock<Mount?>(nil)
     private let isUnderWay = Atomic<Bool>(false)
 
-    /// How long it may take until everything rests; until the other daemon has taken all; until it serves: seconds. Programs wait meanwhile.
-    private static let (toRest, toTake, toServe) = (5.0, 30.0, 10.0)
+    /// How long it may take until everything rests, until the other daemon has taken all, and until a word is sent: seconds. Programs wait meanwhile.
+    private static let (toRest, toTake, toSend) = (5.0, 30.0, 10.0)
 
     init(_ mounted: MountedView) { self.mounted = mounted }
 
@@ -35,7 +35,7 @@ final class HandingOver: Sendable {
     ///
     /// On a thread that serves no requests, and under no lock.
     func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
-        let soon = Clock.deadline(seconds: Self.toServe)
+        let soon = Clock.deadline(seconds: Self.toSend)
         guard let mount = mount.withLock({ $0 }), !isUnderWay.exchange(true, ordering: .acquiringAndReleasing) else {
             return Self.refuse("it is being mounted, or handed over already", over: socket, soon)
         }
@@ -109,12 +109,13 @@ final class HandingOver: Sendable {
         case .cannot(let reason): throw HandoverRefusal(reason)
         default: throw Errno(EBADMSG)
         }
-        let deadline = Clock.deadline(seconds: Self.toServe)
+        let deadline = Clock.deadline(seconds: Self.toSend)
         // The service manager hears it from the process that it knows.
         if let (_, pid) = try? socket.peer() { ServiceManager.handOver(to: pid) }
         do {
             try HandoverMessage.yours.send(over: socket, deadline: deadline)
-            guard try HandoverMessage.receive(over: socket, deadline: deadline) == .serving else { throw Errno(EBADMSG) }
+            // However long it takes: while the other one lives nobody but it may serve. Its death is heard at once.
+            guard try HandoverMessage.receive(over: socket, deadline: .max) == .serving else { throw Errno(EBADMSG) }
         } catch {
             ServiceManager.handOver(to: getpid())
             throw error

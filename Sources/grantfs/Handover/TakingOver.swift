@@ -46,7 +46,13 @@ struct TakingOver {
             throw error
         }
         Self.fail(at: "ready")
-        guard try hear(over: socket) == .yours else { throw refusal("it said something else than was expected") }
+        do throws(GrantError) {
+            guard try hear(over: socket) == .yours else { throw refusal("it said something else than was expected") }
+        } catch {
+            // It goes on, and is the one to be asked: it may have put itself back on record before this one was.
+            try? store.register(record)
+            throw error
+        }
         Self.fail(at: "yours")
         // The keeper first: should this daemon die in the next moment, somebody sees to what it leaves.
         taken.mount.begin()
