@@ -21,7 +21,8 @@ extension Session {
         if message.wantsAnswer { _ = write(fuse_session_fd(pointer), &header, 16) }
     }
 
-    /// The first request of a connection, before it is taken apart.
+    /// The first request of a connection, before it is taken apart. Never inlined: it takes memory, and the way of every other request does not.
+    @inline(never)
     func note(initial message: Message) {
         context.pointee.offered = message.offered
         context.pointee.negotiation.request = message.copy
