@@ -28,17 +28,30 @@ COSTLY = re.compile(
     r"swift_(retain|release|allocObject|bridgeObject|beginAccess|once|unknownObject|dynamicCast|getGenericMetadata|getTypeByMangledName|slowAlloc)")
 
 
+def sizes_of_functions(program):
+    """How many bytes each function with a symbol has."""
+    table = subprocess.run(["objdump", "-t", program], capture_output=True, text=True, check=True).stdout
+    return {one.group(2): int(one.group(1), 16) for one in re.finditer(r" F \.text\s+([0-9a-f]+)\s+(?:\.hidden )?(\S+)$", table, re.M)}
+
+
 def functions(program):
     """The costly calls of each function of ours, by mangled name."""
     listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], capture_output=True, text=True, check=True).stdout
-    found, current = {}, None
+    sizes = sizes_of_functions(program)
+    found, current, end = {}, None, 0
     for line in listing.splitlines():
-        begin = re.match(r"[0-9a-f]+ <(\$s.+)>:$", line)
+        begin = re.match(r"([0-9a-f]+) <(\$s.+)>:$", line)
         if begin:
-            current = found.setdefault(begin.group(1), collections.Counter())
+            current = found.setdefault(begin.group(2), collections.Counter())
+            end = int(begin.group(1), 16) + sizes.get(begin.group(2), 0)
         elif not line:
             current = None
         elif current is not None:
+            # What stands behind a function's end and has no symbol of its own is another one.
+            address = re.match(r"\s*([0-9a-f]+):", line)
+            if address and int(address.group(1), 16) >= end:
+                current = None
+                continue
             target = re.search(r"(?:call|jmp)\s+[0-9a-f]+ <_?([^>+@]+)", line)
             if target and COSTLY.match(target.group(1)):
                 current[target.group(1)] += 1
