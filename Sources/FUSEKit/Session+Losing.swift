@@ -26,6 +26,7 @@ extension Session {
             lost.wrappingAdd(1, ordering: .relaxed).oldValue < mostLost
         else { return false }
         worker.pointee.answerLost()
+        worker.pointee.noteEnd()
         worker.pointee.activity.store(.none, ordering: .relaxed)
         return true
     }

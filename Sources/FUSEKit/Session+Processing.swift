@@ -7,11 +7,13 @@ extension Session {
     /// Has the request served that a worker has received into `buffer`, on the worker's thread. One that lacks what its kind brings is EIO.
     @inline(__always)
     func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
-        guard message.isWhole else { return refuse(message) }
+        guard message.isWhole, !message.isResent || mayServeAgain(message) else { return refuse(message) }
+        worker.pointee.noteBegin(message)
         Message.passOn(buffer, message.opcode)
         worker.pointee.isServing.store(true, ordering: .relaxed)
         fuse_session_process_buf(pointer, &buffer)
         worker.pointee.isServing.store(false, ordering: .relaxed)
+        worker.pointee.noteEnd()
     }
 
     @inline(never)

@@ -1,3 +1,4 @@
+import CLinux
 import LinuxFS
 
 /// How a session asks to be mounted.
@@ -17,6 +18,8 @@ public struct SessionOptions: Sendable {
     public var mapsDirectly: Bool
     /// What keeps processors from halting while requests come quickly; nil: nothing does.
     public var idlePolling: IdlePolling?
+    /// Where is noted which requests are under way, for the daemon that comes next should this one die; nil: nowhere. Mapped for ever.
+    public nonisolated(unsafe) var supervised: UnsafeMutablePointer<clinux_supervised>?
 
     public init(
         source: String, mountWords: [String], writeBack: Bool, checkData: Bool, killsSetID: Bool, mapsDirectly: Bool,

@@ -37,6 +37,9 @@ public struct Worker: ~Copyable {
     /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
+    /// Where its request is noted for the next daemon; nil: nowhere. See `Session+Resending`.
+    let record: UnsafeMutablePointer<clinux_request>?
+
     private let context: UnsafeMutablePointer<SessionContext>
     /// Where answers are written.
     var descriptor: Int32 { context.pointee.descriptor }
@@ -62,6 +65,9 @@ public struct Worker: ~Copyable {
         self.buffer = buffer
         self.counts = counts
         self.context = context
+        record = context.pointee.options.supervised.flatMap {
+            slot < Int(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS) ? clinux_supervised_requests($0) + slot : nil
+        }
     }
 
     /// Whether the kernel drops what it has cached of a range when that is written past the cache (FOPEN_DIRECT_IO), before and afterwards, so that

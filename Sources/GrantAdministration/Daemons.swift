@@ -36,8 +36,8 @@ enum Daemons {
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {
         var hungUp = 0
-        if record.process.isOver { return .failure(.dead) }
-        let silence = { (reason: String) -> Failure in record.process.isOver ? .dead : .silent(reason) }
+        if record.isOver(in: directory) { return .failure(.dead) }
+        let silence = { (reason: String) -> Failure in record.isOver(in: directory) ? .dead : .silent(reason) }
         while true {
             do {
                 return .success(
@@ -45,11 +45,11 @@ enum Daemons {
             } catch {
                 switch error {
                 case .absent:
-                    if !record.process.isRunning { return .failure(.dead) }
+                    if !record.isServed(in: directory) { return .failure(.dead) }
                 case .hungUp:
                     // It ended, or is about to; a third try that is hung up on is an answer.
                     hungUp += 1
-                    if hungUp > 20 && record.process.isRunning { return .failure(.silent(error.description)) }
+                    if hungUp > 20 && record.isServed(in: directory) { return .failure(.silent(error.description)) }
                 case .timedOut, .stranger, .nonsense, .system:
                     return .failure(silence(error.description))
                 }

@@ -25,8 +25,8 @@ extension GrantAdministrator {
         let entries = try Placement.currentTable().entries.filter { $0.type == GrantAdministrator.filesystemType }
         let paths = Set(entries.map(\.mountpoint)).sorted { $0.lexicographicallyPrecedes($1) }
         let isDead = inParallel(paths) { path in
-            if records.contains(where: { $0.mountpoint == path && $0.process.isRunning }) { return false }
-            let isOver = records.contains { $0.mountpoint == path && $0.process.isOver }
+            if records.contains(where: { $0.mountpoint == path && $0.isServed(in: store.runDirectory) }) { return false }
+            let isOver = records.contains { $0.mountpoint == path && $0.isOver(in: store.runDirectory) }
             return (try? Mountpoint(path))?.isDead(ifSilent: isOver) ?? false
         }
         return zip(paths, isDead).filter(\.1).map(\.0)

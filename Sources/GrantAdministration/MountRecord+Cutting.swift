@@ -10,13 +10,13 @@ extension MountRecord {
     ///
     /// `store`: where it is on record. Another daemon may have taken the mount over since this record was read; it was on record before the old one ended.
     public func cutIfOver(in store: GrantStore) {
-        guard process.isOver, let now = try? store.mounts() else { return }
-        cutIfOver(now)
+        guard isOver(in: store.runDirectory), let now = try? store.mounts() else { return }
+        cutIfOver(now, in: store.runDirectory)
     }
 
     /// `now`: the records, read after the daemon had ended.
-    func cutIfOver(_ now: [MountRecord]) {
-        guard let connection, process.isOver, now.contains(where: { $0.id == id && $0.process == process }) else { return }
+    func cutIfOver(_ now: [MountRecord], in directory: String) {
+        guard let connection, isOver(in: directory), now.contains(where: { $0.id == id && $0.process == process }) else { return }
         try? connection.abort()
     }
 }

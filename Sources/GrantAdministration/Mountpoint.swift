@@ -111,12 +111,12 @@ public struct Mountpoint: Sendable {
         let records = try store.mounts().filter { $0.mountpoint == path }
         // A daemon that was killed takes a moment to end, and its mount is dead before.
         let isServed = records.contains { record in
-            record.process.isRunning && (record.connection.map { $0.device == entry.device } ?? true)
+            record.isServed(in: store.runDirectory) && (record.connection.map { $0.device == entry.device } ?? true)
         }
         // One that serves nobody any more may have /dev/fuse open all the same. Then nobody answers.
         for record in records { record.cutIfOver(in: store) }
         let isOver = records.contains { record in
-            record.process.isOver && (record.connection.map { $0.device == entry.device } ?? true)
+            record.isOver(in: store.runDirectory) && (record.connection.map { $0.device == entry.device } ?? true)
         }
         if isServed, !isDead() {
             throw problem("a view of this store is mounted there already", advice: "grantfs unmount takes it away")
@@ -133,7 +133,7 @@ public struct Mountpoint: Sendable {
             throw problem("the dead mount there cannot be taken away: \(error)")
         }
         // What is held of it stays on record, and so does a mount that was detached while its daemon goes on.
-        let left = try store.remains(of: records.filter { !$0.process.isRunning })
+        let left = try store.remains(of: records.filter { !$0.isServed(in: store.runDirectory) })
         for remains in left { if let explanation = remains.explanation { cleaned("\(shown): \(explanation)") } }
         cleaned("cleaned away the dead mount at \(shown)")
     }

@@ -59,6 +59,7 @@ extension GrantStore {
         try unregister(record.id)
         // A name in the store's own directory, whatever the record says.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
+        MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
     }
 }
 

@@ -56,8 +56,10 @@ extension GrantStore {
         // Whose daemon has ended in order meanwhile is not on record any more, and nothing is left of it.
         let all = try mounts()
         // A mount that another daemon has taken over is on record as that one's before the old one ends.
-        let records = dead.filter { record in all.contains { $0.id == record.id && $0.process == record.process } }
-        for record in records { record.cutIfOver(all) }
+        let records = dead.filter { record in
+            all.contains { $0.id == record.id && $0.process == record.process } && !record.isSupervised(in: runDirectory)
+        }
+        for record in records { record.cutIfOver(all, in: runDirectory) }
         var found = look(at: records, all)
         // The kernel takes a filesystem apart a moment after its last user has gone.
         let deadline = Clock.monotonic + 1_000_000_000

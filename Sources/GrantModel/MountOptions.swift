@@ -30,6 +30,8 @@ public struct MountOptions: Sendable, Equatable {
     public var submounts = false
     public var cache = CacheMode.shared
     public var idle = IdleMode.auto
+    /// Whether another daemon goes on when this one dies.
+    public var recovers = false
     /// How many openings the log keeps; nil when none are written down.
     public var audit: Int?
     /// What `audit` without a number means.

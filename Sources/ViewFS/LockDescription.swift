@@ -36,7 +36,18 @@ final class LockDescription: @unchecked Sendable {
         (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)
     }
 
-    deinit { _ = clinux_close(descriptor) }
+    /// For the next daemon. Set once, before anything is locked.
+    var record: Record?
+
+    struct Record {
+        let records: RecoveryRecords
+        let id: UInt64
+    }
+
+    deinit {
+        if let record { record.records.remove(lock: record.id) }
+        _ = clinux_close(descriptor)
+    }
 }
 
 /// A locked part of a file.

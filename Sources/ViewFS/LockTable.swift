@@ -29,7 +29,10 @@ final class LockTable: @unchecked Sendable {
     private let count = Atomic<UInt64>(0)
 
     /// `tree`: nil where there is none, for a search alone.
-    init(tree: NodeTree? = nil) { self.tree = tree }
+    /// Where whose locks they are is noted for the next daemon.
+    let records: RecoveryRecords?
+
+    init(tree: NodeTree? = nil, records: RecoveryRecords? = nil) { (self.tree, self.records) = (tree, records) }
 
     /// Who waits for ranges, by whose locks they would be: what a search for circles goes by.
     struct Waits {
@@ -167,12 +170,22 @@ final class LockTable: @unchecked Sendable {
                 share: share)
             // Threads of one process can come here together; the second one's description holds no lock yet.
             if let known = state.owners[owner] { return (known, false) }
+            made.record = record(made, in: scope.id)
             state.owners[owner] = made
             state.handles[handle, default: []].append(owner)
             return (made, true)
         }
         if !isNew { _ = scope.count(-1, of: uid) }
         return .success(description)
+    }
+
+    /// Before anything is locked through it. Without memory for it, the next daemon does not know whose its locks are, and ends them.
+    func record(_ made: LockDescription, in scope: ScopeID) -> LockDescription.Record? {
+        guard let records else { return nil }
+        let record = RecoveryRecords.LockRecord(
+            scope: scope.rawValue, descriptor: made.descriptor, node: made.file.node, owner: made.owner, handle: made.handle,
+            pid: made.pid, uid: made.uid)
+        return records.add(record).map { LockDescription.Record(records: records, id: $0) }
     }
 
     func existingDescription(_ owner: UInt64, of node: UInt64) -> LockDescription? {

@@ -7,6 +7,7 @@ import ViewTree
 public final class OrphanedMount: Sendable {
     private let connection: OrphanedConnection
     private let published: FileDescriptor
+    private let hasElements: Bool
     /// Open for as long as this process lives.
     private let control: Int32?
     /// Whether the connection is cut before anything is forgotten.
@@ -18,10 +19,11 @@ public final class OrphanedMount: Sendable {
     /// So many threads may stand for what programs hold.
     private static let limit = 1024
 
-    /// `published`: see `PublishedIDs`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
+    /// `published`: the nodes, see `SharedChunks`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
     /// threads are made at once, because there may be none to be had later. They are as well where the kernel takes no notifications for a connection that was cut (7.2 does not,
     /// 6.18 does): that is cut in the end.
-    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, control: Int32?) {
+    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, hasElements: Bool, control: Int32?) {
+        self.hasElements = hasElements
         self.connection = connection
         self.published = published
         self.control = control
@@ -75,7 +77,7 @@ public final class OrphanedMount: Sendable {
 
     private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
         while true {
-            if let nodes = try? PublishedIDs.all(in: published) { return nodes }
+            if let nodes = try? SharedChunks.ids(in: published, withElements: hasElements, of: Node.self) { return nodes }
             // Memory is out; nothing else could be done.
             usleep(100_000)
         }

@@ -12,6 +12,7 @@ extension ViewFS {
         scope.closing.withLock { _ in
             if scope.wantsReadOnly.load(ordering: .acquiring) { return }
             droppedWrites.forget(scope.id.rawValue)
+            records?.note(isReadOnly: false, of: scope.id)
             coordinator.widen(scope.id)
         }
     }

@@ -28,6 +28,7 @@ extension ViewFS {
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
         if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
+        if withdrawal == .all { records?.note(.begun, of: scope.id) }
     }
 
     /// Carries a withdrawal through and says what it did. The second call for a scope waits for the first and returns its outcome.
@@ -43,11 +44,13 @@ extension ViewFS {
             if withdrawal == .all, let rest = closing.rest, rest.withdrawal == .all { return rest.outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
             let (outcome, forgetting) = close(scope, withdrawal, patience: patience)
+            if withdrawal == .writing, outcome.isConfirmed { records?.note(isReadOnly: true, of: scope.id) }
             if !outcome.isConfirmed, let forgetting {
                 closing.rest = (outcome, forgetting, withdrawal)
             } else if withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
+                records?.note(.done, of: scope.id)
             }
             return outcome
         }
@@ -68,6 +71,7 @@ extension ViewFS {
             if rest.withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
+                records?.note(.done, of: scope.id)
             }
             return outcome
         }
@@ -210,6 +214,7 @@ extension ViewFS {
         }
         guard isSecondLook else { return false }
         tree.removeScope(scope.id.rawValue)
+        records?.remove(scope.id)
         droppedWrites.forget(scope.id.rawValue)
         refusers.forget(scope.id.rawValue)
         lostWrites.forget(scope.id.rawValue)

@@ -40,9 +40,11 @@ extension ViewFS {
         // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.
         let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
         let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
-        return Scope(
+        let scope = Scope(
             id: id, grant: grant, activation: activation, nodes: nodes, rootNode: root, rootStatus: status,
             mount: hasNumber ? number : nil, isLocal: kind.isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
+        try records?.add(scope, next: coordinator.nextScope)
+        return scope
     }
 
     /// What open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.

@@ -45,6 +45,9 @@ public final class ViewFS: @unchecked Sendable {
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
+    /// What the next daemon has to know should this one die; nil when there will be none.
+    public let records: RecoveryRecords?
+    private let supervisor: Supervisor?
     /// What threads do by themselves.
     public let turns = Turns()
     /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
@@ -76,18 +79,23 @@ public final class ViewFS: @unchecked Sendable {
     ///
     /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
     ///
-    /// `generation`: another daemon's, of which this one takes the mount over; else a new one.
+    /// `generation`: another daemon's, of which this one takes the mount over; else a new one. `supervisor`: who has another daemon go on when this one dies.
     public init(
-        cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil
+        cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil,
+        supervisor: Supervisor? = nil
     ) {
         self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
         plan = DescriptorPlan(limit: descriptorLimit)
-        tree = NodeTree(plan: plan)
-        (files, directories) = (OpenFiles(tree.shares), OpenDirectories(tree.shares))
+        self.supervisor = supervisor
+        tree = NodeTree(plan: plan, page: supervisor?.page)
+        let chunks = supervisor == nil ? nil : try? (SharedChunks(withElements: true), SharedChunks(withElements: true))
+        (files, directories) = (OpenFiles(tree.shares, shared: chunks?.0), OpenDirectories(tree.shares, shared: chunks?.1))
+        let (tree, files, directories) = (tree, files, directories)
+        records = supervisor.flatMap { try? RecoveryRecords($0, tree, files, directories) }
         root = RootDirectory()
-        locks = LockTable(tree: tree)
+        locks = LockTable(tree: tree, records: records)
         policy = CachePolicy(cache)
         hostWatch = cache == .shared ? HostWatch() : nil
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
@@ -146,6 +154,7 @@ public final class ViewFS: @unchecked Sendable {
         options.killsSetID = !leavesSetID
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
+        options.supervised = records == nil ? nil : supervisor?.page
         return options
     }
 

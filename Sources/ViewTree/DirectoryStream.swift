@@ -49,6 +49,13 @@ public struct DirectoryStream {
 
     public init() {}
 
+    /// One of which nobody knows where its descriptor stands: whatever is asked for first begins with a seek.
+    static var unknown: DirectoryStream {
+        var stream = DirectoryStream()
+        stream.position = .max
+        return stream
+    }
+
     /// Writes where it stands for the next daemon. What was read and not passed on is left: it is read again.
     func handOver(to state: inout HandoverWriter) {
         state.put(position)

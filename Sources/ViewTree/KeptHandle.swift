@@ -21,10 +21,10 @@ struct KeptHandle: ~Copyable {
 
     var isKept: Bool { head.load(ordering: .acquiring) != 0 }
 
-    /// A copy; nil when none is kept.
-    func copy() -> clinux_handle? {
+    /// A copy; nil when none is kept, or when it is in a block and `withBlock` is false.
+    func copy(withBlock: Bool = true) -> clinux_handle? {
         let head = head.load(ordering: .acquiring)
-        if head == 0 { return nil }
+        if head == 0 || (!withBlock && UInt32(truncatingIfNeeded: head) > Self.inlineBytes) { return nil }
         var result = clinux_handle()
         result.type = Int32(truncatingIfNeeded: head >> 32)
         result.length = UInt32(truncatingIfNeeded: head)

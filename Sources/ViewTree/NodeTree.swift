@@ -8,21 +8,25 @@ public final class NodeTree: @unchecked Sendable {
     // Safe to share: the table is; the scopes' array is written under `scopeLock` and its elements never change once set.
     public let nodes: SlotTable<Node>
     /// The nodes' ids, those of directories marked, for who has to see to them when this process has died; nil where there is no memory for it.
-    public let published: PublishedIDs?
-    public let devices = DeviceNumbers()
+    public let shared: SharedChunks?
+    public let devices: DeviceNumbers
     let budget: DescriptorBudget
     let scopes = Lock<[UInt32: ScopeNodes]>([:])
 
     /// What programs hold of the descriptors: files and directories that are open, and what carries their locks.
     public let shares: HolderShares
 
-    public convenience init(plan: DescriptorPlan) { self.init(descriptorLimit: plan.nodes, shared: plan.shared, held: plan.held) }
+    public convenience init(plan: DescriptorPlan, page: UnsafeMutablePointer<clinux_supervised>? = nil) {
+        self.init(descriptorLimit: plan.nodes, shared: plan.shared, held: plan.held, page: page)
+    }
 
     /// `descriptorLimit`: how many O_PATH descriptors nodes may hold together. `shared`: how many they and what programs hold may be together. `held`: how
-    /// many of those programs may hold.
-    public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40) {
-        published = try? PublishedIDs()
-        nodes = SlotTable(published: published)
+    /// many of those programs may hold. `page`: the nodes are to be had by the next daemon when this one has died
+    /// (`Supervisor`).
+    public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40, page: UnsafeMutablePointer<clinux_supervised>? = nil) {
+        devices = DeviceNumbers(page: page)
+        self.shared = try? SharedChunks(withElements: page != nil)
+        nodes = SlotTable(shared: self.shared)
         shares = HolderShares(limit: held)
         budget = DescriptorBudget(limit: descriptorLimit, shared: shared, shares: shares)
     }

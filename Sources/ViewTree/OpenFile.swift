@@ -65,10 +65,17 @@ public struct OpenDirectory: ~Copyable {
 /// The open files of a mount, by the number the kernel got (`fi->fh`).
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
-    let table = SlotTable<OpenFile>(lists: 8)
+    let table: SlotTable<OpenFile>
     let shares: HolderShares
+    static let lists = 8
+    /// Where the table is while it is to be had by the next daemon when this one has died.
+    public let shared: SharedChunks?
     /// What is added here has taken a share of `shares`, and gives it back with its end.
-    public init(_ shares: HolderShares) { self.shares = shares }
+    public init(_ shares: HolderShares, shared: SharedChunks? = nil) {
+        self.shares = shares
+        self.shared = shared
+        table = SlotTable(lists: Self.lists, shared: shared)
+    }
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
@@ -117,10 +124,15 @@ public final class OpenFiles: @unchecked Sendable {
 /// The open directories of a mount.
 public final class OpenDirectories: @unchecked Sendable {
     // Safe to share: as OpenFiles.
-    let table = SlotTable<OpenDirectory>()
+    let table: SlotTable<OpenDirectory>
     let shares: HolderShares
+    public let shared: SharedChunks?
     /// As `OpenFiles`.
-    public init(_ shares: HolderShares) { self.shares = shares }
+    public init(_ shares: HolderShares, shared: SharedChunks? = nil) {
+        self.shares = shares
+        self.shared = shared
+        table = SlotTable(shared: shared)
+    }
 
     public var count: Int { table.count }
     /// As `NodeTree.trim`.

@@ -100,8 +100,11 @@ public final class ScopeNodes: @unchecked Sendable {
         }
     }
 
+    /// The granted directory's identity.
+    public var rootKey: NodeKey? { root?.key }
+
     /// The number of the handle base, or -1.
-    var baseNumber: Int32 { base.load(ordering: .acquiring) }
+    public var baseNumber: Int32 { base.load(ordering: .acquiring) }
 
     /// How many nodes of the scope the kernel knows.
     public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }

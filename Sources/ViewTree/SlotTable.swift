@@ -19,14 +19,12 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
     let listCount: Int
     private let reserved: Int
-    let published: PublishedIDs?
+    let shared: SharedChunks?
 
     /// The first `reserved` indices (up to 64) are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can
-    /// insert at once without waiting for each other; each takes chunks of its own. `published`: where others may see which ids are in use; for a
-    /// table with one list.
-    public init(reserved: Int = 16, lists count: Int = 1, published: PublishedIDs? = nil) {
-        precondition(published == nil || count == 1)
-        self.published = published
+    /// insert at once without waiting for each other; each takes chunks of its own. `shared`: where others may see what is in use.
+    public init(reserved: Int = 16, lists count: Int = 1, shared: SharedChunks? = nil) {
+        self.shared = shared
         // calloc, because the kernel gives untouched zero pages: a table of this size costs what is used of it.
         chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
             .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
@@ -59,7 +57,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let cell = cells.take(own, Self.taken(in: chunk))
             let index = UInt32(truncatingIfNeeded: place * Self.cellsPerChunk + cell)
             Self.element(index, in: chunk).initialize(to: element.take()!)
-            if published != nil {
+            if shared != nil {
                 let (marks, bit) = (ChunkHead.marks(in: chunk) + cell / 8, UInt8(1) << UInt8(truncatingIfNeeded: cell % 8))
                 marks.pointee = isMarked ? marks.pointee | bit : marks.pointee & ~bit
             }
@@ -126,6 +124,10 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         return bytes
     }
 
+    // What is shared is only given back when it is removed.
+    private var givesBackHeads: Int32 { shared == nil ? MADV_DONTNEED : MADV_REMOVE }
+    private var givesBackElements: Int32 { shared?.hasElements == true ? MADV_REMOVE : MADV_DONTNEED }
+
     private func trim(_ own: Int, of list: Int, _ cells: inout FreeCells) -> Int {
         guard cells.isTrimmable(own) else { return 0 }
         let chunk = chunks[own * listCount + list]!
@@ -133,9 +135,9 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let generations = chunk.assumingMemoryBound(to: Atomic<UInt32>.self)
             let highest = (0..<Self.cellsPerChunk).reduce(UInt32(0)) { max($0, generations[$1].load(ordering: .relaxed)) }
             if cells.forget(own, highest: highest) {
-                // What is shared is only given back when it is removed.
-                madvise(chunk, Self.headBytes, published == nil ? MADV_DONTNEED : MADV_REMOVE)
-                madvise(chunk + Self.headBytes, Self.elementBytes, MADV_DONTNEED)
+                madvise(chunk, Self.headBytes, givesBackHeads)
+                if shared != nil { ChunkHead.make(in: chunk, base: max(highest, cells.chunks[own].base)) }
+                madvise(chunk + Self.headBytes, Self.elementBytes, givesBackElements)
                 return Self.headBytes + Self.elementBytes
             }
         }
@@ -147,7 +149,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let start = (elements + UInt(bitPattern: range.lowerBound * stride) + page - 1) / page * page
             let end = (elements + UInt(bitPattern: range.upperBound * stride)) / page * page
             if start >= end { return }
-            madvise(UnsafeMutableRawPointer(bitPattern: start), Int(bitPattern: end - start), MADV_DONTNEED)
+            madvise(UnsafeMutableRawPointer(bitPattern: start), Int(bitPattern: end - start), givesBackElements)
             bytes += Int(bitPattern: end - start)
         }
         return bytes
@@ -183,9 +185,12 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         let size = Self.headBytes + Self.elementBytes
         let made = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
         guard let made, made != MAP_FAILED else { return nil }
-        if let published, !published.hold(place, at: made, bytes: Self.headBytes) {
-            munmap(made, size)
-            return nil
+        if let shared {
+            guard shared.hold(place, at: made, headBytes: Self.headBytes, elementBytes: Self.elementBytes) else {
+                munmap(made, size)
+                return nil
+            }
+            ChunkHead.make(in: made, base: 0)
         }
         chunks[place] = made
         cells.addChunk()

@@ -20,21 +20,30 @@ enum Daemon {
         store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
+        let id = GrantID.random()
+        // Before there are threads, and before anything is given up that the next daemon needs.
+        let recovery: DaemonRecovery?
+        do throws(GrantError) {
+            recovery = options.recovers ? try DaemonRecovery(of: id, view, store) : nil
+        } catch {
+            ready(error)
+            return error.exitStatus
+        }
         let process = prepare(options, isBackground: isBackground)
         let audit = options.audit.map { _ in AuditTrail() }
-        let files = makeFiles(options, process, audit)
+        let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor)
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
         let claims = makeClaims(mounted)
         let handingOver = HandingOver(mounted)
         let place = mounted.place
-        let id = GrantID.random()
         let socket = "\(id).sock"
         do throws(GrantError) {
             let server = try ControlServer(
                 directory: store.runDirectory, name: socket,
                 handler: MountControl(mounted: mounted, end: { kill(getpid(), SIGTERM) }, handingOver: handingOver), sessions: claims)
             defer { server.stop() }
+            defer { recovery?.end() }
             let own = ProcessIdentity.own
             var record = MountRecord(
                 id: id, view: view, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
@@ -58,7 +67,7 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling) { (connection) throws(GrantError) in
+            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery) { (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
             }
@@ -68,7 +77,9 @@ enum Daemon {
             defer { if !isServed { mount.takeAway() } }
             try startWatching(mounted)
             Confinement.filterCalls()
-            handingOver.begin(HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary))
+            let handed = HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary, recovery: recovery)
+            handingOver.begin(handed)
+            try recovery?.begin(handed, mounted, server)
             try? store.append(.mounted, view: view, detail: place, by: mounted.actor)
             ready(nil)
             mounted.say(.info, .mounted, "mounted view “\(view)” at \(place)")
@@ -76,6 +87,7 @@ enum Daemon {
             let left = try watch(temporary, store)
             try waitForEnd(files, process.signals)
             isServed = true
+            recovery?.arm(false)
             isTakenAway = end(mounted, mount, store, left)
             return 0
         } catch {
@@ -106,12 +118,14 @@ enum Daemon {
     }
 
     /// `generation`: another daemon's, of which it is taken over.
-    static func makeFiles(_ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil) -> ViewFS {
+    static func makeFiles(
+        _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil
+    ) -> ViewFS {
         // For tests: what a daemon without CAP_SYS_ADMIN does.
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         return ViewFS(
             cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings,
-            generation: generation)
+            generation: generation, supervisor: supervisor)
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {

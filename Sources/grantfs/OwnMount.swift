@@ -25,9 +25,9 @@ struct OwnMount: Sendable {
     /// Mounts and serves. `known` is told the connection; for root before anybody can use the mount. When this throws nothing is mounted.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
-        known: (FUSEConnection) throws(GrantError) -> Void
+        _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
     ) throws(GrantError) -> OwnMount {
-        if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, known) }
+        if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, recovery, known) }
         let mount = try attach(view, mountpoint, options)
         var made: OwnMount
         do throws(Errno) {
@@ -47,14 +47,16 @@ struct OwnMount: Sendable {
             made.takeAway()
             throw error
         }
-        made.startKeeper(files)
+        made.startKeeper(files, recovery)
         return made
     }
 
     /// The mount of another daemon, which this one goes on with when that has let go of it: `begin`.
-    static func takeOver(_ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection) -> OwnMount {
+    static func takeOver(
+        _ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection, _ recovery: DaemonRecovery?
+    ) -> OwnMount {
         var taken = OwnMount(mountpoint: mountpoint, identity: identity, connection: connection)
-        taken.startKeeper(files, waits: true)
+        taken.startKeeper(files, recovery, waits: true)
         return taken
     }
 
@@ -69,10 +71,13 @@ struct OwnMount: Sendable {
     func leave() { keeper?.dismiss() }
 
     /// Who looks after the mount when this process cannot. To be called before the process may start no program any more.
-    private mutating func startKeeper(_ files: ViewFS, waits: Bool = false) {
+    private mutating func startKeeper(_ files: ViewFS, _ recovery: DaemonRecovery?, waits: Bool = false) {
         do throws(Errno) {
-            guard let session = files.session, let published = files.tree.published else { throw Errno(ENOMEM) }
-            keeper = try Keeper(mountpoint: mountpoint, mount: identity, connection, session, published: published.file, waits: waits)
+            guard let session = files.session, let nodes = files.tree.shared else { throw Errno(ENOMEM) }
+            keeper = try Keeper(
+                mountpoint: mountpoint, mount: identity, connection, session, nodes: nodes.file, supervisor: recovery?.supervisor.process,
+                waits: waits)
+            recovery?.keeper = keeper?.number
         } catch {
             SystemLog.write(.warning, "no process could be started that looks after the mount should the daemon die: \(error)")
         }
@@ -93,7 +98,7 @@ struct OwnMount: Sendable {
     /// A user's mount, by fusermount3, which goes by the path.
     private static func makeByHelper(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
-        _ known: (FUSEConnection) throws(GrantError) -> Void
+        _ recovery: DaemonRecovery?, _ known: (FUSEConnection) throws(GrantError) -> Void
     ) throws(GrantError) -> OwnMount {
         var made: OwnMount
         do throws(Errno) {
@@ -110,7 +115,7 @@ struct OwnMount: Sendable {
             made.takeAway()
             throw error
         }
-        made.startKeeper(files)
+        made.startKeeper(files, recovery)
         return made
     }
 

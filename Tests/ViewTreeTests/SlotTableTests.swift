@@ -28,8 +28,8 @@ import Testing
     }
 
     @Test("keeps nothing in memory of half a million elements that came and went", arguments: [(1, false), (8, false), (1, true)])
-    func emptying(lists: Int, isPublished: Bool) throws {
-        let table = Table(lists: lists, published: isPublished ? try PublishedIDs() : nil)
+    func emptying(lists: Int, isShared: Bool) throws {
+        let table = Table(lists: lists, shared: isShared ? try SharedChunks() : nil)
         for _ in 0..<2 {
             let ids = (0..<500_000).compactMap { table.insert(Large($0), by: $0) }
             let full = residentPages(of: table)
@@ -59,25 +59,25 @@ import Testing
     }
 
     @Test("says to who has its file which ids are in use, and nothing of others, before and after it has given memory back")
-    func published() throws {
-        let published = try PublishedIDs()
-        let table = Table(published: published)
+    func shared() throws {
+        let shared = try SharedChunks()
+        let table = Table(shared: shared)
         func all() throws -> Set<UInt64> {
-            let (plain, marked) = try PublishedIDs.all(in: published.file)
+            let (plain, marked) = try SharedChunks.ids(in: shared.file, withElements: false, of: Large.self)
             #expect(Set(plain).isDisjoint(with: marked))
             return Set(plain).union(marked)
         }
         #expect(try all().isEmpty)
         let ids = (0..<20_000).compactMap { table.insert(Large($0), isMarked: $0 % 5 == 0) }
         #expect(try all() == Set(ids))
-        #expect(try PublishedIDs.all(in: published.file).marked.count == 4_000)
+        #expect(try SharedChunks.ids(in: shared.file, withElements: false, of: Large.self).marked.count == 4_000)
         let left = Set(ids.filter { $0 % 3 == 0 })
         for id in ids where !left.contains(id) { table.remove(id) }
         #expect(try all() == left)
         // What comes into the place of a marked one is not marked by that.
         for id in left { table.remove(id) }
         let unmarked = (0..<1_000).compactMap { table.insert(Large($0)) }
-        #expect(try PublishedIDs.all(in: published.file).marked.isEmpty && all() == Set(unmarked))
+        #expect(try SharedChunks.ids(in: shared.file, withElements: false, of: Large.self).marked.isEmpty && all() == Set(unmarked))
         for id in unmarked { table.remove(id) }
         _ = table.trim()
         #expect(try all().isEmpty)

@@ -8,6 +8,7 @@
 #include "clinux_fs.h"
 #include "clinux_thread.h"
 #include "clinux_process.h"
+#include "clinux_supervisor.h"
 #include "clinux_volume.h"
 #include "clinux_mount.h"
 #include "clinux_watch.h"

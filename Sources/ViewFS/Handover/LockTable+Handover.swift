@@ -52,6 +52,7 @@ extension LockTable {
                 let made = LockDescription(
                     number: number, owner: owner, handle: handle, file: file, pid: pid, uid: uid, descriptor: descriptor, share: share)
                 made.ranges = ranges
+                made.record = record(made, in: scope.id)
                 state.owners[owner] = made
                 state.handles[handle, default: []].append(owner)
                 state.held.change(made, removed: [], added: ranges)

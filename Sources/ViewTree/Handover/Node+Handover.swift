@@ -10,7 +10,8 @@ extension Node {
         UInt32(truncatingIfNeeded: MemoryLayout<NodeKey>.size), UInt32(truncatingIfNeeded: MemoryLayout<FileStatus>.size),
     ]
 
-    func handOver(_ id: UInt64, to state: inout HandoverWriter) {
+    /// `hasDied`: of a daemon whose memory is gone, but for the node itself.
+    func handOver(_ id: UInt64, to state: inout HandoverWriter, hasDied: Bool = false) {
         state.put(id)
         state.put(key.device)
         state.put(key.inode)
@@ -19,7 +20,7 @@ extension Node {
         state.put(type)
         state.put(lookups.load(ordering: .relaxed))
         state.put(descriptor: Int32(truncatingIfNeeded: hold.load(ordering: .acquiring) & Self.descriptorMask) - 1)
-        let handle = handle.copy()
+        let handle = handle.copy(withBlock: !hasDied)
         state.put(flag: handle != nil)
         if let handle {
             state.put(handle.type)
@@ -27,7 +28,7 @@ extension Node {
                 state.put(bytes: UnsafeRawBufferPointer(rebasing: $0[..<min($0.count, Int(truncatingIfNeeded: handle.length))]))
             }
         }
-        let name = UnsafePointer<CChar>(bitPattern: name.load(ordering: .relaxed))
+        let name = hasDied ? nil : UnsafePointer<CChar>(bitPattern: name.load(ordering: .relaxed))
         state.put(bytes: UnsafeRawBufferPointer(start: name, count: name.map { strlen($0) } ?? 0))
         state.put(parent.load(ordering: .relaxed))
         for time in [found.load(ordering: .relaxed), unlinked.load(ordering: .relaxed), renewed.load(ordering: .relaxed)] {

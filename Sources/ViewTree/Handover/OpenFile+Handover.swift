@@ -9,18 +9,7 @@ extension OpenFiles {
         table.handOverIDs(to: &state)
         state.put(UInt64(truncatingIfNeeded: count))
         for index in 0..<table.indexLimit {
-            guard let (id, file) = table.element(at: index) else { continue }
-            state.put(id)
-            state.put(descriptor: file.pointee.descriptor)
-            state.put(file.pointee.node)
-            state.put(file.pointee.scope)
-            state.put(file.pointee.uid)
-            state.put(file.pointee.gid)
-            state.put(file.pointee.pid)
-            state.put(file.pointee.flags)
-            state.put(flag: file.pointee.appendsOnly)
-            state.put(file.pointee.standing.load(ordering: .relaxed))
-            state.put(file.pointee.lossesTold.load(ordering: .relaxed))
+            if let (id, file) = table.element(at: index) { file.pointee.handOver(id, to: &state) }
         }
     }
 
@@ -50,12 +39,7 @@ extension OpenDirectories {
         state.put(UInt64(truncatingIfNeeded: count))
         for index in 0..<table.indexLimit {
             guard let (id, directory) = table.element(at: index) else { continue }
-            state.put(id)
-            state.put(descriptor: directory.pointee.descriptor)
-            state.put(directory.pointee.node)
-            state.put(directory.pointee.scope)
-            state.put(directory.pointee.user)
-            state.put(directory.pointee.standing.load(ordering: .relaxed))
+            directory.pointee.handOver(id, to: &state)
             directory.pointee.stream.withLock { $0.handOver(to: &state) }
         }
     }
@@ -74,5 +58,33 @@ extension OpenDirectories {
             try table.takeOver(id, directory)
             shares.takeOver(scope: scope, user: user)
         }
+    }
+}
+
+extension OpenFile {
+    func handOver(_ id: UInt64, to state: inout HandoverWriter) {
+        state.put(id)
+        state.put(descriptor: descriptor)
+        state.put(node)
+        state.put(scope)
+        state.put(uid)
+        state.put(gid)
+        state.put(pid)
+        state.put(flags)
+        state.put(flag: appendsOnly)
+        state.put(standing.load(ordering: .relaxed))
+        state.put(lossesTold.load(ordering: .relaxed))
+    }
+}
+
+extension OpenDirectory {
+    /// All but where it stands.
+    func handOver(_ id: UInt64, to state: inout HandoverWriter) {
+        state.put(id)
+        state.put(descriptor: descriptor)
+        state.put(node)
+        state.put(scope)
+        state.put(user)
+        state.put(standing.load(ordering: .relaxed))
     }
 }

@@ -22,7 +22,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "idle", "new",
+        "cache", "audit", "idle", "new", "recover", "norecover",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -77,6 +77,8 @@ struct MountOptionParser {
         case "diratime": options.noDirectoryAccessTime = false
         case "audit": options.audit = MountOptions.standardAudit
         case "submounts": options.submounts = true
+        case "recover": options.recovers = true
+        case "norecover": options.recovers = false
         case "new": isNew = true
         case "remount": isRemount = true
         case "store", "cache", "idle": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")

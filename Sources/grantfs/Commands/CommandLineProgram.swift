@@ -15,7 +15,7 @@ enum CommandLineProgram {
             WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
-            UpgradeCommand.declaration, TakeOverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration,
+            UpgradeCommand.declaration, TakeOverCommand.declaration, RecoverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration,
             CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],

@@ -14,7 +14,10 @@ enum KeeperCommand {
     static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
         operands: [OperandDeclaration("MOUNTPOINT"), OperandDeclaration("MOUNT"), OperandDeclaration("DAEMON")],
-        options: [OptionDeclaration("waits", help: "another daemon has the mount until this one's says so", isHidden: true)],
+        options: [
+            OptionDeclaration("recoverable", help: "the nodes lie on descriptor 5 as well", isHidden: true),
+            OptionDeclaration("waits", help: "another daemon has the mount until this one's says so", isHidden: true),
+        ],
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -26,16 +29,19 @@ enum KeeperCommand {
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 { dup2(null, Terminal.standardError) }
         let words = arguments.operands
-        guard let mount = MountIdentity(words: words[1]), let daemon = Int32(String(decoding: words[2], as: UTF8.self)) else { return 2 }
+        guard let mount = MountIdentity(words: words[1]), case let daemons = String(decoding: words[2], as: UTF8.self).split(separator: ",").compactMap({ Int32($0) }),
+            !daemons.isEmpty
+        else { return 2 }
         let socket = FileDescriptor(owning: 3)
         let orphan = OrphanedMount(
             OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
+            hasElements: arguments.has("recoverable"),
             control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
         // What it has open is all that it takes. A user's mount is taken away by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
-        if arguments.has("waits"), hear(from: socket, daemon) != .begin { return 0 }
+        if arguments.has("waits"), hear(from: socket, daemons) != .begin { return 0 }
         while true {
-            switch hear(from: socket, daemon) {
+            switch hear(from: socket, daemons) {
             case .begin: continue
             case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
             case .ended: return 0
@@ -61,7 +67,7 @@ enum KeeperCommand {
 
     /// Waits for the daemon's next word, or its death. A process that was killed keeps its socket for as long as one of its threads stands in the kernel: an
     /// invalidation that waits for a program's lock, a granted filesystem that hangs. So it is looked at now and then, too.
-    private static func hear(from socket: borrowing FileDescriptor, _ daemon: Int32) -> Word {
+    private static func hear(from socket: borrowing FileDescriptor, _ daemons: [Int32]) -> Word {
         while true {
             var end = pollfd(fd: socket.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
             let count = poll(&end, 1, 500)
@@ -73,7 +79,7 @@ enum KeeperCommand {
                 guard received == 1 else { return .died }
                 if let word = Word(rawValue: byte) { return word }
             }
-            if count == 0, ProcessState.isOver(daemon) { return .died }
+            if count == 0, daemons.allSatisfy({ ProcessState.isOver($0) }) { return .died }
         }
     }
 
@@ -95,10 +101,11 @@ final class Keeper: Sendable {
     /// How long fusermount3 may take, in seconds.
     private static let patience = 60.0
 
-    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `published`: see `PublishedIDs`. `waits`: not before `begin`.
+    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `nodes`: see `SharedChunks`. `supervisor`: who has another daemon go on when
+    /// this one dies. `waits`: not before `begin`.
     init(
-        mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, published: borrowing FileDescriptor,
-        waits: Bool = false
+        mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, nodes: borrowing FileDescriptor,
+        supervisor: Int32?, waits: Bool = false
     ) throws(Errno) {
         let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
@@ -107,12 +114,16 @@ final class Keeper: Sendable {
         defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
-            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : []) + ["--"]).map { Array($0.utf8) } + [
-                mountpoint, mount.words, Array("\(getpid())".utf8),
+            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : [])
+                + (supervisor == nil ? [] : ["--recoverable"]) + ["--"]).map { Array($0.utf8) } + [
+                mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8),
             ],
-            detached: true, descriptors: [pair.other.number, device.number, published.number] + (control.map { [$0] } ?? []))
+            detached: true, descriptors: [pair.other.number, device.number, nodes.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }
+
+    /// The socket to it.
+    var number: Int32 { socket.number }
 
     /// Waits until it has unmounted.
     func unmount() throws(GrantError) {

@@ -18,6 +18,7 @@ final class HandingOver: Sendable {
         let store: GrantStore
         /// See `Daemon.run`.
         let temporary: String?
+        let recovery: DaemonRecovery?
     }
 
     private let mounted: MountedView
@@ -112,12 +113,15 @@ final class HandingOver: Sendable {
         let deadline = Clock.deadline(seconds: Self.toSend)
         // The service manager hears it from the process that it knows.
         if let (_, pid) = try? socket.peer() { ServiceManager.handOver(to: pid) }
+        // From here on the other one's supervisor sees to it.
+        mount.recovery?.arm(false)
         do {
             try HandoverMessage.yours.send(over: socket, deadline: deadline)
             // However long it takes: while the other one lives nobody but it may serve. Its death is heard at once.
             guard try HandoverMessage.receive(over: socket, deadline: .max) == .serving else { throw Errno(EBADMSG) }
         } catch {
             ServiceManager.handOver(to: getpid())
+            mount.recovery?.arm(true)
             throw error
         }
         mount.mount.leave()
@@ -141,7 +145,7 @@ struct HandoverHead {
     var pausedSince: Int64
 
     /// Of what follows. A daemon that does not know it leaves the mount to the one that has it.
-    private static let version: UInt32 = 1
+    private static let version: UInt32 = 2
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
@@ -160,7 +164,7 @@ struct HandoverHead {
         for size in layout { state.put(size) }
         for flag in [
             options.readOnly, options.allowOther, options.allowSetID, options.allowDevices, options.noExecute, options.noAccessTime,
-            options.noDirectoryAccessTime, options.submounts,
+            options.noDirectoryAccessTime, options.submounts, options.recovers,
         ] { state.put(flag: flag) }
         state.put(text: options.cache.rawValue)
         state.put(text: options.idle.rawValue)
@@ -196,6 +200,7 @@ struct HandoverHead {
         options.noAccessTime = try state.takeFlag()
         options.noDirectoryAccessTime = try state.takeFlag()
         options.submounts = try state.takeFlag()
+        options.recovers = try state.takeFlag()
         guard let cache = CacheMode(rawValue: try state.takeText()), let idle = IdleMode(rawValue: try state.takeText()) else {
             throw Errno(EBADMSG)
         }

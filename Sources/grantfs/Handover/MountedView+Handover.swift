@@ -43,6 +43,21 @@ extension MountedView {
         try files.handOver(open: live.map(\.1), closed: state.closed, to: &writer)
     }
 
+    /// Writes what of the grants was in force in a daemon that has died, as `handOver` does. `grants`: what the store says now.
+    static func write(_ left: LeftMount, _ fixed: LeftMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter) throws(Errno) {
+        writer.put(UInt64(truncatingIfNeeded: left.live.count))
+        for (id, isReadOnly) in left.live {
+            guard let grant = grants[id] else { throw Errno(EIO) }
+            writer.put(grant: id)
+            writer.put(bytes: grant.name.bytes)
+            writer.put(flag: true)
+            writer.put(flag: isReadOnly)
+            writer.put(bytes: Array(BookmarkFinding.ok.rawValue.utf8))
+        }
+        writer.put(UInt64(truncatingIfNeeded: left.closedCount))
+        try left.write(fixed, to: &writer)
+    }
+
     /// One grant as it was in force in the other daemon.
     private struct Taken {
         let id: GrantID
@@ -62,8 +77,8 @@ extension MountedView {
     }
 
     /// Has in force what `handOver` wrote; whatever the store says by now is for `reconcile`, before which nobody may be served. Returns the scopes that are open, and
-    /// those whose grants are gone, for `finish`.
-    func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> (open: [Scope], removed: [Scope]) {
+    /// withdrawals that have begun here, to be run once this daemon serves.
+    func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> (open: [Scope], withdrawals: [() -> Void]) {
         var taken: [Taken] = []
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) { taken.append(try Taken(from: &reader)) }
         let closedCount = try reader.take(UInt64.self)
@@ -75,14 +90,15 @@ extension MountedView {
         guard let grants = state.withLock({ state in try? state.store.grants(view: view) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         return state.withLock { state in
-            state.closed = Array(scopes[taken.count...])
-            var (open, removed): ([Scope], [Scope]) = ([], [])
+            var (open, withdrawals): ([Scope], [() -> Void]) = ([], [])
+            for scope in scopes[taken.count...] {
+                // One that was not carried through: whoever asks for it waits.
+                if files.isClosed(scope) { state.closed.append(scope) } else { withdrawals.append(close(scope, .all, of: scope.grant, &state)) }
+            }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
                     // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn once this daemon serves.
-                    files.shut(scope, .all)
-                    state.closed.append(scope)
-                    removed.append(scope)
+                    withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
                 // As it is in force; the differences are made true by the first look at the store.
@@ -91,15 +107,7 @@ extension MountedView {
                 if taken.isShown { files.root.takeOver(taken.name, scope) }
                 open.append(scope)
             }
-            return (open, removed)
-        }
-    }
-
-    /// Withdraws what was removed while nobody served. Once this daemon serves.
-    func finish(_ removed: [Scope]) {
-        for scope in removed {
-            let files = files
-            _ = BackgroundTask { _ = files.finish(scope, .all, patience: 2_000) }
+            return (open, withdrawals)
         }
     }
 }

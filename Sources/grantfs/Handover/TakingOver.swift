@@ -1,3 +1,4 @@
+import CLinux
 import Control
 import FUSEKit
 import Glibc
@@ -9,9 +10,9 @@ import ViewFS
 
 /// A daemon that takes the mount of another one over and goes on with it: docs/decisions/handover.md.
 struct TakingOver {
-    private let store: GrantStore
+    let store: GrantStore
     /// Of the other daemon.
-    private let record: MountRecord
+    let record: MountRecord
 
     /// How long the other daemon may take for each of its words, in seconds: it brings everything to rest first.
     private static let patience = 30.0
@@ -54,7 +55,8 @@ struct TakingOver {
             throw error
         }
         Self.fail(at: "yours")
-        // The keeper first: should this daemon die in the next moment, somebody sees to what it leaves.
+        // These first: should this daemon die in the next moment, somebody sees to what it leaves.
+        taken.recovery?.arm(true)
         taken.mount.begin()
         try say(.serving, over: socket)
         return try serve(taken, ready)
@@ -84,7 +86,7 @@ struct TakingOver {
     // MARK: taking
 
     /// A daemon that could go on now.
-    private struct Taken {
+    struct Taken {
         let head: HandoverHead
         let process: Daemon.Process
         let mounted: MountedView
@@ -92,8 +94,9 @@ struct TakingOver {
         let server: ControlServer
         let handingOver: HandingOver
         let record: MountRecord
-        let scopes: (open: [Scope], removed: [Scope])
+        let scopes: (open: [Scope], withdrawals: [() -> Void])
         let audit: AuditTrail?
+        let recovery: DaemonRecovery?
     }
 
     private func take(_ file: borrowing FileDescriptor, over socket: borrowing UnixSocket) throws(GrantError) -> Taken {
@@ -117,15 +120,19 @@ struct TakingOver {
         }
     }
 
-    private func make(_ head: HandoverHead, _ listener: consuming FileDescriptor, _ reader: inout HandoverReader) throws -> Taken {
+    func make(
+        _ head: HandoverHead, _ listener: consuming FileDescriptor, _ reader: inout HandoverReader,
+        previous: UnsafeMutablePointer<clinux_supervised>? = nil
+    ) throws -> Taken {
+        let recovery = head.options.recovers ? try DaemonRecovery(of: head.record, head.view, store, previous: previous) : nil
         // A service's processes are those of its control group: in another one it would be taken for ended.
-        if !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
+        if previous == nil, !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
             throw refusal("it is a service, which this process cannot become a part of: systemctl reload has it upgraded")
         }
         let process = Daemon.prepare(head.options, isBackground: true)
         if let socket = head.notifySocket { setenv("NOTIFY_SOCKET", socket, 1) }
         let audit = head.options.audit.map { _ in AuditTrail() }
-        let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation)
+        let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
             store: store, view: head.view, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
         let claims = Daemon.makeClaims(mounted)
@@ -140,18 +147,21 @@ struct TakingOver {
         let record = MountRecord(
             id: head.record, view: head.view, mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
             bootID: own?.bootID ?? "", socket: head.socket, since: head.since, connection: connection)
-        let mount = OwnMount.takeOver(files, at: head.mountpoint, head.identity, connection)
+        let mount = OwnMount.takeOver(files, at: head.mountpoint, head.identity, connection, recovery)
         mounted.identity.withLock { $0 = head.identity }
+        try recovery?.prepare(
+            HandingOver.Mount(mount: mount, record: record, store: store, temporary: head.temporary, recovery: recovery), mounted, server)
         // Whoever sees the other daemon end finds this one on record. Should that one go on, it puts itself back.
         try store.register(record)
         return Taken(
             head: head, process: process, mounted: mounted, mount: mount, server: server, handingOver: handingOver, record: record,
-            scopes: scopes, audit: audit)
+            scopes: scopes, audit: audit, recovery: recovery)
     }
 
     // MARK: serving
 
-    private func serve(_ taken: Taken, _ ready: (Result<Int64, GrantError>) -> Void) throws(GrantError) -> Int32 {
+    /// `begun` is called when requests are served.
+    func serve(_ taken: Taken, begun: () -> Void = {}, _ ready: (Result<Int64, GrantError>) -> Void) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
         // What was withdrawn while nobody served is refused before anybody is.
         _ = mounted.takeAway()
@@ -163,21 +173,25 @@ struct TakingOver {
         } catch {
             throw GrantError(.system, "the mount that was taken over cannot be served", cause: error.description)
         }
+        begun()
         let paused = Clock.monotonic - taken.head.pausedSince
-        mounted.finish(taken.scopes.removed)
+        for withdrawal in taken.scopes.withdrawals { withdrawal() }
         mounted.files.watchKnownDirectories(of: taken.scopes.open)
         _ = BackgroundTask(mayHang: true) { mounted.openMissing() }
         try Daemon.startWatching(mounted)
         Confinement.filterCalls()
         taken.handingOver.begin(
-            HandingOver.Mount(mount: mount, record: taken.record, store: store, temporary: taken.head.temporary))
+            HandingOver.Mount(
+                mount: mount, record: taken.record, store: store, temporary: taken.head.temporary, recovery: taken.recovery))
         taken.server.begin()
         ready(.success(paused))
         mounted.say(.info, .mounted, "took view “\(mounted.view)” at \(mounted.place) over from process \(record.pid)")
         let left = try Daemon.watch(taken.head.temporary, store)
         try Daemon.waitForEnd(mounted.files, taken.process.signals)
+        taken.recovery?.arm(false)
         if Daemon.end(mounted, mount, store, left) { try? store.unregister(taken.record.id) }
         taken.server.stop()
+        taken.recovery?.end()
         return 0
     }
 

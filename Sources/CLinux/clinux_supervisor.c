@@ -1,0 +1,197 @@
+#include "clinux_supervisor.h"
+#include "clinux_process.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+// What runs here after clone(2) is a copy of a process that may have had locks: nothing is called but the kernel.
+
+enum { PATIENCE_SECONDS = 30 };
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec;
+}
+
+// Whether all that is left of a process is a leader that has ended: what other threads are in the kernel still never come back from there.
+static bool is_over(pid_t daemon) {
+    char path[32] = "/proc/", text[512];
+    int at = 6, digits = 0;
+    char number[12];
+    for (pid_t rest = daemon; rest > 0; rest /= 10) number[digits++] = (char)('0' + rest % 10);
+    while (digits > 0) path[at++] = number[--digits];
+    memcpy(path + at, "/stat", 6);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1) return errno == ENOENT;
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (size <= 0) return true;
+    text[size] = 0;
+    char *end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
+}
+
+static void await_death(int pidfd, pid_t daemon) {
+    while (true) {
+        struct pollfd end = {.fd = pidfd, .events = POLLIN};
+        int count = poll(&end, 1, 250);
+        if (count > 0 || (count == 0 && is_over(daemon))) return;
+    }
+}
+
+static bool receive(int fd, void *bytes, size_t size, int64_t deadline) {
+    for (size_t done = 0; done < size;) {
+        ssize_t result = recv(fd, (char *)bytes + done, size - done, MSG_DONTWAIT);
+        if (result > 0) {
+            done += (size_t)result;
+        } else if (result == 0 || (errno != EAGAIN && errno != EINTR) || now() > deadline) {
+            return false;
+        } else {
+            struct pollfd end = {.fd = fd, .events = POLLIN};
+            poll(&end, 1, 1000);
+        }
+    }
+    return true;
+}
+
+static bool pass_on(int fd, const int *descriptors, int count, int64_t deadline) {
+    char answer;
+    int result;
+    while ((result = clinux_socket_send_descriptors(fd, descriptors, count)) == -EAGAIN || result == -EINTR) {
+        if (now() > deadline) return false;
+        struct pollfd end = {.fd = fd, .events = POLLOUT};
+        poll(&end, 1, 1000);
+    }
+    return result == 1 && receive(fd, &answer, 1, deadline);
+}
+
+// Passes on what the next daemon asks for. Its last word, or 0 when it has died or takes too long.
+static char serve(int fd, const struct clinux_supervised *page) {
+    while (true) {
+        int64_t deadline = now() + PATIENCE_SECONDS;
+        char word;
+        if (!receive(fd, &word, 1, deadline)) return 0;
+        switch (word) {
+        case CLINUX_SUPERVISOR_PAGE:
+            if (!pass_on(fd, &page->page, 1, deadline)) return 0;
+            break;
+        case CLINUX_SUPERVISOR_DESCRIPTORS: {
+            uint32_t count;
+            int batch[CLINUX_DESCRIPTORS_AT_ONCE];
+            if (!receive(fd, &count, sizeof count, deadline)) return 0;
+            while (count > 0) {
+                uint32_t next = count < CLINUX_DESCRIPTORS_AT_ONCE ? count : CLINUX_DESCRIPTORS_AT_ONCE;
+                if (!receive(fd, batch, next * sizeof *batch, deadline) || !pass_on(fd, batch, (int)next, deadline)) return 0;
+                count -= next;
+            }
+            break;
+        }
+        default: return word;
+        }
+    }
+}
+
+// Starts a daemon with a socket to here, in a process group and with a table of descriptors of its own. Its number.
+static pid_t start(char *const *arguments, int ends[2]) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == -1) return -1;
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        if (ends[1] != 3 && dup2(ends[1], 3) == -1) _exit(126);
+        if (ends[1] == 3) fcntl(3, F_SETFD, 0);
+        if (syscall(SYS_close_range, 4, ~0U, 0) == -1) _exit(126);
+        for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+        execve("/proc/self/exe", arguments, environ);
+        _exit(127);
+    }
+    close(ends[1]);
+    return child;
+}
+
+static bool may_go_on(struct clinux_supervised *page) {
+    int64_t time = now();
+    page->crashed[page->crashes++ % CLINUX_CRASHES_KEPT] = time;
+    int recent = 0;
+    for (int place = 0; place < CLINUX_CRASHES_KEPT; place++) {
+        if (page->crashed[place] != 0 && page->crashed[place] > time - CLINUX_CRASH_SECONDS) recent++;
+    }
+    return recent <= (int)page->crashes_allowed;
+}
+
+static void supervise(struct clinux_supervised *page, char *const *arguments, char goodbye, pid_t daemon, int pidfd) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    static const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT, SIGUSR1, SIGUSR2};
+    for (size_t place = 0; place < sizeof ignored / sizeof *ignored; place++) signal(ignored[place], SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    setsid();
+    prctl(PR_SET_NAME, "grantfs-superv");
+    await_death(pidfd, daemon);
+    while (__atomic_load_n(&page->is_armed, __ATOMIC_ACQUIRE) == 1 && may_go_on(page)) {
+        int ends[2];
+        pid_t next = start(arguments, ends);
+        if (next == -1) return;
+        char word = serve(ends[0], page);
+        if (word == CLINUX_SUPERVISOR_SERVING) {
+            if (page->keeper >= 0) (void)!write(page->keeper, &goodbye, 1);
+            return;
+        }
+        // Whatever it was about to do: nobody serves the mount but one.
+        kill(next, SIGKILL);
+        while (waitpid(next, NULL, 0) == -1 && errno == EINTR) {}
+        close(ends[0]);
+        if (word == CLINUX_SUPERVISOR_DECLINED) return;
+    }
+}
+
+int clinux_supervise(struct clinux_supervised *page, char *const *arguments, char goodbye) {
+    pid_t daemon = getpid();
+    int pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
+    if (pidfd == -1) return -errno;
+    // No signal tells its parent of its end. CLONE_FILES: one table of descriptors for both.
+    long child = syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0);
+    if (child == -1) {
+        int result = -errno;
+        close(pidfd);
+        return result;
+    }
+    if (child == 0) {
+        supervise(page, arguments, goodbye, daemon, pidfd);
+        _exit(0);
+    }
+    return (int)child;
+}
+
+void clinux_arm(struct clinux_supervised *page, bool is_armed) {
+    __atomic_store_n(&page->is_armed, is_armed ? 1 : 0, __ATOMIC_SEQ_CST);
+}
+
+// All of it. Swift sees the first part alone, because it takes arrays for tuples.
+struct whole {
+    struct clinux_supervised page;
+    struct clinux_suspect suspects[CLINUX_SUSPECTS];
+    uint64_t devices[CLINUX_SUPERVISED_DEVICES];
+    struct clinux_request requests[CLINUX_SUPERVISED_WORKERS] __attribute__((aligned(64)));
+};
+
+size_t clinux_supervised_size(void) { return (sizeof(struct whole) + 4095) / 4096 * 4096; }
+
+struct clinux_request *clinux_supervised_requests(struct clinux_supervised *page) { return ((struct whole *)page)->requests; }
+
+uint64_t *clinux_supervised_devices(struct clinux_supervised *page) { return ((struct whole *)page)->devices; }
+
+struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page) { return ((struct whole *)page)->suspects; }

@@ -1,0 +1,85 @@
+// A process that shares a daemon's descriptors, and starts another one when it has died.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    // Deaths that are remembered.
+    CLINUX_CRASHES_KEPT = 8,
+    CLINUX_CRASH_SECONDS = 60,
+    // Requests under way when a daemon died that are remembered.
+    CLINUX_SUSPECTS = 256,
+    // Workers, and filesystems whose inode numbers are told apart.
+    CLINUX_SUPERVISED_WORKERS = 1024,
+    CLINUX_SUPERVISED_DEVICES = 256,
+};
+
+// A request that was under way when a daemon died.
+struct clinux_suspect {
+    uint64_t unique;
+    // How many daemons have died with it.
+    uint32_t deaths;
+    uint32_t opcode;
+};
+
+// A worker's request: one cache line each. `unique` is 0 while there is none.
+struct clinux_request {
+    uint64_t unique;
+    uint32_t opcode;
+    uint8_t unused[52];
+};
+
+// What a daemon and its supervisor both see, and what the next daemon gets to see: the begin of a memory file. Numbers of descriptors are those of the daemon.
+struct clinux_supervised {
+    // 1 while a death of the daemon is to be answered by another daemon.
+    uint32_t is_armed;
+    // How many bytes of `state` are valid.
+    uint64_t state_bytes;
+    // The memory files: this one, the state that does not change, and the tables.
+    int32_t page;
+    int32_t state;
+    int32_t nodes;
+    int32_t files;
+    int32_t directories;
+    int32_t scopes;
+    int32_t locks;
+    // The socket to the keeper, or -1.
+    int32_t keeper;
+    // The number of the next scope.
+    uint32_t next_scope;
+    uint32_t crashes;
+    // So many within CLINUX_CRASH_SECONDS are followed by another daemon.
+    uint32_t crashes_allowed;
+    // CLOCK_MONOTONIC in seconds, the last one at `crashes - 1` modulo their number.
+    int64_t crashed[CLINUX_CRASHES_KEPT];
+    uint32_t suspect_count;
+    // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
+    uint32_t device_count;
+};
+
+// The word that asks for descriptors, the one that says that the next daemon serves, and the one that says that it never will.
+enum { CLINUX_SUPERVISOR_PAGE = 'p', CLINUX_SUPERVISOR_DESCRIPTORS = 'd', CLINUX_SUPERVISOR_SERVING = 's', CLINUX_SUPERVISOR_DECLINED = 'n' };
+
+// Starts the supervisor of this process, which must have one thread. It shares the table of descriptors (clone(2), CLONE_FILES), so what is open here is open there, and stays
+// open when this process dies. `page` is mapped memory of the file whose number it says.
+//
+// When this process has died while `is_armed`, it starts the program of this process with `arguments` (execve(2), ending with NULL) and a socket as descriptor 3, over which it
+// passes on descriptors: a byte 'p' is answered with the page's, and 'd', a count and so many numbers (int32_t) with those, in batches that are acknowledged by a byte each. 's'
+// ends it; `goodbye` is sent to the keeper then. Else it ends, and everything is closed.
+//
+// Returns its process number.
+int clinux_supervise(struct clinux_supervised *page, char *const *arguments, char goodbye);
+
+void clinux_arm(struct clinux_supervised *page, bool is_armed);
+
+// How many bytes the file has: the page is followed by arrays of the numbers above.
+size_t clinux_supervised_size(void);
+struct clinux_request *clinux_supervised_requests(struct clinux_supervised *page);
+uint64_t *clinux_supervised_devices(struct clinux_supervised *page);
+struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page);
+
+// Only its worker writes it; who reads it does so when that has died.
+static inline void clinux_note_request(struct clinux_request *request, uint64_t unique) {
+    __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,123 @@
+import CLinux
+import Glibc
+import LinuxFS
+import Synchronization
+
+// The tables of a daemon that has died, written down as it would have handed them over: `NodeTree.takeOver`, `OpenFiles.takeOver`, `OpenDirectories.takeOver`. What they refer to by
+// an address is gone.
+
+extension MappedChunks where Element: ~Copyable {
+    /// As `SlotTable.handOverIDs`. EPROTO when a chunk is missing: then it died as it gave one back, and nobody knows which ids there were.
+    func handOverIDs(lists: Int, to state: inout HandoverWriter) throws(Errno) {
+        state.put(UInt32(truncatingIfNeeded: ChunkHead.cells))
+        state.put(UInt32(truncatingIfNeeded: lists))
+        let places = places
+        for list in 0..<lists {
+            let own = places.filter { $0 % lists == list }.map { $0 / lists }
+            guard own.elementsEqual(0..<own.count) else { throw Errno(EPROTO) }
+        }
+        state.put(UInt64(truncatingIfNeeded: places.count))
+        for place in places {
+            state.put(UInt32(truncatingIfNeeded: place))
+            state.put(ChunkHead.highest(in: chunk(place)))
+            state.put(flag: true)
+            state.put(bytes: UnsafeRawBufferPointer(start: chunk(place), count: ChunkHead.generationBytes))
+        }
+    }
+}
+
+/// A scope of a daemon that has died.
+public struct LeftScope: Sendable {
+    public let scope: UInt32
+    /// The number of the handle base in that daemon; nil where there was none, and in a scope that is withdrawn.
+    public let base: Int32?
+    public let opensByHandle: Bool
+    public let crossesMounts: Bool
+    public let asksCallers: Bool
+    public let root: (id: UInt64, key: NodeKey)
+
+    public init(
+        scope: UInt32, base: Int32?, opensByHandle: Bool, crossesMounts: Bool, asksCallers: Bool, root: UInt64,
+        rootKey: (device: UInt64, inode: UInt64, birth: Int64)
+    ) {
+        (self.scope, self.base, self.opensByHandle) = (scope, base, opensByHandle)
+        (self.crossesMounts, self.asksCallers) = (crossesMounts, asksCallers)
+        self.root = (root, NodeKey(device: rootKey.device, inode: rootKey.inode, birth: rootKey.birth))
+    }
+}
+
+extension NodeTree {
+    /// `devices`: in the order in which they came. `file`: of the daemon that has died.
+    public static func recover(
+        devices: [UInt64], scopes: [LeftScope], from file: borrowing FileDescriptor, to state: inout HandoverWriter
+    ) throws(Errno) {
+        state.put(UInt64(truncatingIfNeeded: devices.count))
+        for (bias, device) in devices.enumerated() {
+            state.put(device)
+            state.put(UInt64(truncatingIfNeeded: bias))
+        }
+        let bases = Set(scopes.compactMap(\.base)).sorted()
+        state.put(UInt64(truncatingIfNeeded: bases.count))
+        for base in bases { state.put(descriptor: base) }
+        state.put(UInt64(truncatingIfNeeded: scopes.count))
+        for scope in scopes { scope.handOver(to: &state, base: scope.base.flatMap { bases.firstIndex(of: $0) }) }
+        let nodes = try MappedChunks<Node>(of: file, withElements: true)
+        try nodes.handOverIDs(lists: 1, to: &state)
+        let known = Set(scopes.map(\.scope))
+        // A scope's nodes go before its record does.
+        let isHandedOver = { (node: UnsafeMutablePointer<Node>) in
+            node.pointee.lookups.load(ordering: .relaxed) > 0 && known.contains(node.pointee.scope)
+        }
+        var count: UInt64 = 0
+        nodes.forEach { _, node in if isHandedOver(node) { count += 1 } }
+        state.put(count)
+        nodes.forEach { id, node in if isHandedOver(node) { node.pointee.handOver(id, to: &state, hasDied: true) } }
+    }
+}
+
+extension LeftScope {
+    /// As `ScopeNodes.handOver`.
+    fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
+        state.put(scope)
+        state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
+        state.put(flag: opensByHandle)
+        state.put(flag: crossesMounts)
+        state.put(flag: asksCallers)
+        // Whether it was let go of, and what is watched, is found out anew.
+        state.put(flag: false)
+        state.put(flag: true)
+        state.put(0 as UInt8)
+        state.put(flag: true)
+        state.put(root.id)
+        state.put(root.key.device)
+        state.put(root.key.inode)
+        state.put(root.key.birth)
+    }
+}
+
+extension OpenFiles {
+    /// `file`: of the daemon that has died.
+    public static func recover(from file: borrowing FileDescriptor, to state: inout HandoverWriter) throws(Errno) {
+        let files = try MappedChunks<OpenFile>(of: file, withElements: true)
+        try files.handOverIDs(lists: lists, to: &state)
+        var count: UInt64 = 0
+        files.forEach { _, _ in count += 1 }
+        state.put(count)
+        files.forEach { id, file in file.pointee.handOver(id, to: &state) }
+    }
+}
+
+extension OpenDirectories {
+    /// `file`: of the daemon that has died. Positions are those that the kernel comes with.
+    public static func recover(from file: borrowing FileDescriptor, to state: inout HandoverWriter) throws(Errno) {
+        let directories = try MappedChunks<OpenDirectory>(of: file, withElements: true)
+        try directories.handOverIDs(lists: 1, to: &state)
+        var count: UInt64 = 0
+        directories.forEach { _, _ in count += 1 }
+        state.put(count)
+        directories.forEach { id, directory in
+            directory.pointee.handOver(id, to: &state)
+            DirectoryStream.unknown.handOver(to: &state)
+        }
+    }
+}

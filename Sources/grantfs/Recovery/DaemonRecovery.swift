@@ -1,0 +1,77 @@
+import CLinux
+import Control
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+/// What a daemon does so that another one goes on when it dies (`-o recover`): docs/decisions/recovery.md.
+///
+/// A supervisor shares its descriptors, and what the next daemon has to know lies in memory that is a descriptor, too.
+final class DaemonRecovery: @unchecked Sendable {
+    // Safe to share: what is not fixed is written before it is armed, by one thread.
+    let supervisor: Supervisor
+    private let store: GrantStore
+    private let id: GrantID
+    /// What never changes once the view is mounted.
+    private let state: FileDescriptor
+    /// The number of the socket to the keeper.
+    var keeper: Int32?
+
+    /// For tests: more.
+    private static var crashesAllowed: UInt32 { getenv("GRANTFS_TEST_CRASHES").flatMap { UInt32(String(cString: $0)) } ?? 5 }
+
+    /// Starts the supervisor of the daemon of mount `id`. `previous`: what the daemon before this one has left, if that has died. Before there are threads.
+    init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError) {
+        (self.id, self.store) = (id, store)
+        do throws(Errno) {
+            state = try MemoryFile.of([])
+            supervisor = try Supervisor(
+                arguments: ["grantfs", "recover", "--store", store.directory, id.description], goodbye: KeeperCommand.Word.ended.rawValue,
+                crashesAllowed: Self.crashesAllowed, previous: previous)
+        } catch {
+            throw GrantError(.system, "the view “\(view)” cannot be mounted with -o recover", cause: error.description)
+        }
+        MountRecord.note(supervisor: supervisor.process, of: id, in: store.runDirectory)
+    }
+
+    /// Writes down what never changes.
+    func prepare(_ mount: HandingOver.Mount, _ mounted: MountedView, _ server: ControlServer) throws(GrantError) {
+        do throws(Errno) {
+            guard let session = mounted.files.session, mounted.files.records != nil else { throw Errno(ENOMEM) }
+            if !session.canResend {
+                throw Errno(EOPNOTSUPP)
+            }
+            var writer = HandoverWriter()
+            HandoverHead(mount, mounted, pausedSince: 0).write(to: &writer)
+            writer.put(server.listener)
+            mounted.files.writeFixed(to: &writer)
+            try writer.write(into: state)
+            let page = supervisor.page
+            page.pointee.state = state.number
+            page.pointee.keeper = keeper ?? -1
+            page.pointee.state_bytes = UInt64(truncatingIfNeeded: writer.count)
+        } catch {
+            throw GrantError(
+                .mountFailed, "the view “\(mounted.view)” cannot be mounted with -o recover",
+                cause: error == Errno(EOPNOTSUPP) ? "the kernel cannot ask again for what a daemon had received" : error.description,
+                advice: error == Errno(EOPNOTSUPP) ? "that needs Linux 6.9 or later; mount without the option" : nil)
+        }
+    }
+
+    /// From now on the death of this daemon is followed by another one.
+    func begin(_ mount: HandingOver.Mount, _ mounted: MountedView, _ server: ControlServer) throws(GrantError) {
+        try prepare(mount, mounted, server)
+        arm(true)
+    }
+
+    func arm(_ isArmed: Bool) { supervisor.arm(isArmed) }
+
+    /// The mount is gone.
+    func end() {
+        arm(false)
+        MountRecord.forgetSupervisor(of: id, in: store.runDirectory)
+    }
+}

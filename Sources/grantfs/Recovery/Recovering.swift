@@ -1,0 +1,81 @@
+import CLinux
+import Control
+import Glibc
+import GrantModel
+import GrantStore
+import LinuxFS
+import ViewFS
+
+/// A daemon that goes on with the mount of one that has died: docs/decisions/recovery.md.
+struct Recovering {
+    let store: GrantStore
+    /// As the daemon that has died was on record, or one that has tried before this one.
+    let record: MountRecord
+
+    /// `socket`: to the supervisor. Returns the exit status when the mount has ended.
+    static func run(store: GrantStore, record: MountRecord, socket: Int32) throws(GrantError) -> Int32 {
+        let left: LeftDescriptors
+        do throws(Errno) {
+            left = try LeftDescriptors(socket: socket)
+        } catch {
+            throw GrantError(.system, "what the daemon that has died left cannot be had", cause: error.description)
+        }
+        let recovering = Recovering(store: store, record: record)
+        let takingOver = TakingOver(store: store, record: record)
+        let taken: TakingOver.Taken
+        do {
+            taken = try recovering.take(left, takingOver)
+        } catch {
+            let failure = error as? GrantError ?? GrantError(.system, "\(error)")
+            SystemLog.open(isForeground: false)
+            SystemLog.write(
+                .error, "view “\(record.view)” at \(Terminal.visible(record.mountpoint)): its daemon has died, and no other one can go on: \(failure)")
+            left.end(isServing: false)
+            throw failure
+        }
+        recovering.fail(at: "taken")
+        // What was withdrawn while nobody served is refused before anybody is.
+        _ = taken.mounted.takeAway()
+        // From here on what the dead one has left is not the truth any more.
+        left.end(isServing: true)
+        taken.recovery?.arm(true)
+        taken.mount.begin()
+        ServiceManager.handOver(to: getpid())
+        return try takingOver.serve(
+            taken,
+            begun: {
+                let result = taken.mounted.files.session?.askAgain() ?? 0
+                if result < 0 { SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))") }
+            },
+            { _ in })
+    }
+
+    private func take(_ left: LeftDescriptors, _ takingOver: TakingOver) throws -> TakingOver.Taken {
+        _ = Daemon.raiseDescriptorLimit()
+        let page = left.page
+        let fixedFile = try left.take(page.pointee.state)
+        var fixed = try HandoverReader(file: fixedFile, count: Int(clamping: page.pointee.state_bytes), descriptors: [])
+        let head = try HandoverHead(from: &fixed)
+        guard head.record == record.id else { throw Errno(EBADMSG) }
+        let listener: Int32 = try fixed.take()
+        let unchanging = try LeftMount.Fixed(from: &fixed)
+        let grants = Dictionary(try store.grants(view: head.view).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        let now = Instant(nanoseconds: Clock.realtime)
+        let mount = try LeftMount(left) { id, activation in
+            grants[id].map { $0.activation == activation && $0.state(at: now) == .active } ?? false
+        }
+        var writer = HandoverWriter()
+        try MountedView.write(mount, unchanging, grants, to: &writer)
+        let file = try MemoryFile.of([])
+        try writer.write(into: file)
+        let (count, numbers) = (writer.count, writer.descriptors)
+        var reader = try HandoverReader(file: file, count: count, descriptors: try left.take(numbers))
+        let taken = try takingOver.make(head, try left.take(listener), &reader, previous: page)
+        return taken
+    }
+
+    /// For tests: dies, as a daemon can at any moment.
+    private func fail(at stage: String) {
+        if getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) == stage { kill(getpid(), SIGKILL) }
+    }
+}
