@@ -4,57 +4,8 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// A mount that goes from one daemon to the next while it is used: `grantfs upgrade`.
+    /// A mount that goes from one daemon to the next while it is used: `grantfs upgrade`, or because the first one dies (`-o recover`).
     @Suite struct AnUpgrade {
-        private struct Scene {
-            let fixture: MountFixture
-            let mount: String
-            let source: String
-
-            init(cache: String = "shared", owner: Identity = .current) throws {
-                fixture = try MountFixture(owner: owner)
-                source = try fixture.source("a")
-                try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: source + "/file"))
-                chown(source + "/file", owner.uid, owner.gid)
-                try fixture.grant(source)
-                mount = try fixture.mount(options: "cache=" + cache)
-            }
-
-            /// Has the daemon replaced so many times.
-            func upgrade(_ times: Int = 1) throws {
-                for _ in 0..<times {
-                    let before = try fixture.daemon(at: mount)
-                    let output = try fixture.grantfs("upgrade", mount, "--json").orThrow()
-                    let document: Document = try output.decoded()
-                    let outcome = try #require(document.mounts.first)
-                    let after = try fixture.daemon(at: mount)
-                    #expect(outcome.upgraded && outcome.previousPid == before && outcome.pid == after && after != before, "\(output)")
-                    try fixture.wait(until: "the old daemon has ended") { !Processes.isRunning(before) }
-                }
-            }
-
-            func holder(_ kinds: [String], of name: String = "/a/file") throws -> Child {
-                let child = try Child([Programs.attacker, "outlive", mount + name] + kinds)
-                try child.expect("ready")
-                return child
-            }
-        }
-
-        private struct Document: Decodable {
-            struct Mount: Decodable {
-                let upgraded: Bool
-                let previousPid: pid_t
-                let pid: pid_t?
-                let pausedMilliseconds: Double?
-            }
-            let mounts: [Mount]
-        }
-
-        private static func said(_ holder: Child) throws -> String {
-            holder.send("?")
-            return try #require(holder.line(), "the holder says nothing")
-        }
-
         /// fcntl(2) with an open-file-description lock of one byte; its result.
         private static func lock(_ descriptor: Int32, _ type: Int32, waits: Bool = false) -> Int32 {
             var wish = Glibc.flock()
@@ -69,9 +20,9 @@ extension MountTests {
 
         @Test(
             "keeps what is open, where it stands, and what is locked; removed files, listings, mappings and directories go on",
-            arguments: ["shared", "exclusive", "none"])
-        func goesOn(cache: String) throws {
-            let scene = try Scene(cache: cache)
+            arguments: ["shared", "exclusive", "none"], Succession.Way.allCases)
+        func goesOn(cache: String, _ way: Succession.Way) throws {
+            let scene = try Succession(way, cache: cache)
             let place = scene.mount + "/a"
             let names = (0..<3000).map { "entry\($0)" }
             mkdir(place + "/many", 0o755)
@@ -108,7 +59,7 @@ extension MountTests {
             let holder = try scene.holder(["map", "fd", "cwd"])
             for turn in 1...3 {
                 #expect(write(appending, "x", 1) == 1 && pwrite(removed, "y", 1, off_t(turn)) == 1)
-                try scene.upgrade()
+                try scene.replaceDaemon()
                 #expect(Self.lock(other, F_WRLCK) == -1 && errno == EAGAIN, "the lock is held")
                 #expect(flock(otherWhole, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK, "the lock of the whole is held")
                 memory.storeBytes(of: UInt8(turn), toByteOffset: turn, as: UInt8.self)
@@ -120,7 +71,7 @@ extension MountTests {
             #expect(pread(removed, &byte, 1, 3) == 1 && byte == 0x79)
             var status = stat()
             #expect(fstat(removed, &status) == 0 && status.st_nlink == 0 && status.st_size == 4)
-            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
             #expect(msync(memory, 4096, MS_SYNC) == 0 && close(mapped) == 0)
             #expect(try Data(contentsOf: URL(fileURLWithPath: scene.source + "/mapped")).prefix(4) == Data([1, 1, 2, 3]))
             #expect(try String(contentsOfFile: scene.source + "/log", encoding: .utf8) == "xxx")
@@ -129,9 +80,10 @@ extension MountTests {
             #expect(flock(whole, LOCK_UN) == 0 && flock(otherWhole, LOCK_EX | LOCK_NB) == 0)
         }
 
-        @Test("keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go")
-        func waitsOn() throws {
-            let scene = try Scene()
+        @Test("keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go",
+            arguments: Succession.Way.allCases)
+        func waitsOn(_ way: Succession.Way) throws {
+            let scene = try Succession(way)
             let path = scene.mount + "/a/locked"
             let held = open(path, O_CREAT | O_RDWR, 0o644)
             defer { close(held) }
@@ -140,7 +92,7 @@ extension MountTests {
             let interrupted = try Child(["flock", path, "echo", "never"])
             try scene.fixture.wait(until: "both wait") { try scene.fixture.metrics().value("grantfs_waiting_locks") ?? 2 >= 2 }
             usleep(200_000)
-            try scene.upgrade(2)
+            try scene.replaceDaemon(2)
             kill(interrupted.pid, SIGTERM)
             #expect(interrupted.wait() == -SIGTERM)
             #expect(waiting.wait(within: 0) == nil)
@@ -148,12 +100,12 @@ extension MountTests {
             try waiting.expect("got it")
         }
 
-        @Test("of a user's mount goes on as well", .enabled(if: Machine.usersCanMount))
-        func ofAUser() throws {
-            let scene = try Scene(owner: try #require(Machine.plainUser))
+        @Test("of a user's mount goes on as well", .enabled(if: Machine.usersCanMount), arguments: Succession.Way.allCases)
+        func ofAUser(_ way: Succession.Way) throws {
+            let scene = try Succession(way, owner: try #require(Machine.plainUser))
             let read = { try Command.run(["cat", scene.mount + "/a/file"], as: scene.fixture.owner) }
             #expect(try read().text.count == 8192)
-            try scene.upgrade(2)
+            try scene.replaceDaemon(2)
             #expect(try read().text.count == 8192)
             #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
             #expect(try read().status != 0)
@@ -161,28 +113,29 @@ extension MountTests {
 
         // MARK: revocation
 
-        @Test("leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories")
-        func revoked() throws {
-            let scene = try Scene()
+        @Test("leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories",
+            arguments: Succession.Way.allCases)
+        func revoked(_ way: Succession.Way) throws {
+            let scene = try Succession(way)
             try scene.fixture.grant(try scene.fixture.source("b"))
             try Data(repeating: 0, count: 8192).write(to: URL(fileURLWithPath: scene.fixture.source("b") + "/file"))
             let (before, after) = (try scene.holder(["map", "fd", "cwd"]), try scene.holder(["map", "fd", "cwd"], of: "/b/file"))
             #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
-            try scene.upgrade(2)
-            #expect(try Self.said(before) == "map SIGBUS fd EACCES cwd EACCES")
+            try scene.replaceDaemon(2)
+            #expect(try Succession.said(before) == "map SIGBUS fd EACCES cwd EACCES")
             #expect(access(scene.mount + "/a/file", R_OK) == -1 && errno == EACCES)
-            #expect(try Self.said(after).hasPrefix("map read fd read cwd seen"))
+            #expect(try Succession.said(after).hasPrefix("map read fd read cwd seen"))
             #expect(try scene.fixture.revoke("b").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
-            #expect(try Self.said(after) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(try Succession.said(after) == "map SIGBUS fd EACCES cwd EACCES")
             // What is given again is another activation: what was held before stays refused.
             try scene.fixture.restore("a")
             try scene.fixture.wait(until: "it is there again") { access(scene.mount + "/a/file", R_OK) == 0 }
-            #expect(try Self.said(before) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(try Succession.said(before) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
         @Test("holds up a revocation that comes meanwhile, and does not lose it")
         func revokedMeanwhile() throws {
-            let scene = try Scene()
+            let scene = try Succession()
             let holder = try scene.holder(["map", "fd", "cwd"])
             let upgrade = try Child(
                 [Programs.grantfs, "upgrade", scene.mount],
@@ -190,7 +143,7 @@ extension MountTests {
             usleep(700_000)
             let revoked = try scene.fixture.grantfs("revoke", "a", "--timeout", "60", "--json")
             #expect(revoked.status == 0, "\(revoked)")
-            #expect(try Self.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
             #expect(upgrade.wait() == 0)
             #expect(try scene.fixture.status().mounts.count == 1)
         }
@@ -199,7 +152,7 @@ extension MountTests {
             "at the same moment as other commands costs neither: each asks the daemon that has the mount, and none takes the mount for dead"
         )
         func besideCommands() throws {
-            let scene = try Scene()
+            let scene = try Succession()
             for _ in 0..<40 {
                 let upgrade = try Child([Programs.grantfs, "upgrade", scene.mount], environment: scene.fixture.environment)
                 let set = try scene.fixture.grantfs("set", "a", "--expires", "never", "--timeout", "60")
@@ -215,7 +168,7 @@ extension MountTests {
             "that fails at whatever moment leaves the old daemon as it was, on record, and with its mount",
             arguments: ["state", "ready", "yours"])
         func fails(stage: String) throws {
-            let scene = try Scene()
+            let scene = try Succession()
             let daemon = try scene.fixture.daemon(at: scene.mount)
             let holder = try scene.holder(["map", "fd", "cwd"])
             scene.fixture.switches["GRANTFS_TEST_TAKE_OVER"] = stage
@@ -223,17 +176,17 @@ extension MountTests {
             #expect(output.status == 1 && !output.errors.isEmpty, "\(output)")
             scene.fixture.switches = [:]
             try scene.fixture.wait(until: "it is on record again") { try scene.fixture.daemon(at: scene.mount) == daemon }
-            #expect(try Self.said(holder).hasPrefix("map read fd read cwd seen"))
+            #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
             try scene.fixture.wait(until: "nobody but its keeper is left") { Processes.keepers(of: scene.mount).count == 1 }
-            try scene.upgrade()
+            try scene.replaceDaemon()
             #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
-            #expect(try Self.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
         @Test("that would cut off an operation or a claim is refused with the reason, and all goes on")
         func refused() throws {
-            let scene = try Scene()
+            let scene = try Succession()
             let source = try HangingSource("hung", in: scene.fixture)
             defer { source.end() }
             try source.file("file")
@@ -257,12 +210,12 @@ extension MountTests {
             #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
             claimant.send("")
             #expect(claimant.wait() == 0)
-            try scene.upgrade()
+            try scene.replaceDaemon()
         }
 
         @Test("of nothing, or of what is no mount, is an error that says so")
         func badInput() throws {
-            let scene = try Scene()
+            let scene = try Succession()
             #expect(try scene.fixture.grantfs("upgrade").status == 2)
             #expect(try scene.fixture.grantfs("upgrade", "--all", scene.mount).status == 2)
             let other = try scene.fixture.grantfs("upgrade", scene.fixture.base)
@@ -277,7 +230,7 @@ extension MountTests {
             "again and again under programs that create, read, rename, remove, list and lock: nobody sees an error",
             arguments: ["shared", "exclusive"])
         func underLoad(cache: String) throws {
-            let scene = try Scene(cache: cache)
+            let scene = try Succession(cache: cache)
             let place = scene.mount + "/a"
             let load = try Child([
                 "sh", "-euc",
@@ -294,7 +247,7 @@ extension MountTests {
                 """, "sh", place, scene.fixture.base,
             ])
             try load.expect("ready")
-            try scene.upgrade(12)
+            try scene.replaceDaemon(12)
             _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
             try load.expect("done")
             #expect(load.wait() == 0)

@@ -180,10 +180,18 @@ public enum Processes {
     /// The processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
         all.filter { pid in
-            let words = commandLine(pid).split(separator: "\0").filter { $0 != "--waits" }
+            let words = commandLine(pid).split(separator: "\0").filter { $0 != "--waits" && $0 != "--recoverable" }
             return words.starts(with: ["grantfs", "keeper", "--", Substring(mountpoint)])
         }
     }
+    /// Those that a process has started and that have not ended.
+    public static func children(of parent: pid_t) -> [pid_t] {
+        all.filter { pid in
+            let fields = kernelText("/proc/\(pid)/stat").split(separator: ")").last?.split(separator: " ") ?? []
+            return fields.count > 1 && fields[0] != "Z" && fields[1] == "\(parent)"
+        }
+    }
+    public static func name(of pid: pid_t) -> String { kernelText("/proc/\(pid)/comm").trimmingCharacters(in: .whitespacesAndNewlines) }
     /// VmRSS; 0 when it is not there.
     public static func residentKilobytes(_ pid: pid_t) -> Int {
         let status = (try? String(contentsOfFile: "/proc/\(pid)/status", encoding: .utf8)) ?? ""

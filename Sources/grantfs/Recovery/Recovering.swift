@@ -74,8 +74,10 @@ struct Recovering {
         return taken
     }
 
-    /// For tests: dies, as a daemon can at any moment.
+    /// For tests: dies, or takes its time, as a daemon can at any moment.
     private func fail(at stage: String) {
-        if getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) == stage { kill(getpid(), SIGKILL) }
+        guard let fault = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) else { return }
+        if fault == stage { kill(getpid(), SIGKILL) }
+        if fault == "slow " + stage { usleep(1_500_000) }
     }
 }

@@ -1,0 +1,156 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// A daemon that dies while its mount is used, and is followed by another one: `mount -o recover`. What goes on is in `AnUpgrade`.
+    @Suite struct ADaemonThatDies {
+        @Test("holds a revocation up that comes meanwhile: it is confirmed when it is true, and not before", arguments: ["shared", "exclusive"])
+        func revokedMeanwhile(cache: String) throws {
+            let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
+            let revoked = try scene.fixture.grantfs("revoke", "a", "--timeout", "60", "--json")
+            #expect(revoked.status == 0, "\(revoked)")
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+            #expect(access(scene.mount + "/a/file", R_OK) == -1 && errno == EACCES)
+            #expect(try scene.fixture.status().mounts.count == 1)
+        }
+
+        @Test("in the middle of a withdrawal: the next one carries it through before it is confirmed")
+        func midWithdrawal() throws {
+            for turn in 0..<6 {
+                let scene = try Succession(.death)
+                let holder = try scene.holder(["map", "fd", "cwd"])
+                let daemon = try scene.fixture.daemon(at: scene.mount)
+                let revoking = try Child(
+                    [Programs.grantfs, "revoke", "a", "--timeout", "60", "--json"], environment: scene.fixture.environment)
+                usleep(UInt32(turn) * 4_000)
+                kill(daemon, SIGKILL)
+                #expect(revoking.wait() == 0)
+                #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES", "killed after \(turn * 4) ms")
+            }
+        }
+
+        @Test("leaves a read-only grant read-only, and one that is narrowed meanwhile becomes so")
+        func narrowed() throws {
+            let scene = try Succession(.death)
+            let early = open(scene.mount + "/a/file", O_RDWR)
+            defer { close(early) }
+            #expect(try scene.fixture.grantfs("set", "a", "--access", "read-only").status == 0)
+            try scene.replaceDaemon()
+            #expect(write(early, "x", 1) == -1 && [EROFS, EACCES, EBADF].contains(errno), "\(errno)")
+            #expect(open(scene.mount + "/a/file", O_RDWR) == -1 && errno == EROFS)
+            var byte: UInt8 = 0
+            #expect(pread(early, &byte, 1, 0) == 1)
+            #expect(try scene.fixture.grantfs("set", "a", "--access", "read-write").status == 0)
+            let late = open(scene.mount + "/a/file", O_RDWR)
+            defer { close(late) }
+            #expect(late >= 0 && write(late, "x", 1) == 1)
+        }
+
+        @Test("with a request that kills every daemon: that is answered with EIO, and the mount goes on")
+        func deadlyRequest() throws {
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_TRAP": "locked"])
+            let asked = try Command.run(["stat", "-f", scene.mount + "/a/file"])
+            #expect(asked.status != 0 && asked.errors.contains("Input/output error"), "\(asked)")
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+            #expect(try scene.fixture.status().mounts.count == 1)
+        }
+
+        @Test("again and again within a minute is not followed for ever: then the mount is dead, and what is held can be revoked")
+        func crashLoop() throws {
+            let scene = try Succession(.death)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            try scene.replaceDaemon(5)
+            try scene.fixture.killDaemon(at: scene.mount)
+            try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
+            try scene.fixture.wait(until: "the keeper has made the kernel forget") {
+                try Succession.said(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
+            }
+            #expect(try scene.fixture.grantfs("status").status == 1)
+        }
+
+        @Test("and whose successor dies as it takes over: another one does, or the mount is dead and says so")
+        func successorDies() throws {
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "taken"])
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
+            try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
+            try scene.fixture.wait(until: "the keeper has made the kernel forget") {
+                try Succession.said(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
+            }
+        }
+
+        @Test("can be upgraded, and its successor dies and is followed as well")
+        func upgraded() throws {
+            let scene = try Succession(.death)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            #expect(try scene.fixture.grantfs("upgrade", scene.mount).status == 0)
+            try scene.replaceDaemon(2)
+            #expect(try scene.fixture.grantfs("upgrade", scene.mount).status == 0)
+            #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
+            #expect(try scene.fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
+        }
+
+        @Test("again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost")
+        func underLoad() throws {
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+            let place = scene.mount + "/a"
+            let load = try Child([
+                "sh", "-uc",
+                """
+                cd "$1"; echo ready
+                files() { i=0; while [ ! -e "$2/stop" ]; do
+                    mkdir "d$1.$i"; echo "$i" > "f$1.$i" && [ "$(cat "f$1.$i")" = "$i" ] && mv "f$1.$i" "g$1.$i" && rm "g$1.$i"; rmdir "d$1.$i"; i=$((i+1)); done; }
+                append() { i=0; while [ ! -e "$2/stop" ]; do echo "$i" >> log && echo "$i" >> "$2/acknowledged"; i=$((i+1)); done; }
+                locks() { while [ ! -e "$2/stop" ]; do
+                    flock lock sh -uc '[ ! -e '"$2"'/held ] || echo both >> '"$2"'/both; touch '"$2"'/held; rm '"$2"'/held'; done; }
+                { files 1 "$2" & files 2 "$2" & append 1 "$2" & locks 1 "$2" & locks 2 "$2" & locks 3 "$2" & wait; } 2> "$2/errors"; echo done
+                """, "sh", place, scene.fixture.base,
+            ])
+            try load.expect("ready")
+            try scene.replaceDaemon(12)
+            _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
+            try load.expect("done")
+            let text = { (name: String) in (try? String(contentsOfFile: name, encoding: .utf8)) ?? "" }
+            let strange = text(scene.fixture.base + "/errors").split(separator: "\n").filter { line in
+                // What was done and could not be acknowledged shows later.
+                !["Input/output error", "File exists", "No such file"].contains { line.contains($0) }
+            }
+            #expect(strange.isEmpty, "\(strange.prefix(5))")
+            let (log, acknowledged) = (text(scene.source + "/log").split(separator: "\n"), text(scene.fixture.base + "/acknowledged"))
+            #expect(!log.isEmpty && Set(acknowledged.split(separator: "\n")).isSubset(of: log))
+            #expect(Set(log).count == log.count, "nothing was appended twice")
+            #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
+        }
+
+        @Test("whose supervisor has died too leaves the mount as it would without the option")
+        func bothDie() throws {
+            let scene = try Succession(.death)
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            let supervisors = Processes.children(of: daemon).filter { Processes.name(of: $0) == "grantfs-superv" }
+            #expect(supervisors.count == 1)
+            kill(supervisors[0], SIGKILL)
+            #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
+            try scene.fixture.killDaemon(at: scene.mount)
+            try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
+            try scene.fixture.wait(until: "the keeper has made the kernel forget") {
+                try Succession.said(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
+            }
+        }
+
+        @Test("in order leaves no process behind")
+        func endsInOrder() throws {
+            let scene = try Succession(.death)
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            let others = Processes.children(of: daemon)
+            #expect(others.count == 2)
+            #expect(try scene.fixture.grantfs("unmount", scene.mount).status == 0)
+            try scene.fixture.wait(until: "all have ended") { ([daemon] + others).allSatisfy { !Processes.isRunning($0) } }
+        }
+    }
+}

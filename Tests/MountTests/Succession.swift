@@ -1,0 +1,69 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// A mount whose daemon is replaced by another one while it is used: the directory a with a file of 8,192 bytes.
+struct Succession {
+    /// What ends the first daemon.
+    enum Way: String, CaseIterable, Sendable {
+        case upgrade, death
+    }
+
+    let fixture: MountFixture
+    let way: Way
+    let mount: String
+    let source: String
+
+    init(_ way: Way = .upgrade, cache: String = "shared", owner: Identity = .current, switches: [String: String] = [:]) throws {
+        self.way = way
+        fixture = try MountFixture(owner: owner)
+        source = try fixture.source("a")
+        try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: source + "/file"))
+        chown(source + "/file", owner.uid, owner.gid)
+        try fixture.grant(source)
+        fixture.switches = switches
+        mount = try fixture.mount(options: "cache=" + cache + (way == .death ? ",recover" : ""))
+        fixture.switches = [:]
+    }
+
+    /// Has the daemon replaced so many times.
+    func replaceDaemon(_ times: Int = 1) throws {
+        for _ in 0..<times {
+            let before = try fixture.daemon(at: mount)
+            switch way {
+            case .upgrade:
+                let output = try fixture.grantfs("upgrade", mount, "--json").orThrow()
+                let document: Document = try output.decoded()
+                let outcome = try #require(document.mounts.first)
+                let after = try fixture.daemon(at: mount)
+                #expect(outcome.upgraded && outcome.previousPid == before && outcome.pid == after && after != before, "\(output)")
+            case .death:
+                kill(before, SIGKILL)
+                try fixture.wait(until: "another daemon serves the mount") { try fixture.daemon(at: mount) != before }
+            }
+            try fixture.wait(until: "the old daemon has ended") { !Processes.isRunning(before) }
+        }
+    }
+
+    /// A program that holds the file in these ways, and says what it can still do with it (`said`).
+    func holder(_ kinds: [String], of name: String = "/a/file") throws -> Child {
+        let child = try Child([Programs.attacker, "outlive", mount + name] + kinds)
+        try child.expect("ready")
+        return child
+    }
+
+    static func said(_ holder: Child) throws -> String {
+        holder.send("?")
+        return try #require(holder.line(), "the holder says nothing")
+    }
+
+    private struct Document: Decodable {
+        struct Mount: Decodable {
+            let upgraded: Bool
+            let previousPid: pid_t
+            let pid: pid_t?
+        }
+        let mounts: [Mount]
+    }
+}
