@@ -24,7 +24,11 @@ extension Session {
         let suspects = UnsafeBufferPointer(
             start: clinux_supervised_suspects(page), count: Int(clamping: min(page.pointee.suspect_count, UInt32(CLINUX_SUSPECTS))))
         guard let suspect = suspects.first(where: { $0.unique == unique }) else { return true }
-        return suspect.deaths < Self.mostDeaths && Message.isRepeatable(suspect.opcode)
+        if suspect.deaths >= Self.mostDeaths {
+            SystemLog.write(.error, "a request of kind \(message.opcode) was under way when \(suspect.deaths) daemons died: it is refused")
+            return false
+        }
+        return Message.isRepeatable(suspect.opcode)
     }
 
     /// So many daemons may die with a request.

@@ -13,7 +13,9 @@ public final class Supervisor: @unchecked Sendable {
     /// Starts it. `arguments`: of the program of this process, should that die. `goodbye`: what the keeper is told when another daemon serves. `crashesAllowed`: so many deaths
     /// within a minute are followed by another daemon. `previous`: what this daemon's
     /// own supervisor has left it. Before there are threads.
-    public init(arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(Errno) {
+    public init(arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, previous: UnsafeMutablePointer<clinux_supervised>? = nil)
+        throws(Errno)
+    {
         file = try MemoryFile.of([])
         guard ftruncate(file.number, off_t(clamping: Self.bytes)) == 0 else { throw Errno(errno) }
         let mapped = mmap(nil, Self.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0)
@@ -33,7 +35,8 @@ public final class Supervisor: @unchecked Sendable {
     }
 
     /// What was under way when the daemon before this one died, and with how many of them it was.
-    private static func noteSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>) {
+    private static func noteSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>)
+    {
         let most = Int(truncatingIfNeeded: CLINUX_SUSPECTS)
         let old = UnsafeBufferPointer(
             start: clinux_supervised_suspects(previous), count: min(most, Int(clamping: previous.pointee.suspect_count)))

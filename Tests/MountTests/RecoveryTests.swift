@@ -6,7 +6,9 @@ import Testing
 extension MountTests {
     /// A daemon that dies while its mount is used, and is followed by another one: `mount -o recover`. What goes on is in `AnUpgrade`.
     @Suite struct ADaemonThatDies {
-        @Test("holds a revocation up that comes meanwhile: it is confirmed when it is true, and not before", arguments: ["shared", "exclusive"])
+        @Test(
+            "holds a revocation up that comes meanwhile: it is confirmed when it is true, and not before",
+            arguments: ["shared", "exclusive"])
         func revokedMeanwhile(cache: String) throws {
             let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
             let holder = try scene.holder(["map", "fd", "cwd"])
@@ -95,7 +97,9 @@ extension MountTests {
             #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
-        @Test("again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost")
+        @Test(
+            "again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost"
+        )
         func underLoad() throws {
             let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "1000"])
             let place = scene.mount + "/a"

@@ -80,7 +80,8 @@ extension MountTests {
             #expect(flock(whole, LOCK_UN) == 0 && flock(otherWhole, LOCK_EX | LOCK_NB) == 0)
         }
 
-        @Test("keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go",
+        @Test(
+            "keeps a lock from who waits for it, gives it to him when it is free, and lets who is interrupted go",
             arguments: Succession.Way.allCases)
         func waitsOn(_ way: Succession.Way) throws {
             let scene = try Succession(way)
@@ -113,7 +114,8 @@ extension MountTests {
 
         // MARK: revocation
 
-        @Test("leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories",
+        @Test(
+            "leaves what was revoked revoked, and what is revoked after it is refused: new paths, descriptors, mappings, directories",
             arguments: Succession.Way.allCases)
         func revoked(_ way: Succession.Way) throws {
             let scene = try Succession(way)

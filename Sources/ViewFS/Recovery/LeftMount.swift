@@ -123,9 +123,9 @@ extension LockedRange {
         let ranges = text.split(separator: UInt8(ascii: "\n")).compactMap { line -> LockedRange? in
             // lock:	1: OFDLCK ADVISORY  WRITE -1 08:02:1234 0 EOF
             let words = String(decoding: line, as: UTF8.self).split { $0 == " " || $0 == "\t" }
-            guard words.count >= 9, words[0] == "lock:", words[2] == "OFDLCK", let start = Int64(words[7]) else { return nil }
+            guard words.count >= 9, words[0] == "lock:", words[2] == "OFDLCK", let start = Int64(words[7], radix: 10) else { return nil }
             var range = LockedRange(start: start, length: 0, isExclusive: words[4] == "WRITE")
-            range.end = Int64(words[8]) ?? .max
+            range.end = Int64(words[8], radix: 10) ?? .max
             return range
         }
         return ranges.sorted { $0.start < $1.start }

@@ -29,7 +29,8 @@ enum KeeperCommand {
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 { dup2(null, Terminal.standardError) }
         let words = arguments.operands
-        guard let mount = MountIdentity(words: words[1]), case let daemons = String(decoding: words[2], as: UTF8.self).split(separator: ",").compactMap({ Int32($0) }),
+        guard let mount = MountIdentity(words: words[1]),
+            case let daemons = String(decoding: words[2], as: UTF8.self).split(separator: ",").compactMap({ Int32($0) }),
             !daemons.isEmpty
         else { return 2 }
         let socket = FileDescriptor(owning: 3)
@@ -116,8 +117,8 @@ final class Keeper: Sendable {
             "/proc/self/exe",
             arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : [])
                 + (supervisor == nil ? [] : ["--recoverable"]) + ["--"]).map { Array($0.utf8) } + [
-                mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8),
-            ],
+                    mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8),
+                ],
             detached: true, descriptors: [pair.other.number, device.number, nodes.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }

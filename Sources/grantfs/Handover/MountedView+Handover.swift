@@ -44,7 +44,9 @@ extension MountedView {
     }
 
     /// Writes what of the grants was in force in a daemon that has died, as `handOver` does. `grants`: what the store says now.
-    static func write(_ left: LeftMount, _ fixed: LeftMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter) throws(Errno) {
+    static func write(_ left: LeftMount, _ fixed: LeftMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
+        throws(Errno)
+    {
         writer.put(UInt64(truncatingIfNeeded: left.live.count))
         for (id, isReadOnly) in left.live {
             guard let grant = grants[id] else { throw Errno(EIO) }
@@ -93,7 +95,11 @@ extension MountedView {
             var (open, withdrawals): ([Scope], [() -> Void]) = ([], [])
             for scope in scopes[taken.count...] {
                 // One that was not carried through: whoever asks for it waits.
-                if files.isClosed(scope) { state.closed.append(scope) } else { withdrawals.append(close(scope, .all, of: scope.grant, &state)) }
+                if files.isClosed(scope) {
+                    state.closed.append(scope)
+                } else {
+                    withdrawals.append(close(scope, .all, of: scope.grant, &state))
+                }
             }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {

@@ -160,8 +160,10 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `begun` is called when requests are served.
-    func serve(_ taken: Taken, begun: () -> Void = {}, _ ready: (Result<Int64, GrantError>) -> Void) throws(GrantError) -> Int32 {
+    /// `hasDied`: the other daemon; `begun` is called when requests are served.
+    func serve(_ taken: Taken, hasDied: Bool = false, begun: () -> Void = {}, _ ready: (Result<Int64, GrantError>) -> Void)
+        throws(GrantError) -> Int32
+    {
         let (mounted, mount) = (taken.mounted, taken.mount)
         // What was withdrawn while nobody served is refused before anybody is.
         _ = mounted.takeAway()
@@ -185,7 +187,11 @@ struct TakingOver {
                 mount: mount, record: taken.record, store: store, temporary: taken.head.temporary, recovery: taken.recovery))
         taken.server.begin()
         ready(.success(paused))
-        mounted.say(.info, .mounted, "took view “\(mounted.view)” at \(mounted.place) over from process \(record.pid)")
+        let what =
+            hasDied
+            ? "goes on with view “\(mounted.view)” at \(mounted.place): its process \(record.pid) has died"
+            : "took view “\(mounted.view)” at \(mounted.place) over from process \(record.pid)"
+        mounted.say(hasDied ? .warning : .info, .mounted, what)
         let left = try Daemon.watch(taken.head.temporary, store)
         try Daemon.waitForEnd(mounted.files, taken.process.signals)
         taken.recovery?.arm(false)

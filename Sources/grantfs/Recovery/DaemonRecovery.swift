@@ -24,7 +24,8 @@ final class DaemonRecovery: @unchecked Sendable {
     private static var crashesAllowed: UInt32 { getenv("GRANTFS_TEST_CRASHES").flatMap { UInt32(String(cString: $0)) } ?? 5 }
 
     /// Starts the supervisor of the daemon of mount `id`. `previous`: what the daemon before this one has left, if that has died. Before there are threads.
-    init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError) {
+    init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError)
+    {
         (self.id, self.store) = (id, store)
         do throws(Errno) {
             state = try MemoryFile.of([])

@@ -29,7 +29,9 @@ struct Recovering {
             let failure = error as? GrantError ?? GrantError(.system, "\(error)")
             SystemLog.open(isForeground: false)
             SystemLog.write(
-                .error, "view “\(record.view)” at \(Terminal.visible(record.mountpoint)): its daemon has died, and no other one can go on: \(failure)")
+                .error,
+                "view “\(record.view)” at \(Terminal.visible(record.mountpoint)): its daemon has died, and no other one can go on: \(failure)"
+            )
             left.end(isServing: false)
             throw failure
         }
@@ -42,10 +44,12 @@ struct Recovering {
         taken.mount.begin()
         ServiceManager.handOver(to: getpid())
         return try takingOver.serve(
-            taken,
+            taken, hasDied: true,
             begun: {
                 let result = taken.mounted.files.session?.askAgain() ?? 0
-                if result < 0 { SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))") }
+                if result < 0 {
+                    SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
+                }
             },
             { _ in })
     }
