@@ -16,6 +16,7 @@ enum CommandLineProgram {
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
             UpgradeCommand.declaration, TakeOverCommand.declaration, LookCommand.declaration, KeeperCommand.declaration,
+            BeginCommand.declaration,
             CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],

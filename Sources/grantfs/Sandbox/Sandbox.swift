@@ -6,21 +6,25 @@ import GrantModel
 /// The program has no capability and cannot get one: a user namespace of its own, no new privileges, no further user namespaces. What it
 /// may read of the system is bound read-only; what it may write to is in memory, and gone with it, but for the view.
 struct Sandbox {
-    /// Where the view is mounted outside, and where it is inside; absolute.
+    /// Where the view is mounted outside; absolute.
     let view: [UInt8]
-    let place: [UInt8]
+    let layout: SandboxLayout
     let hasNetwork: Bool
     let home: [UInt8]
     let environment: [(name: String, value: [UInt8])]
+    /// Where the program starts.
+    let directory: [UInt8]
 
-    /// `.usage` when the view cannot be at `place`.
-    init(view: [UInt8], place: [UInt8], hasNetwork: Bool, variables: [(name: String, value: [UInt8])]) throws(GrantError) {
-        try SandboxPlaces.check(place)
+    /// `current`: the caller's own directory, canonical.
+    init(
+        view: [UInt8], layout: SandboxLayout, hasNetwork: Bool, variables: [(name: String, value: [UInt8])], current: [UInt8]?
+    ) {
         self.view = view
-        self.place = place
+        self.layout = layout
         self.hasNetwork = hasNetwork
-        home = SandboxPlaces.home(beside: place)
+        home = SandboxPlaces.home(beside: [layout.view] + layout.places)
         environment = SandboxEnvironment.standard(home: home) + variables
+        directory = layout.start(from: current)
     }
 
     /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them. `filter` is the descriptor of a
@@ -42,9 +46,17 @@ struct Sandbox {
         words.add("--perms", "0700", "--tmpfs")
         words.add(home)
         words.add("--bind")
-        words.add(view, place)
+        words.add(view, layout.view)
+        for (name, path) in layout.directories {
+            words.add("--bind")
+            words.add(view + [UInt8(ascii: "/")] + name.bytes, path)
+        }
+        for bind in layout.binds {
+            words.add("--ro-bind")
+            words.add(bind.source, bind.place)
+        }
         words.add("--remount-ro", "/", "--chdir")
-        words.add(place)
+        words.add(directory)
         return words.list
     }
 }

@@ -31,10 +31,12 @@ enum SandboxProcess {
             let filter = try SandboxFilter.file()
             let empty = try MemoryFile.of([])
             let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3, filter: 5, empty: 6).joined(separator: [0])) + [0])
-            let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + command
+            let handed = HandedDescriptors(first: 7)
+            let beginning = try BeginCommand.words(for: sandbox.layout.binds, handed)
+            let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program may read bwrap's variables, so bwrap has no others than the program.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
-            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number]
+            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number] + handed.numbers
             let child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)

@@ -1,0 +1,18 @@
+import Glibc
+import LinuxFS
+
+/// Descriptors that a program which is started gets, in order, from one number on. Closed here with this value.
+final class HandedDescriptors {
+    private let first: Int32
+    private(set) var numbers: [Int32] = []
+
+    init(first: Int32) { self.first = first }
+
+    deinit { for number in numbers { close(number) } }
+
+    /// Takes the descriptor over. The number it has in the program.
+    func hand(_ descriptor: consuming FileDescriptor) -> Int32 {
+        numbers.append(descriptor.release())
+        return first + Int32(clamping: numbers.count) - 1
+    }
+}
