@@ -69,6 +69,16 @@ extension MountTests {
             #expect(output.lines == ["/etc/passwd"], "\(output)")
         }
 
+        @Test("as root, has what everybody may read in /etc as it was, by few mounts", .enabled(if: Identity.isRoot, "needs root"))
+        func publicFiles() throws {
+            let script =
+                "cat /etc/passwd; stat -c '%a %F' /etc/passwd /etc/group; grep -c ' /etc/passwd ' /proc/self/mountinfo; touch /etc/passwd"
+            let output = try run(script, "--grant", source)
+            let passwd = try String(contentsOfFile: "/etc/passwd", encoding: .utf8)
+            #expect(output.text.hasPrefix(passwd), "\(output)")
+            #expect(output.lines.suffix(3) == ["644 regular file", "644 regular file", "0"] && output.status != 0, "\(output)")
+        }
+
         @Test("inherits no descriptor of the caller's, and no variable that was not given")
         func inheritance() throws {
             let output = try Command.shell(

@@ -18,6 +18,9 @@ enum RunCommand {
             OptionDeclaration(
                 "ro-bind", value: "PATH", help: "a directory or file to read, at its own path; nobody takes it back",
                 isRepeatable: true),
+            OptionDeclaration(
+                "tool", aliases: ["profile"], value: "PROFILE",
+                help: "what a tool needs: cargo, go, node, python, git, or a profile of your own", isRepeatable: true),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
@@ -42,6 +45,9 @@ enum RunCommand {
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
         try bind(request, in: &layout, store: directory)
+        // Done while the view is mounted.
+        let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
+        let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         let store = try GrantStore(directory: directory, create: true)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
@@ -49,9 +55,9 @@ enum RunCommand {
         if arguments.has("view") { try administrator.requireKnown(view) }
         let start = { (mountpoint: [UInt8]) throws(GrantError) in
             let sandbox = Sandbox(
-                view: mountpoint, layout: layout, hasNetwork: request.hasNetwork, variables: request.variables,
+                view: mountpoint, layout: layout, request: request,
                 current: try? CanonicalPath.resolve(Array(".".utf8)))
-            return try SandboxProcess.run(sandbox, command: arguments.operands)
+            return try SandboxProcess.run(sandbox, command: arguments.operands, system)
         }
         if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty)
@@ -130,8 +136,10 @@ enum RunCommand {
     }
 
     private static func bind(_ request: SandboxRequest, in layout: inout SandboxLayout, store: String) throws(GrantError) {
-        for bind in request.binds { try GrantAdministrator.checkShown(bind.source, store: store) }
+        for bind in request.binds + request.toolBinds { try GrantAdministrator.checkShown(bind.source, store: store) }
         for bind in request.binds { try layout.bind(bind) }
+        // What a tool has in a granted directory the program sees there.
+        for bind in request.toolBinds { try? layout.bind(bind) }
     }
 
     /// The view that they are in; nil when there are none.

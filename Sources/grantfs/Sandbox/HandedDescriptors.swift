@@ -4,9 +4,10 @@ import LinuxFS
 /// Descriptors that a program which is started gets, in order, from one number on. Closed here with this value.
 final class HandedDescriptors {
     private let first: Int32
-    private(set) var numbers: [Int32] = []
+    private(set) var numbers: [Int32]
 
-    init(first: Int32) { self.first = first }
+    /// Takes over those that have numbers in the program already, from `first` on.
+    init(first: Int32, _ numbers: [Int32] = []) { (self.first, self.numbers) = (first, numbers) }
 
     deinit { for number in numbers { close(number) } }
 

@@ -6,6 +6,8 @@ import LinuxFS
 /// A program in its sandbox, from start to end.
 enum SandboxProcess {
     static let program = "bwrap"
+    /// The first number of what the words for bwrap speak of, behind its own descriptors.
+    static let firstHanded: Int32 = 7
 
     /// `.unsupported`, with the package to install, when there is no bubblewrap.
     static func requireProgram() throws(GrantError) {
@@ -17,7 +19,7 @@ enum SandboxProcess {
 
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
     /// of the signal where one ended it. To be called on the main thread.
-    static func run(_ sandbox: Sandbox, command: [[UInt8]]) throws(GrantError) -> Int32 {
+    static func run(_ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>) throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGCHLD] + handedOn { sigaddset(&signals, number) }
@@ -30,8 +32,10 @@ enum SandboxProcess {
             let pipe = try PipePair()
             let filter = try SandboxFilter.file()
             let empty = try MemoryFile.of([])
-            let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3, filter: 5, empty: 6).joined(separator: [0])) + [0])
-            let handed = HandedDescriptors(first: 7)
+            let found = system.value
+            let handed = HandedDescriptors(first: firstHanded, found.files)
+            let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, empty: 6, handed)
+            let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
             let beginning = try BeginCommand.words(for: sandbox.layout.binds, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program may read bwrap's variables, so bwrap has no others than the program.

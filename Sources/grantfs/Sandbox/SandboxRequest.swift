@@ -1,9 +1,10 @@
 import Glibc
 import GrantAdministration
+import GrantFiles
 import GrantModel
 import LinuxFS
 
-/// What is asked for a sandbox, by the command line.
+/// What is asked for a sandbox, by the command line and by the profiles that it names.
 struct SandboxRequest {
     struct Wish {
         let path: [UInt8]
@@ -12,11 +13,18 @@ struct SandboxRequest {
 
     private(set) var grants: [Wish] = []
     private(set) var binds: [SandboxBind] = []
+    /// Binds of profiles, which a tool may have and need not.
+    private(set) var toolBinds: [SandboxBind] = []
     private(set) var variables: [(name: String, value: [UInt8])] = []
-    let hasNetwork: Bool
+    /// Directories to be looked in first for programs.
+    private(set) var searchPath: [[UInt8]] = []
+    /// Values of the caller's own configuration of git that the program has, by their names.
+    private(set) var gitValues: [String] = []
+    private(set) var hasNetwork: Bool
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         hasNetwork = arguments.has("network")
+        for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
         grants += try SandboxRequest.wishes(arguments.options["grant"] ?? [])
         if !grants.isEmpty, arguments.has("view") {
             throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
@@ -27,6 +35,22 @@ struct SandboxRequest {
 
     /// A file that was to be granted for reading: it is bound instead.
     mutating func bind(_ file: SandboxBind) { binds.append(file) }
+
+    private mutating func add(_ profile: SandboxProfile) throws(GrantError) {
+        grants += profile.grants.map { Wish(path: $0.path, access: $0.access) }
+        for path in profile.binds {
+            do throws(GrantError) {
+                toolBinds.append(try SandboxBind(path))
+            } catch {
+                // Of the places where a tool may be installed most are not there.
+                if error.code != .notFound { throw error }
+            }
+        }
+        searchPath += profile.searchPath
+        variables += profile.environment
+        gitValues += profile.gitValues
+        if profile.network == true { hasNetwork = true }
+    }
 
     /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.
     private static func wishes(_ words: [[UInt8]]) throws(GrantError) -> [Wish] {
