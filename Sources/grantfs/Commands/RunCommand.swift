@@ -21,6 +21,8 @@ enum RunCommand {
             OptionDeclaration(
                 "tool", aliases: ["profile"], value: "PROFILE",
                 help: "what a tool needs: cargo, go, node, python, git, or a profile of your own", isRepeatable: true),
+            OptionDeclaration(
+                "audit", value: "FILE", help: "leave there what it has opened and changed through the grants, as JSON lines"),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
@@ -39,15 +41,18 @@ enum RunCommand {
         var request = try SandboxRequest(arguments)
         let view = try arguments.view() ?? .standard
         try SandboxProcess.requireProgram()
+        // Done while the directories are looked at and the view is mounted.
+        let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
+        let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         let directory = try arguments.storeDirectory()
         // Looked at first: a wrong directory leaves no trace.
         let choices = try proposals(&request, in: directory)
+        if arguments.has("audit"), choices.isEmpty {
+            throw GrantError(.usage, "run: --audit is of what --grant names", advice: "mount the view with -o audit, and see grantfs log")
+        }
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
         try bind(request, in: &layout, store: directory)
-        // Done while the view is mounted.
-        let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
-        let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         let store = try GrantStore(directory: directory, create: true)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
@@ -60,11 +65,16 @@ enum RunCommand {
             return try SandboxProcess.run(sandbox, command: arguments.operands, system)
         }
         if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
+        let audit: SandboxAudit? =
+            if let file = arguments.bytes("audit") {
+                try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
+            } else { nil }
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty)
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
-            try mount(shown, temporary, store)
+            try mount(shown, temporary, store, isAudited: arguments.has("audit"))
             let status = try start(Array(temporary.mountpoint.utf8))
+            try audit?.write(shown, store)
             try end(temporary, store)
             return status
         } catch {
@@ -154,10 +164,12 @@ enum RunCommand {
     }
 
     /// By a daemon of its own, which cleans up when this process dies.
-    private static func mount(_ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
-        let words = [
-            "grantfs", "mount", "--store", store.directory, "--temporary", temporary.file, "--", view.description, temporary.mountpoint,
-        ]
+    private static func mount(
+        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool
+    ) throws(GrantError) {
+        let words =
+            ["grantfs", "mount", "--store", store.directory, "--temporary", temporary.file] + (isAudited ? ["-o", "audit"] : [])
+            + ["--", view.description, temporary.mountpoint]
         let status: Int32
         do {
             status = try BackgroundStart.run(words: words.map { Array($0.utf8) })

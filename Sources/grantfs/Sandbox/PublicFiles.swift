@@ -10,10 +10,12 @@ struct PublicFiles {
 
     /// What is larger is bound, and so is what comes after so many.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
+    /// A bind takes as long as so many copies.
+    private static let small = 16
 
     init(firstDescriptor: Int32) { self.firstDescriptor = firstDescriptor }
 
-    /// A directory below in which everything is public is bound as one. Of the others, links are made anew, and files are copied from descriptors.
+    /// A large directory below in which everything is public is bound as one. Of the others, links are made anew, and files are copied from descriptors.
     mutating func add(below directory: [UInt8], to words: inout Words) {
         for (path, status) in PublicFiles.entries(of: directory) {
             switch status.st_mode & S_IFMT {
@@ -22,11 +24,11 @@ struct PublicFiles {
                 words.add("--symlink")
                 words.add(target, path)
             case S_IFDIR where status.st_mode & 0o5 == 0o5:
-                if PublicFiles.isWhole(path) {
+                if let size = PublicFiles.size(ofWhole: path), size > PublicFiles.small {
                     words.add("--ro-bind")
                     words.add(path, path)
                 } else {
-                    words.add("--dir")
+                    words.add("--perms", "0755", "--dir")
                     words.add(path)
                     add(below: path, to: &words)
                 }
@@ -52,20 +54,24 @@ struct PublicFiles {
         }
     }
 
-    /// Whether everything below is every user's to read.
-    private static func isWhole(_ directory: [UInt8]) -> Bool {
-        guard let names = try? DirectoryNames.of(directory) else { return false }
-        return names.allSatisfy { name in
+    /// How many entries there are below, where everything is every user's to read; else nil.
+    private static func size(ofWhole directory: [UInt8]) -> Int? {
+        guard let names = try? DirectoryNames.of(directory) else { return nil }
+        var size = names.count
+        for name in names {
             var status = stat()
             let path = CanonicalPath.join(directory, name)
-            guard withCString(path, { lstat($0, &status) }) == 0 else { return true }
+            guard withCString(path, { lstat($0, &status) }) == 0 else { continue }
             switch status.st_mode & S_IFMT {
-            case S_IFLNK: return true
-            case S_IFDIR: return status.st_mode & 0o5 == 0o5 && isWhole(path)
-            case S_IFREG: return status.st_mode & 0o4 != 0
-            default: return false
+            case S_IFLNK: continue
+            case S_IFDIR:
+                guard status.st_mode & 0o5 == 0o5, let below = self.size(ofWhole: path) else { return nil }
+                size += below
+            case S_IFREG where status.st_mode & 0o4 != 0: continue
+            default: return nil
             }
         }
+        return size
     }
 
     private static func entries(of directory: [UInt8]) -> [(path: [UInt8], status: stat)] {
