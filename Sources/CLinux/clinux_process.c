@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -251,3 +252,24 @@ void clinux_trim_memory(void) {
     malloc_trim(0);
 #endif
 }
+
+int clinux_terminal_make(int ends[2]) {
+    int outer = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (outer == -1) return -errno;
+    int inner = grantpt(outer) == -1 || unlockpt(outer) == -1 ? -1 : ioctl(outer, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (inner == -1) {
+        int error = errno;
+        close(outer);
+        return -error;
+    }
+    ends[0] = outer;
+    ends[1] = inner;
+    return 0;
+}
+
+int clinux_terminal_copy_size(int from, int to) {
+    struct winsize size;
+    return ioctl(from, TIOCGWINSZ, &size) == -1 || ioctl(to, TIOCSWINSZ, &size) == -1 ? -errno : 0;
+}
+
+int clinux_terminal_control(int fd) { return setsid() == -1 || ioctl(fd, TIOCSCTTY, 0) == -1 ? -errno : 0; }

@@ -7,21 +7,26 @@ import LinuxFS
 enum BeginCommand {
     static let declaration = CommandDeclaration(
         "begin", "Begins a program in a sandbox that has what the descriptor LIST says.",
-        operands: [OperandDeclaration("LIST"), OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true)], isHidden: true, run: run
+        operands: [
+            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true),
+        ], isHidden: true, run: run
     )
 
-    /// What stands before the program's own words. None where nothing is bound.
-    static func words(for binds: [SandboxBind], _ handed: HandedDescriptors) throws(Errno) -> [[UInt8]] {
-        if binds.isEmpty { return [] }
+    /// What stands before the program's own words. None where nothing is bound and there is no terminal.
+    static func words(
+        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ handed: HandedDescriptors
+    ) throws(Errno) -> [[UInt8]] {
+        if binds.isEmpty, terminal == nil { return [] }
         let lines = binds.flatMap { bind in [bind.place, Array("\(bind.device)".utf8), Array("\(bind.inode)".utf8)] }
         let list = handed.hand(try MemoryFile.of(Array(lines.joined(separator: [0]))))
         // This program itself, which need not lie where the sandbox shows it.
         let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
-        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)"].map { Array($0.utf8) }
+        let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
+        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner].map { Array($0.utf8) }
     }
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let command = Array(arguments.operands.dropFirst())
+        let command = Array(arguments.operands.dropFirst(2))
         let list = Array("/proc/self/fd/".utf8) + (arguments.operands.first ?? [])
         let lines: [[UInt8]]
         do throws(Errno) {
@@ -29,13 +34,22 @@ enum BeginCommand {
         } catch {
             throw GrantError(.system, "the program cannot be begun", cause: error.description)
         }
-        for start in stride(from: 0, to: lines.count, by: 3) {
+        // An empty list is one empty line.
+        for start in stride(from: 0, to: lines == [[]] ? 0 : lines.count, by: 3) {
             guard start + 2 < lines.count, isThere(lines[start], device: lines[start + 1], inode: lines[start + 2]) else {
                 throw GrantError(
                     .system, "the program is not started",
                     cause: "“\(String(decoding: lines[start], as: UTF8.self))” has changed meanwhile",
                     advice: "somebody else writes above it; try again")
             }
+        }
+        if let terminal = Int32(String(decoding: arguments.operands[1], as: UTF8.self)) {
+            do throws(Errno) {
+                try PseudoTerminal.control(terminal)
+            } catch {
+                throw GrantError(.system, "the program has no terminal", cause: error.description)
+            }
+            for number in 0...2 as ClosedRange<Int32> where isatty(number) == 1 { dup2(terminal, number) }
         }
         // What the sandbox was made with is not the program's.
         closefrom(3)

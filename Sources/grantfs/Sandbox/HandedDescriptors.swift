@@ -9,7 +9,13 @@ final class HandedDescriptors {
     /// Takes over those that have numbers in the program already, from `first` on.
     init(first: Int32, _ numbers: [Int32] = []) { (self.first, self.numbers) = (first, numbers) }
 
-    deinit { for number in numbers { close(number) } }
+    deinit { close() }
+
+    /// Closes them here, once the program has them.
+    func close() {
+        for number in numbers { Glibc.close(number) }
+        numbers = []
+    }
 
     /// Takes the descriptor over. The number it has in the program.
     func hand(_ descriptor: consuming FileDescriptor) -> Int32 {

@@ -36,7 +36,8 @@ enum SandboxProcess {
             let handed = HandedDescriptors(first: firstHanded, found.files)
             let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, empty: 6, handed)
             let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
-            let beginning = try BeginCommand.words(for: sandbox.layout.binds, handed)
+            let terminal = SandboxTerminal()
+            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program may read bwrap's variables, so bwrap has no others than the program.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
@@ -46,10 +47,19 @@ enum SandboxProcess {
                 try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
             let leader = SandboxProcess.leader(said: pipe)
+            handed.close()
+            terminal?.begin()
+            defer { terminal?.end() }
             while try !ChildProcess.hasEnded(child) {
                 var info = siginfo_t()
                 let number = sigwaitinfo(&signals, &info)
                 guard number > 0, number != SIGCHLD else { continue }
+                if number == SIGWINCH, let terminal {
+                    terminal.resize()
+                    continue
+                }
+                // In a terminal of its own the program has a session of its own too, and groups as it likes.
+                if let group = terminal?.group { kill(-group, number) }
                 if let leader, kill(-leader, number) == 0 {
                     // Whatever has stopped the first process, it has to see the others end.
                     kill(leader, SIGCONT)
