@@ -16,6 +16,8 @@ HELPERDIR ?= /sbin
 UNITDIR ?= $(PREFIX)/lib/systemd
 TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
+# What `grantfs run --tool` knows; the program looks for them beside itself, in ../share.
+PROFILEDIR = $(PREFIX)/share/grantfs/profiles
 INSTALL ?= install
 
 program := .build/release/grantfs
@@ -85,6 +87,8 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(program) completion bash >'$(DESTDIR)$(BASHDIR)/grantfs'
 	$(program) completion zsh >'$(DESTDIR)$(ZSHDIR)/_grantfs'
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
+	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
+	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		for unit in grantfs@.service grantfs-apply.service; do \
@@ -117,6 +121,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
+		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \
 		if [ -z '$(DESTDIR)' ] && .ci/beside-package owns "$$file"; then echo "left, because it is the package's: $$file"; \
 		else echo "rm -f $(DESTDIR)$$file"; rm -f '$(DESTDIR)'"$$file" || exit 1; fi; done

@@ -59,10 +59,13 @@ public final class BookmarkResolver {
         return Candidate(descriptor)
     }
 
+    /// The cause of an error where a path leads to something else than a directory.
+    public static let isNoDirectory = "it is not a directory"
+
     private static func reason(_ error: Errno) -> String {
         switch error.rawValue {
         case ENOENT: "there is no such directory"
-        case ENOTDIR: "it is not a directory"
+        case ENOTDIR: BookmarkResolver.isNoDirectory
         case EACCES, EPERM: "it cannot be read: \(error)"
         case EINVAL: "its name contains a NUL byte"
         case ESTALE: "/proc does not say what is mounted there"

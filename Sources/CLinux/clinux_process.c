@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,9 +18,6 @@
 #include <unistd.h>
 
 extern char **environ;
-
-// As many descriptors as a child is given at most.
-enum { SPAWN_DESCRIPTORS = 4 };
 
 static int address_of(struct sockaddr_un *address, int directory, const char *name) {
     memset(address, 0, sizeof *address);
@@ -182,10 +181,10 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
         posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
     }
     // Out of the way of the numbers that they are to have.
-    int high[SPAWN_DESCRIPTORS];
-    int error = count > SPAWN_DESCRIPTORS ? E2BIG : 0, moved = 0;
+    int *high = calloc((size_t)count + 1, sizeof *high);
+    int error = high == NULL ? ENOMEM : 0, moved = 0;
     for (; error == 0 && moved < count; moved++) {
-        high[moved] = fcntl(descriptors[moved], F_DUPFD_CLOEXEC, 3 + SPAWN_DESCRIPTORS);
+        high[moved] = fcntl(descriptors[moved], F_DUPFD_CLOEXEC, 3 + count);
         if (high[moved] == -1) {
             error = errno;
             break;
@@ -197,6 +196,7 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
     pid_t pid = 0;
     if (error == 0) error = posix_spawnp(&pid, path, &actions, &attributes, arguments, environment ? environment : environ);
     while (moved > 0) close(high[--moved]);
+    free(high);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
     return error != 0 ? -error : pid;
@@ -252,3 +252,24 @@ void clinux_trim_memory(void) {
     malloc_trim(0);
 #endif
 }
+
+int clinux_terminal_make(int ends[2]) {
+    int outer = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (outer == -1) return -errno;
+    int inner = grantpt(outer) == -1 || unlockpt(outer) == -1 ? -1 : ioctl(outer, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (inner == -1) {
+        int error = errno;
+        close(outer);
+        return -error;
+    }
+    ends[0] = outer;
+    ends[1] = inner;
+    return 0;
+}
+
+int clinux_terminal_copy_size(int from, int to) {
+    struct winsize size;
+    return ioctl(from, TIOCGWINSZ, &size) == -1 || ioctl(to, TIOCSWINSZ, &size) == -1 ? -errno : 0;
+}
+
+int clinux_terminal_control(int fd) { return setsid() == -1 || ioctl(fd, TIOCSCTTY, 0) == -1 ? -errno : 0; }

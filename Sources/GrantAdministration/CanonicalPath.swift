@@ -58,7 +58,7 @@ public enum CanonicalPath {
     }
 
     /// readlink(2). Throws EINVAL for what is no link.
-    static func target(of link: [UInt8]) throws(Errno) -> [UInt8] {
+    public static func target(of link: [UInt8]) throws(Errno) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
         let count = withCString(link) { link in
             buffer.withUnsafeMutableBytes { readlink(link, $0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count) }

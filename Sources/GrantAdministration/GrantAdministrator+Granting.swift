@@ -14,6 +14,9 @@ extension GrantAdministrator {
         let tag: DirectoryTag?
     }
 
+    /// The cause of `propose`'s error where the path leads to something else than a directory.
+    public static let isNoDirectory = BookmarkResolver.isNoDirectory
+
     /// Bookmarks a directory. `name` nil takes the directory's own name. `.invalidDirectory`, also when it has to do with the
     /// store's directory, which need not exist yet; `.usage` when it has no name.
     public static func propose(

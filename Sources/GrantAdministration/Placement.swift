@@ -88,3 +88,12 @@ struct Placement {
             .invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause, advice: advice)
     }
 }
+
+extension GrantAdministrator {
+    /// `.invalidDirectory` when the file or directory (canonical) has to do with the store's directory, which need not exist yet: a program that sees it could give
+    /// itself anything.
+    public static func checkShown(_ path: [UInt8], store: String) throws(GrantError) { try Placement.check(path, store: store) }
+
+    /// The same, also when it holds or lies in a mount of the store.
+    public func checkShown(_ path: [UInt8]) throws(GrantError) { try Placement(store: store).check(path) }
+}

@@ -8,9 +8,12 @@ public struct ProcessHandle: ~Copyable, Sendable {
     /// ESRCH when there is none.
     public init(_ pid: Int32) throws(Errno) { descriptor = FileDescriptor(owning: try Errno.check(clinux_process_open(pid))) }
 
-    public var hasEnded: Bool {
+    public var hasEnded: Bool { hasEnded(within: 0) }
+
+    /// Waits for its end, so many milliseconds at the most.
+    public func hasEnded(within milliseconds: Int32) -> Bool {
         var request = pollfd(fd: descriptor.number, events: Int16(POLLIN), revents: 0)
-        return poll(&request, 1, 0) > 0
+        return poll(&request, 1, milliseconds) > 0
     }
 
     /// ESRCH when it has ended, EPERM when it is somebody else's.

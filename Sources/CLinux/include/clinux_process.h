@@ -37,6 +37,12 @@ int clinux_memory_file(const void *data, size_t size);
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
 pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count);
+// A pseudo terminal: the end of who plays it, and that of who uses it.
+int clinux_terminal_make(int ends[2]);
+// Gives the terminal `to` the size that `from` has.
+int clinux_terminal_copy_size(int from, int to);
+// A session of its own for the process, which has the terminal.
+int clinux_terminal_control(int fd);
 // 1 when the child has ended and is still to be waited for, 0 while it runs.
 int clinux_child_has_ended(pid_t pid);
 // Waits until the child has ended. It is still to be waited for, unless somebody else has done that by now.

@@ -17,6 +17,7 @@ enum CommandLineProgram {
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
             UpgradeCommand.declaration, TakeOverCommand.declaration, RecoverCommand.declaration, LookCommand.declaration,
             KeeperCommand.declaration,
+            BeginCommand.declaration,
             CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],

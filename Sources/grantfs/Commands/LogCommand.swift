@@ -76,7 +76,7 @@ enum LogCommand {
 
     /// The number of the last entry. `waits`: those that follow one which is under way are left for the next time.
     @discardableResult
-    private static func read(
+    static func read(
         _ store: GrantStore, after number: Int64, waits: Bool = false, _ body: (LogEntry) throws(GrantError) -> Void
     ) throws(GrantError) -> Int64 {
         var last = number

@@ -12,15 +12,24 @@ enum RunCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "DIR[:ro]", help: "a view for this program alone, of this directory; read-only with :ro", isRepeatable: true
-            ),
-            OptionDeclaration("at", value: "PATH", help: "where the program finds the view; /grants when left out"),
+                "grant", value: "DIR[:ro]", help: "a view for this program alone, of this directory, at its own path too; :ro to read",
+                isRepeatable: true),
+            OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
+            OptionDeclaration(
+                "ro-bind", value: "PATH", help: "a directory or file to read, at its own path; nobody takes it back",
+                isRepeatable: true),
+            OptionDeclaration(
+                "tool", aliases: ["profile"], value: "PROFILE",
+                help: "what a tool needs: cargo, go, node, python, git, or a profile of your own", isRepeatable: true),
+            OptionDeclaration(
+                "audit", value: "FILE", help: "leave there what it has opened and changed through the grants, as JSON lines"),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
         notes: [
             "The program has the system's /usr and /etc to read, a /tmp and a home directory of its own that are gone afterwards, its own processes, and no "
                 + "capability. The exit status is the program's; 1 and 2 may also come from grantfs.",
+            "A directory of --grant is at /grants/NAME and at its own path, unless --at says where the view is. A file is bound, with FILE:ro.",
             "With --grant the view and its grants exist as long as the program does; list shows them, and revoke takes them away meanwhile.",
             "Needs bubblewrap.",
         ],
@@ -29,28 +38,43 @@ enum RunCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let place = arguments.bytes("at") ?? SandboxPlaces.standard
         try SandboxPlaces.check(place)
-        let variables = try variables(arguments)
-        let wishes = try wishes(arguments)
+        var request = try SandboxRequest(arguments)
         let view = try arguments.view() ?? .standard
         try SandboxProcess.requireProgram()
+        // Done while the directories are looked at and the view is mounted.
+        let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
+        let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         let directory = try arguments.storeDirectory()
         // Looked at first: a wrong directory leaves no trace.
-        var proposals: [(GrantAdministrator.Proposal, Access)] = []
-        for (path, access) in wishes {
-            proposals.append((try GrantAdministrator.propose(directory: path, name: nil, store: directory, lookout: .command), access))
+        let choices = try proposals(&request, in: directory)
+        if arguments.has("audit"), choices.isEmpty {
+            throw GrantError(.usage, "run: --audit is of what --grant names", advice: "mount the view with -o audit, and see grantfs log")
         }
+        var layout = SandboxLayout(view: place)
+        if !arguments.has("at") { show(choices, in: &layout) }
+        try bind(request, in: &layout, store: directory)
         let store = try GrantStore(directory: directory, create: true)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
+        for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
-        if proposals.isEmpty, let live = try administrator.liveMount(of: view) {
-            return try start(arguments, live.mountpoint, place, variables)
+        let start = { (mountpoint: [UInt8]) throws(GrantError) in
+            let sandbox = Sandbox(
+                view: mountpoint, layout: layout, request: request,
+                current: try? CanonicalPath.resolve(Array(".".utf8)))
+            return try SandboxProcess.run(sandbox, command: arguments.operands, system)
         }
-        let temporary = try TemporaryMount.create(in: store, hasOwnView: !proposals.isEmpty)
+        if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
+        let audit: SandboxAudit? =
+            if let file = arguments.bytes("audit") {
+                try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
+            } else { nil }
+        let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty)
         do throws(GrantError) {
-            let shown = try grant(proposals, to: temporary, administrator) ?? view
-            try mount(shown, temporary, store)
-            let status = try start(arguments, Array(temporary.mountpoint.utf8), place, variables)
+            let shown = try grant(choices, to: temporary, administrator) ?? view
+            try mount(shown, temporary, store, isAudited: arguments.has("audit"))
+            let status = try start(Array(temporary.mountpoint.utf8))
+            try audit?.write(shown, store)
             try end(temporary, store)
             return status
         } catch {
@@ -59,28 +83,93 @@ enum RunCommand {
         }
     }
 
+    private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
+
+    /// What is to be granted, each under a name of its own: of several with one basename the later ones have a number. Files become binds of the request.
+    private static func proposals(_ request: inout SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
+        var chosen: [Chosen] = []
+        for wish in request.grants {
+            let proposal: GrantAdministrator.Proposal
+            do throws(GrantError) {
+                proposal = try GrantAdministrator.propose(directory: wish.path, name: nil, store: store, lookout: .command)
+            } catch {
+                guard error.cause == GrantAdministrator.isNoDirectory else { throw error }
+                request.bind(try file(wish))
+                continue
+            }
+            let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
+            if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
+                throw GrantError(
+                    .alreadyExists, "“\(String(decoding: wish.path, as: UTF8.self))” is granted twice", advice: "leave one --grant out")
+            }
+            var (name, number) = (proposal.name, 1)
+            while chosen.contains(where: { $0.name == name }) {
+                number += 1
+                name = try numbered(proposal.name, number)
+            }
+            chosen.append((proposal, name, wish.access))
+        }
+        return chosen
+    }
+
+    private static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
+        let ending = Array("-\(number)".utf8)
+        guard let name = try? GrantName(entry: name.bytes.prefix(255 - ending.count) + ending) else {
+            throw GrantError(.usage, "“\(name)” is no name for a grant")
+        }
+        return name
+    }
+
+    /// A file, of which there are no grants.
+    private static func file(_ wish: SandboxRequest.Wish) throws(GrantError) -> SandboxBind {
+        let shown = String(decoding: wish.path, as: UTF8.self)
+        guard wish.access == .readOnly else {
+            throw GrantError(
+                .invalidDirectory, "“\(shown)” cannot be granted for writing",
+                cause: "it is a file, and programs put a new file in the place of one that they save",
+                advice: "grant its directory, or --grant \(ShellWord.quoted(wish.path)):ro to have it read")
+        }
+        let bind = try SandboxBind(wish.path)
+        Terminal.note("“\(shown)” is a file, so it is bound and no grant: revoke does not take it from the program")
+        return bind
+    }
+
+    /// At their own paths, where that can be.
+    private static func show(_ choices: [Chosen], in layout: inout SandboxLayout) {
+        // The directory above comes first, in whatever order they were named.
+        for choice in choices.sorted(by: { $0.proposal.bookmark.path.count < $1.proposal.bookmark.path.count }) {
+            let path = choice.proposal.bookmark.path
+            guard let reason = layout.show(choice.name, at: path) else { continue }
+            let place = "\(String(decoding: layout.view, as: UTF8.self))/\(choice.name)"
+            Terminal.note("“\(String(decoding: path, as: UTF8.self))” is at \(place) alone: \(reason)")
+        }
+    }
+
+    private static func bind(_ request: SandboxRequest, in layout: inout SandboxLayout, store: String) throws(GrantError) {
+        for bind in request.binds + request.toolBinds { try GrantAdministrator.checkShown(bind.source, store: store) }
+        for bind in request.binds { try layout.bind(bind) }
+        // What a tool has in a granted directory the program sees there.
+        for bind in request.toolBinds { try? layout.bind(bind) }
+    }
+
     /// The view that they are in; nil when there are none.
     private static func grant(
-        _ proposals: [(GrantAdministrator.Proposal, Access)], to temporary: TemporaryMount, _ administrator: GrantAdministrator
+        _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
-        if proposals.isEmpty { return nil }
+        if choices.isEmpty { return nil }
         let view = try ParsedArguments.view(named: temporary.label)
-        for (proposal, access) in proposals { _ = try administrator.grant(proposal, view: view, access: access, expires: nil) }
+        _ = try administrator.grant(
+            choices.map { GrantAdministrator.Choice($0.proposal, name: $0.name, view: view, access: $0.access) })
         return view
     }
 
-    private static func start(
-        _ arguments: ParsedArguments, _ mountpoint: [UInt8], _ place: [UInt8], _ variables: [(name: String, value: [UInt8])]
-    ) throws(GrantError) -> Int32 {
-        let sandbox = try Sandbox(view: mountpoint, place: place, hasNetwork: arguments.has("network"), variables: variables)
-        return try SandboxProcess.run(sandbox, command: arguments.operands)
-    }
-
     /// By a daemon of its own, which cleans up when this process dies.
-    private static func mount(_ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
-        let words = [
-            "grantfs", "mount", "--store", store.directory, "--temporary", temporary.file, "--", view.description, temporary.mountpoint,
-        ]
+    private static func mount(
+        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool
+    ) throws(GrantError) {
+        let words =
+            ["grantfs", "mount", "--store", store.directory, "--temporary", temporary.file] + (isAudited ? ["-o", "audit"] : [])
+            + ["--", view.description, temporary.mountpoint]
         let status: Int32
         do {
             status = try BackgroundStart.run(words: words.map { Array($0.utf8) })
@@ -98,34 +187,5 @@ enum RunCommand {
         let daemons = try store.mounts().filter { $0.mountpoint == Array(temporary.mountpoint.utf8) }
         try temporary.clean()
         UnmountCommand.awaitEnd(of: daemons)
-    }
-
-    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.
-    static func wishes(_ arguments: ParsedArguments) throws(GrantError) -> [(path: [UInt8], access: Access)] {
-        let given = arguments.options["grant"] ?? []
-        if !given.isEmpty, arguments.has("view") {
-            throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
-        }
-        var wishes: [(path: [UInt8], access: Access)] = []
-        for word in given {
-            let ending = word.suffix(3)
-            let isMarked = ending.elementsEqual(":ro".utf8) || ending.elementsEqual(":rw".utf8)
-            let path = isMarked ? Array(word.dropLast(3)) : word
-            if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
-            wishes.append((path, ending.elementsEqual(":ro".utf8) ? .readOnly : .readWrite))
-        }
-        return wishes
-    }
-
-    private static func variables(_ arguments: ParsedArguments) throws(GrantError) -> [(name: String, value: [UInt8])] {
-        var result: [(name: String, value: [UInt8])] = []
-        for word in arguments.options["env"] ?? [] {
-            let equals = word.firstIndex(of: UInt8(ascii: "="))
-            let name = try ParsedArguments.text(Array(word[..<(equals ?? word.endIndex)]), "the name in --env")
-            if name.isEmpty { throw GrantError(.usage, "the value of --env has no name", advice: "--env NAME=VALUE") }
-            let value = equals.map { Array(word[($0 + 1)...]) } ?? SandboxEnvironment.value(of: name)
-            if let value { result.append((name, value)) }
-        }
-        return result
     }
 }

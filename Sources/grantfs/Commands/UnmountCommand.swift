@@ -50,6 +50,12 @@ enum UnmountCommand {
 
     /// The daemon ends as soon as it notices. Waiting for that lets the caller mount again, or take the store away, at once.
     static func awaitEnd(of records: [MountRecord]) {
-        for _ in 0..<200 where records.contains(where: { $0.process.isRunning }) { usleep(10_000) }
+        let deadline = Clock.monotonic + 2_000_000_000
+        for record in records {
+            // Opened before the look, so that the process which was looked at is the one that is waited for.
+            guard let process = try? ProcessHandle(record.pid) else { continue }
+            // One that stands in a call which no signal ends is over as well.
+            while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 50) {}
+        }
     }
 }

@@ -1,36 +1,48 @@
 import Glibc
+import GrantAdministration
 import GrantModel
+import LinuxFS
 
 /// The world that `grantfs run` gives a program, as words for bwrap(1).
 ///
 /// The program has no capability and cannot get one: a user namespace of its own, no new privileges, no further user namespaces. What it
 /// may read of the system is bound read-only; what it may write to is in memory, and gone with it, but for the view.
 struct Sandbox {
-    /// Where the view is mounted outside, and where it is inside; absolute.
+    /// Where the view is mounted outside; absolute.
     let view: [UInt8]
-    let place: [UInt8]
+    let layout: SandboxLayout
     let hasNetwork: Bool
     let home: [UInt8]
     let environment: [(name: String, value: [UInt8])]
+    /// Where the program starts.
+    let directory: [UInt8]
 
-    /// `.usage` when the view cannot be at `place`.
-    init(view: [UInt8], place: [UInt8], hasNetwork: Bool, variables: [(name: String, value: [UInt8])]) throws(GrantError) {
-        try SandboxPlaces.check(place)
+    /// What the program has in its home, by the name there.
+    let homeFiles: [(name: String, contents: [UInt8])]
+
+    /// `current`: the caller's own directory, canonical.
+    init(view: [UInt8], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
         self.view = view
-        self.place = place
-        self.hasNetwork = hasNetwork
-        home = SandboxPlaces.home(beside: place)
-        environment = SandboxEnvironment.standard(home: home) + variables
+        self.layout = layout
+        hasNetwork = request.hasNetwork
+        home = SandboxPlaces.home(beside: [layout.view] + layout.places)
+        environment = SandboxEnvironment.merged(
+            SandboxEnvironment.standard(home: home, first: request.searchPath, shown: layout.binds.map(\.place)) + request.variables)
+        directory = layout.start(from: current)
+        let git = GitValues.file(of: request.gitValues)
+        homeFiles = git.isEmpty ? [] : [(".gitconfig", git)]
     }
 
     /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them. `filter` is the descriptor of a
-    /// `SandboxFilter`, `empty` that of a file without contents.
-    func words(statusDescriptor: Int32, filter: Int32, empty: Int32) -> [[UInt8]] {
+    /// `SandboxFilter`, `empty` that of a file without contents; `handed` gets others.
+    func words(
+        _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, empty: Int32, _ handed: HandedDescriptors
+    ) throws(Errno) -> [[UInt8]] {
         var words = Words()
         words.add("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
         if hasNetwork { words.add("--share-net") }
         words.add("--info-fd", String(statusDescriptor), "--seccomp", String(filter))
-        SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).add(to: &words)
+        words.add(contents: system.words)
         words.add("--proc", "/proc", "--dev", "/dev")
         // Descriptions of keys that the program's user may see, which the machine's other programs have.
         if access("/proc/keys", F_OK) == 0 { words.add("--perms", "0444", "--ro-bind-data", String(empty), "/proc/keys") }
@@ -41,10 +53,22 @@ struct Sandbox {
         SystemFiles(isRoot: geteuid() == 0, hasNetwork: hasNetwork).addResolver(to: &words)
         words.add("--perms", "0700", "--tmpfs")
         words.add(home)
+        for (name, contents) in homeFiles {
+            words.add("--perms", "0644", "--file", String(handed.hand(try MemoryFile.of(contents))))
+            words.add(CanonicalPath.join(home, Array(name.utf8)))
+        }
         words.add("--bind")
-        words.add(view, place)
+        words.add(view, layout.view)
+        for (name, path) in layout.directories {
+            words.add("--bind")
+            words.add(view + [UInt8(ascii: "/")] + name.bytes, path)
+        }
+        for bind in layout.binds {
+            words.add("--ro-bind")
+            words.add(bind.source, bind.place)
+        }
         words.add("--remount-ro", "/", "--chdir")
-        words.add(place)
+        words.add(directory)
         return words.list
     }
 }
@@ -55,6 +79,7 @@ struct Words {
 
     mutating func add(_ words: String...) { list += words.map { Array($0.utf8) } }
     mutating func add(_ words: [UInt8]...) { list += words }
+    mutating func add(contents words: [[UInt8]]) { list += words }
 }
 
 /// Which variables a program in a sandbox gets.
@@ -64,11 +89,31 @@ enum SandboxEnvironment {
 
     static var runtimeDirectory: String { "/run/user/\(geteuid())" }
 
-    static func standard(home: [UInt8]) -> [(name: String, value: [UInt8])] {
+    /// One value for each name, the last that was given.
+    static func merged(_ variables: [(name: String, value: [UInt8])]) -> [(name: String, value: [UInt8])] {
+        var result: [(name: String, value: [UInt8])] = []
+        for variable in variables {
+            if let place = result.firstIndex(where: { $0.name == variable.name }) {
+                result[place] = variable
+            } else {
+                result.append(variable)
+            }
+        }
+        return result
+    }
+
+    /// What every program gets. In its PATH come, before the system's directories, those of the caller's that are in what is `shown` besides, and those of `first` that there are.
+    static func standard(home: [UInt8], first: [[UInt8]], shown: [[UInt8]]) -> [(name: String, value: [UInt8])] {
         let user = getpwuid(geteuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(geteuid())"
+        let own = (value(of: "PATH") ?? []).split(separator: UInt8(ascii: ":")).map { Array($0) }
+        let isShown = { (path: [UInt8]) in
+            shown.contains { MountTable.path(path, isAtOrBelow: $0) || MountTable.path($0, isAtOrBelow: path) }
+        }
+        let extra = (own.filter { path in shown.contains { MountTable.path(path, isAtOrBelow: $0) } } + first.filter(isShown))
+            .flatMap { $0 + [UInt8(ascii: ":")] }
         let bin = "/usr/local/bin:/usr/bin:/bin" + (geteuid() == 0 ? ":/usr/local/sbin:/usr/sbin:/sbin" : "")
         var result: [(name: String, value: [UInt8])] = [
-            ("PATH", Array(bin.utf8)), ("HOME", home), ("USER", Array(user.utf8)), ("LOGNAME", Array(user.utf8)),
+            ("PATH", extra + Array(bin.utf8)), ("HOME", home), ("USER", Array(user.utf8)), ("LOGNAME", Array(user.utf8)),
             ("SHELL", Array("/bin/sh".utf8)), ("TMPDIR", Array("/tmp".utf8)), ("XDG_RUNTIME_DIR", Array(runtimeDirectory.utf8)),
         ]
         for name in names where kept.contains(name) || name.hasPrefix("LC_") {

@@ -13,26 +13,32 @@ enum SandboxPlaces {
 
     /// `.usage` when a view cannot be shown there.
     static func check(_ place: [UInt8]) throws(GrantError) {
-        let shown = String(decoding: place, as: UTF8.self)
-        let parts = place.split(separator: UInt8(ascii: "/"))
-        guard place.first == UInt8(ascii: "/"), !parts.isEmpty, place == normal(parts) else {
-            throw GrantError(
-                .usage, "the view cannot be at “\(shown)”", cause: "that is no plain absolute path",
-                advice: "--at \(String(decoding: standard, as: UTF8.self))")
-        }
-        let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
-        if isTaken || shared.contains(where: { lies(Array($0.utf8), at: place) }) {
-            throw GrantError(.usage, "the view cannot be at “\(shown)”", cause: "the sandbox has the system's own there")
-        }
+        guard let obstacle = obstacle(place) else { return }
+        throw GrantError(
+            .usage, "the view cannot be at “\(String(decoding: place, as: UTF8.self))”", cause: obstacle,
+            advice: isPlain(place) ? nil : "--at \(String(decoding: standard, as: UTF8.self))")
     }
 
-    /// The caller's home, as an empty directory; another one where that would be in the view's way or in the system's.
-    static func home(beside place: [UInt8]) -> [UInt8] {
+    /// Why nothing can be shown there, in words for people; nil when it can.
+    static func obstacle(_ place: [UInt8]) -> String? {
+        guard isPlain(place) else { return "that is no plain absolute path" }
+        let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
+        if isTaken || shared.contains(where: { lies(Array($0.utf8), at: place) }) { return "the sandbox has the system's own there" }
+        return nil
+    }
+
+    /// The caller's home, as an empty directory; another one where that would be in the way of what is shown at these places, or of the system.
+    static func home(beside places: [[UInt8]]) -> [UInt8] {
         let spare = Array("/run/home".utf8)
-        guard let home = SandboxEnvironment.value(of: "HOME"), (try? check(home)) != nil, !MountTable.path(home, isAtOrBelow: place) else {
-            return spare
-        }
+        guard let home = SandboxEnvironment.value(of: "HOME"), obstacle(home) == nil,
+            !places.contains(where: { MountTable.path(home, isAtOrBelow: $0) })
+        else { return spare }
         return home
+    }
+
+    private static func isPlain(_ place: [UInt8]) -> Bool {
+        let parts = place.split(separator: UInt8(ascii: "/"))
+        return place.first == UInt8(ascii: "/") && !parts.isEmpty && place == normal(parts)
     }
 
     private static func lies(_ path: [UInt8], at directory: String) -> Bool { lies(path, at: Array(directory.utf8)) }

@@ -6,6 +6,8 @@ import LinuxFS
 /// A program in its sandbox, from start to end.
 enum SandboxProcess {
     static let program = "bwrap"
+    /// The first number of what the words for bwrap speak of, behind its own descriptors.
+    static let firstHanded: Int32 = 7
 
     /// `.unsupported`, with the package to install, when there is no bubblewrap.
     static func requireProgram() throws(GrantError) {
@@ -17,7 +19,7 @@ enum SandboxProcess {
 
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
     /// of the signal where one ended it. To be called on the main thread.
-    static func run(_ sandbox: Sandbox, command: [[UInt8]]) throws(GrantError) -> Int32 {
+    static func run(_ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>) throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGCHLD] + handedOn { sigaddset(&signals, number) }
@@ -30,20 +32,34 @@ enum SandboxProcess {
             let pipe = try PipePair()
             let filter = try SandboxFilter.file()
             let empty = try MemoryFile.of([])
-            let options = try MemoryFile.of(Array(sandbox.words(statusDescriptor: 3, filter: 5, empty: 6).joined(separator: [0])) + [0])
-            let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + command
+            let found = system.value
+            let handed = HandedDescriptors(first: firstHanded, found.files)
+            let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, empty: 6, handed)
+            let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
+            let terminal = SandboxTerminal()
+            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, handed)
+            let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program may read bwrap's variables, so bwrap has no others than the program.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
-            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number]
+            let descriptors = [pipe.writing.number, options.number, filter.number, empty.number] + handed.numbers
             let child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
                 // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
             let leader = SandboxProcess.leader(said: pipe)
+            handed.close()
+            terminal?.begin()
+            defer { terminal?.end() }
             while try !ChildProcess.hasEnded(child) {
                 var info = siginfo_t()
                 let number = sigwaitinfo(&signals, &info)
                 guard number > 0, number != SIGCHLD else { continue }
+                if number == SIGWINCH, let terminal {
+                    terminal.resize()
+                    continue
+                }
+                // In a terminal of its own the program has a session of its own too, and groups as it likes.
+                if let group = terminal?.group { kill(-group, number) }
                 if let leader, kill(-leader, number) == 0 {
                     // Whatever has stopped the first process, it has to see the others end.
                     kill(leader, SIGCONT)

@@ -1,0 +1,140 @@
+import GrantModel
+
+/// What a file says of the sandboxes that name it: what a tool needs to be of use there.
+public struct SandboxProfile: Sendable {
+    public struct Grant: Sendable {
+        public let path: [UInt8]
+        public let access: Access
+    }
+
+    public private(set) var grants: [Grant] = []
+    /// To be shown read-only, where they are there.
+    public private(set) var binds: [[UInt8]] = []
+    /// Directories to be looked in first for programs.
+    public private(set) var searchPath: [[UInt8]] = []
+    public private(set) var environment: [(name: String, value: [UInt8])] = []
+    /// Whether the program has the machine's network. nil: nothing is said.
+    public private(set) var network: Bool?
+    /// Which values of the user's own configuration of git the sandbox has: `user.name`.
+    public private(set) var gitValues: [String] = []
+
+    /// Reads a file. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no sense: nothing is guessed.
+    ///
+    /// - Parameters:
+    ///   - file: what it is called in messages.
+    ///   - home: what stands for `~` at the beginning of a path or of a variable's value.
+    public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
+        let document: TOMLValue
+        do throws(TOMLValue.Failure) {
+            document = try TOMLValue.read(bytes)
+        } catch {
+            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
+        }
+        guard case .table(let items) = document.kind else { return }
+        let reader = SandboxProfileReader(file: file, home: home)
+        for (key, value) in items {
+            switch key {
+            case "grant": grants = try reader.list(value, key) { value throws(GrantError) in try reader.grant(value) }
+            case "ro-bind": binds = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
+            case "path": searchPath = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
+            case "environment": environment = try reader.environment(value)
+            case "network": network = try reader.boolean(value, key)
+            case "git": gitValues = try reader.list(value, key) { value throws(GrantError) in try reader.gitValue(value) }
+            default: throw reader.unknown(key, value, among: ["grant", "ro-bind", "path", "environment", "network", "git"])
+            }
+        }
+    }
+}
+
+/// Makes sense of one document.
+private struct SandboxProfileReader {
+    let file: String
+    let home: [UInt8]
+
+    func list<Item>(_ value: TOMLValue, _ key: String, _ read: (TOMLValue) throws(GrantError) -> Item) throws(GrantError) -> [Item] {
+        guard case .array(let values) = value.kind else {
+            throw wrong(value, "“\(key)” is a list", advice: key == "grant" ? "[[grant]]" : "\(key) = [\"…\"]")
+        }
+        var items: [Item] = []
+        for value in values { items.append(try read(value)) }
+        return items
+    }
+
+    func grant(_ value: TOMLValue) throws(GrantError) -> SandboxProfile.Grant {
+        guard case .table(let items) = value.kind else { throw wrong(value, "a grant is a table", advice: "[[grant]]") }
+        var path: [UInt8]?
+        var access = Access.readWrite
+        for (key, item) in items {
+            switch key {
+            case "path": path = try self.path(item, key)
+            case "access":
+                guard let found = Access(rawValue: try text(item, key)) else {
+                    throw wrong(item, "“\(try text(item, key))” is unknown for “access”", advice: "read-write or read-only")
+                }
+                access = found
+            default: throw unknown(key, item, among: ["path", "access"])
+            }
+        }
+        guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"~/src\"") }
+        return SandboxProfile.Grant(path: path, access: access)
+    }
+
+    func environment(_ value: TOMLValue) throws(GrantError) -> [(name: String, value: [UInt8])] {
+        guard case .table(let items) = value.kind else { throw wrong(value, "“environment” is a table", advice: "[environment]") }
+        var result: [(name: String, value: [UInt8])] = []
+        for (name, item) in items {
+            let text = Array(try self.text(item, name).utf8)
+            if name.isEmpty || name.contains("=") || name.utf8.contains(0) || text.contains(0) {
+                throw wrong(item, "“\(name)” is no variable", cause: "its name is empty or has a “=”, or there is a NUL byte")
+            }
+            result.append((name, expanded(text)))
+        }
+        return result
+    }
+
+    func path(_ value: TOMLValue, _ key: String) throws(GrantError) -> [UInt8] {
+        let path = expanded(Array(try text(value, key).utf8))
+        guard path.first == 0x2F, !path.contains(0) else {
+            throw wrong(value, "the path “\(String(decoding: path, as: UTF8.self))” is not absolute", advice: "/… or ~/…")
+        }
+        return path
+    }
+
+    /// A name such as git takes behind `git config --get`.
+    func gitValue(_ value: TOMLValue) throws(GrantError) -> String {
+        let name = try text(value, "git")
+        let parts = name.split(separator: ".", omittingEmptySubsequences: false)
+        let isPlain = parts.allSatisfy { part in !part.isEmpty && part.utf8.allSatisfy { isLetterOrDigit($0) || $0 == 0x2D } }
+        guard parts.count == 2, isPlain, name.first != "-" else {
+            throw wrong(value, "“\(name)” is no value of git's configuration", advice: "git = [\"user.name\"]")
+        }
+        return name
+    }
+
+    func boolean(_ value: TOMLValue, _ key: String) throws(GrantError) -> Bool {
+        guard case .boolean(let answer) = value.kind else { throw wrong(value, "“\(key)” is true or false") }
+        return answer
+    }
+
+    private func isLetterOrDigit(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+    }
+
+    private func expanded(_ text: [UInt8]) -> [UInt8] {
+        text == [0x7E] || text.starts(with: [0x7E, 0x2F]) ? home + text.dropFirst() : text
+    }
+
+    private func text(_ value: TOMLValue, _ key: String) throws(GrantError) -> String {
+        guard case .string(let text) = value.kind else { throw wrong(value, "“\(key)” is text", advice: "in quotes") }
+        return text
+    }
+
+    func unknown(_ key: String, _ value: TOMLValue, among keys: [String]) -> GrantError {
+        let near = Suggestion.nearest(to: key, among: keys)
+        return wrong(value, "unknown key “\(key)”", advice: near.map { "did you mean “\($0)”?" } ?? keys.joined(separator: ", "))
+    }
+
+    private func wrong(_ value: TOMLValue, _ message: String, cause: String? = nil, advice: String? = nil) -> GrantError {
+        GrantError(.invalidFile, "\(file):\(value.line): \(message)", cause: cause, advice: advice)
+    }
+}

@@ -1,0 +1,72 @@
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// `grantfs begin`: the first step of a program in a sandbox, inside. It looks whether what was bound is what the caller has named, before anything that is not trusted runs
+/// there, and becomes the program.
+enum BeginCommand {
+    static let declaration = CommandDeclaration(
+        "begin", "Begins a program in a sandbox that has what the descriptor LIST says.",
+        operands: [
+            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true),
+        ], isHidden: true, run: run
+    )
+
+    /// What stands before the program's own words. None where nothing is bound and there is no terminal.
+    static func words(
+        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ handed: HandedDescriptors
+    ) throws(Errno) -> [[UInt8]] {
+        if binds.isEmpty, terminal == nil { return [] }
+        let lines = binds.flatMap { bind in [bind.place, Array("\(bind.device)".utf8), Array("\(bind.inode)".utf8)] }
+        let list = handed.hand(try MemoryFile.of(Array(lines.joined(separator: [0]))))
+        // This program itself, which need not lie where the sandbox shows it.
+        let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
+        let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
+        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner].map { Array($0.utf8) }
+    }
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let command = Array(arguments.operands.dropFirst(2))
+        let list = Array("/proc/self/fd/".utf8) + (arguments.operands.first ?? [])
+        let lines: [[UInt8]]
+        do throws(Errno) {
+            lines = try File.contents(of: list).split(separator: 0, omittingEmptySubsequences: false).map { Array($0) }
+        } catch {
+            throw GrantError(.system, "the program cannot be begun", cause: error.description)
+        }
+        // An empty list is one empty line.
+        for start in stride(from: 0, to: lines == [[]] ? 0 : lines.count, by: 3) {
+            guard start + 2 < lines.count, isThere(lines[start], device: lines[start + 1], inode: lines[start + 2]) else {
+                throw GrantError(
+                    .system, "the program is not started",
+                    cause: "“\(String(decoding: lines[start], as: UTF8.self))” has changed meanwhile",
+                    advice: "somebody else writes above it; try again")
+            }
+        }
+        if let terminal = Int32(String(decoding: arguments.operands[1], as: UTF8.self)) {
+            do throws(Errno) {
+                try PseudoTerminal.control(terminal)
+            } catch {
+                throw GrantError(.system, "the program has no terminal", cause: error.description)
+            }
+            for number in 0...2 as ClosedRange<Int32> where isatty(number) == 1 { dup2(terminal, number) }
+        }
+        // What the sandbox was made with is not the program's.
+        closefrom(3)
+        var words = command.map { word in withCString(word) { strdup($0) } }
+        words.append(nil)
+        if let program = words[0] { execvp(program, words) }
+        let error = Errno(errno)
+        Terminal.note("“\(String(decoding: command[0], as: UTF8.self))” cannot be run: \(error)")
+        return 1
+    }
+
+    /// Whether the place has the file with these numbers.
+    private static func isThere(_ place: [UInt8], device: [UInt8], inode: [UInt8]) -> Bool {
+        guard let file = try? FileDescriptor.open(place, OpenFlags.path | O_NOFOLLOW), let status = try? file.status().st else {
+            return false
+        }
+        return Array("\(UInt64(truncatingIfNeeded: status.st_dev))".utf8) == device
+            && Array("\(UInt64(truncatingIfNeeded: status.st_ino))".utf8) == inode
+    }
+}

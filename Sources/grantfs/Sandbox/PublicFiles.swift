@@ -1,0 +1,85 @@
+import Glibc
+import GrantAdministration
+import LinuxFS
+
+/// What every user may read below a directory of the system, as words for bwrap.
+struct PublicFiles {
+    /// Open files, in the order of their numbers.
+    private(set) var descriptors: [Int32] = []
+    private let firstDescriptor: Int32
+
+    /// What is larger is bound, and so is what comes after so many.
+    private static let (largest, most): (off_t, Int) = (1 << 20, 256)
+    /// A bind takes as long as so many copies.
+    private static let small = 16
+
+    init(firstDescriptor: Int32) { self.firstDescriptor = firstDescriptor }
+
+    /// A large directory below in which everything is public is bound as one. Of the others, links are made anew, and files are copied from descriptors.
+    mutating func add(below directory: [UInt8], to words: inout Words) {
+        for (path, status) in PublicFiles.entries(of: directory) {
+            switch status.st_mode & S_IFMT {
+            case S_IFLNK:
+                guard let target = try? CanonicalPath.target(of: path) else { continue }
+                words.add("--symlink")
+                words.add(target, path)
+            case S_IFDIR where status.st_mode & 0o5 == 0o5:
+                if let size = PublicFiles.size(ofWhole: path), size > PublicFiles.small {
+                    words.add("--ro-bind")
+                    words.add(path, path)
+                } else {
+                    words.add("--perms", "0755", "--dir")
+                    words.add(path)
+                    add(below: path, to: &words)
+                }
+            case S_IFREG where status.st_mode & 0o4 != 0: addFile(path, to: &words)
+            default: continue
+            }
+        }
+    }
+
+    private mutating func addFile(_ path: [UInt8], to words: inout Words) {
+        if descriptors.count < PublicFiles.most, let file = try? FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK),
+            let status = try? file.status().st, status.st_mode & S_IFMT == S_IFREG, status.st_size <= PublicFiles.largest
+        {
+            // Another one may have its name by now.
+            guard status.st_mode & 0o4 != 0 else { return }
+            let mode = String(status.st_mode & 0o755, radix: 8)
+            words.add("--perms", "0" + mode, "--file", String(firstDescriptor + Int32(clamping: descriptors.count)))
+            words.add(path)
+            descriptors.append(file.release())
+        } else {
+            words.add("--ro-bind")
+            words.add(path, path)
+        }
+    }
+
+    /// How many entries there are below, where everything is every user's to read; else nil.
+    private static func size(ofWhole directory: [UInt8]) -> Int? {
+        guard let names = try? DirectoryNames.of(directory) else { return nil }
+        var size = names.count
+        for name in names {
+            var status = stat()
+            let path = CanonicalPath.join(directory, name)
+            guard withCString(path, { lstat($0, &status) }) == 0 else { continue }
+            switch status.st_mode & S_IFMT {
+            case S_IFLNK: continue
+            case S_IFDIR:
+                guard status.st_mode & 0o5 == 0o5, let below = self.size(ofWhole: path) else { return nil }
+                size += below
+            case S_IFREG where status.st_mode & 0o4 != 0: continue
+            default: return nil
+            }
+        }
+        return size
+    }
+
+    private static func entries(of directory: [UInt8]) -> [(path: [UInt8], status: stat)] {
+        let names = (try? DirectoryNames.of(directory)) ?? []
+        return names.sorted { $0.lexicographicallyPrecedes($1) }.compactMap { name in
+            var status = stat()
+            let path = CanonicalPath.join(directory, name)
+            return withCString(path, { lstat($0, &status) }) == 0 ? (path, status) : nil
+        }
+    }
+}

@@ -1,0 +1,39 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// A directory or a file of the machine that a sandbox shows read-only, and nobody can take back while the program runs.
+///
+/// bwrap binds by path, and what is above the file may be changed meanwhile by another program. So the file's numbers are kept, and the sandbox begins with a look whether
+/// it has that very file (`BeginCommand`).
+struct SandboxBind: Sendable {
+    /// Canonical.
+    let source: [UInt8]
+    /// Where it is in the sandbox: as it was named, where that is a plain absolute path.
+    let place: [UInt8]
+    let isDirectory: Bool
+    let device: UInt64
+    let inode: UInt64
+
+    /// Looks at what was named, following links as every program does with a user's words. `.notFound`; `.invalidDirectory` for what is neither a directory nor a
+    /// file.
+    init(_ word: [UInt8]) throws(GrantError) {
+        let shown = String(decoding: word, as: UTF8.self)
+        do throws(Errno) {
+            let file = try FileDescriptor.open(word, OpenFlags.path)
+            let status = try file.status().st
+            source = try file.path()
+            place = CanonicalPath.plain(word) == word ? word : source
+            isDirectory = status.st_mode & S_IFMT == S_IFDIR
+            (device, inode) = (UInt64(truncatingIfNeeded: status.st_dev), UInt64(truncatingIfNeeded: status.st_ino))
+            if isDirectory || status.st_mode & S_IFMT == S_IFREG { return }
+        } catch {
+            throw GrantError(
+                .notFound, "“\(shown)” cannot be shown to the program", cause: error.description, advice: UnexpandedHome.advice(for: word))
+        }
+        throw GrantError(
+            .invalidDirectory, "“\(shown)” cannot be shown to the program", cause: "it is neither a directory nor a file",
+            advice: "a socket, a device or a pipe leads out of the sandbox")
+    }
+}

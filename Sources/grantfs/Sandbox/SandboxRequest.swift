@@ -1,0 +1,79 @@
+import Glibc
+import GrantAdministration
+import GrantFiles
+import GrantModel
+import LinuxFS
+
+/// What is asked for a sandbox, by the command line and by the profiles that it names.
+struct SandboxRequest {
+    struct Wish {
+        let path: [UInt8]
+        let access: Access
+    }
+
+    private(set) var grants: [Wish] = []
+    private(set) var binds: [SandboxBind] = []
+    /// Binds of profiles, which a tool may have and need not.
+    private(set) var toolBinds: [SandboxBind] = []
+    private(set) var variables: [(name: String, value: [UInt8])] = []
+    /// Directories to be looked in first for programs.
+    private(set) var searchPath: [[UInt8]] = []
+    /// Values of the caller's own configuration of git that the program has, by their names.
+    private(set) var gitValues: [String] = []
+    private(set) var hasNetwork: Bool
+
+    init(_ arguments: ParsedArguments) throws(GrantError) {
+        hasNetwork = arguments.has("network")
+        for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
+        grants += try SandboxRequest.wishes(arguments.options["grant"] ?? [])
+        if !grants.isEmpty, arguments.has("view") {
+            throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
+        }
+        for word in arguments.options["ro-bind"] ?? [] { binds.append(try SandboxBind(word)) }
+        variables += try SandboxRequest.variables(arguments.options["env"] ?? [])
+    }
+
+    /// A file that was to be granted for reading: it is bound instead.
+    mutating func bind(_ file: SandboxBind) { binds.append(file) }
+
+    private mutating func add(_ profile: SandboxProfile) throws(GrantError) {
+        grants += profile.grants.map { Wish(path: $0.path, access: $0.access) }
+        for path in profile.binds {
+            do throws(GrantError) {
+                toolBinds.append(try SandboxBind(path))
+            } catch {
+                // Of the places where a tool may be installed most are not there.
+                if error.code != .notFound { throw error }
+            }
+        }
+        searchPath += profile.searchPath
+        variables += profile.environment
+        gitValues += profile.gitValues
+        if profile.network == true { hasNetwork = true }
+    }
+
+    /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.
+    private static func wishes(_ words: [[UInt8]]) throws(GrantError) -> [Wish] {
+        var wishes: [Wish] = []
+        for word in words {
+            let ending = word.suffix(3)
+            let isMarked = ending.elementsEqual(":ro".utf8) || ending.elementsEqual(":rw".utf8)
+            let path = isMarked ? Array(word.dropLast(3)) : word
+            if path.isEmpty { throw GrantError(.usage, "the value of --grant is empty") }
+            wishes.append(Wish(path: path, access: ending.elementsEqual(":ro".utf8) ? .readOnly : .readWrite))
+        }
+        return wishes
+    }
+
+    private static func variables(_ words: [[UInt8]]) throws(GrantError) -> [(name: String, value: [UInt8])] {
+        var result: [(name: String, value: [UInt8])] = []
+        for word in words {
+            let equals = word.firstIndex(of: UInt8(ascii: "="))
+            let name = try ParsedArguments.text(Array(word[..<(equals ?? word.endIndex)]), "the name in --env")
+            if name.isEmpty { throw GrantError(.usage, "the value of --env has no name", advice: "--env NAME=VALUE") }
+            let value = equals.map { Array(word[($0 + 1)...]) } ?? SandboxEnvironment.value(of: name)
+            if let value { result.append((name, value)) }
+        }
+        return result
+    }
+}

@@ -1,0 +1,146 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite(
+        "Where a program that grantfs run has started finds things",
+        .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+    struct RunPlaces {
+        private let fixture: MountFixture
+        private let source: String
+
+        init() throws {
+            fixture = try MountFixture()
+            source = try fixture.source("docs")
+            try "granted\n".write(toFile: source + "/file", atomically: false, encoding: .utf8)
+        }
+
+        /// Runs a script in the sandbox, with these options, from a directory.
+        private func run(_ script: String, _ options: String..., from directory: String = "/", of fixture: MountFixture? = nil) throws
+            -> Output
+        {
+            let fixture = fixture ?? self.fixture
+            let words =
+                ["sh", "-c", "cd \"$1\" && shift && exec \"$@\"", "sh", directory, Programs.grantfs(for: fixture.owner), "run"] + options
+            return try Command.run(
+                words + ["--", "sh", "-c", script], as: fixture.owner, environment: fixture.environment, within: 60)
+        }
+
+        @Test("a granted directory is at its own path and in the view; who stands in it starts there")
+        func ownPath() throws {
+            try FileManager.default.createDirectory(atPath: source + "/below", withIntermediateDirectories: true)
+            let script = "pwd; cat \(source)/file /grants/docs/file; echo new > \(source)/new; ls \(fixture.base)"
+            let output = try run(script, "--grant", source, from: source + "/below")
+            #expect(output.lines == [source + "/below", "granted", "granted", "source"], "\(output)")
+            #expect(try String(contentsOfFile: source + "/new", encoding: .utf8) == "new\n")
+            #expect(try run("pwd", "--grant", source, from: fixture.base).lines == ["/grants"], "who stands elsewhere starts in the view")
+            #expect(try run("cd \(source)/below && pwd", "--grant", source + ":ro").lines == [source + "/below"])
+            let refused = try run("echo new > \(source)/no", "--grant", source + ":ro")
+            #expect(refused.status != 0 && refused.errors.contains("Read-only"), "\(refused)")
+        }
+
+        @Test("a plain user's directory as well", .enabled(if: Machine.usersCanMount, "plain users cannot mount here"))
+        func ownPathOfAUser() throws {
+            let fixture = try MountFixture(owner: try #require(Machine.plainUser))
+            let source = try fixture.source("docs")
+            try "granted\n".write(toFile: source + "/file", atomically: false, encoding: .utf8)
+            let output = try run("pwd; cat \(source)/file; : > \(source)/new", "--grant", source, from: source, of: fixture)
+            #expect(output.status == 0 && output.lines == [source, "granted"], "\(output)")
+        }
+
+        @Test("with --at the view is there, and the directory nowhere else")
+        func elsewhere() throws {
+            let output = try run("pwd; cat docs/file; ls -d \(source) /grants", "--grant", source, "--at", "/work/here", from: source)
+            #expect(output.lines == ["/work/here", "granted"], "\(output)")
+        }
+
+        @Test("directories with one basename have a name and a path each")
+        func sameNames() throws {
+            let others = try ["a", "b"].map { try fixture.source($0 + "/docs") }
+            for other in others { try (other + "\n").write(toFile: other + "/which", atomically: false, encoding: .utf8) }
+            let output = try run(
+                "ls /grants; cat \(others[0])/which \(others[1])/which /grants/docs-2/which; cat \(source)/file", "--grant", source,
+                "--grant", others[0], "--grant", others[1] + ":ro")
+            #expect(output.lines == ["docs", "docs-2", "docs-3", others[0], others[1], others[0], "granted"], "\(output)")
+        }
+
+        @Test("a directory in another one that is granted is in the view alone, and it is said")
+        func nested() throws {
+            let inner = try fixture.source("docs/inner")
+            let output = try run("ls /grants; ls \(source)", "--grant", inner, "--grant", source)
+            #expect(output.lines == ["docs", "inner", "file", "inner"], "\(output)")
+            #expect(output.errors.contains("is at /grants/inner alone"), "\(output)")
+        }
+
+        @Test("a revoked directory is refused at its own path too")
+        func revoked() throws {
+            let script = "exec 2>&1; echo ready; while read -r line; do cat \(source)/file; echo done; done"
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", source, "--", "sh", "-c", script], environment: fixture.environment)
+            try program.expect("ready")
+            program.send("once")
+            try program.expect("granted")
+            try program.expect("done")
+            #expect(try fixture.revoke("docs").allSatisfy(\.isConfirmed))
+            program.send("twice")
+            let line = try #require(program.line())
+            #expect(line.contains("Permission denied"), "\(line)")
+            try program.expect("done")
+            program.closeInput()
+            #expect(program.wait(within: 30) == 0)
+        }
+
+        @Test("a file is bound for reading, and it is said that nobody takes it back; for writing it is refused with what to do")
+        func file() throws {
+            let file = source + "/file"
+            let output = try run("cat \(file); echo more >> \(file); ls /grants", "--grant", file + ":ro")
+            #expect(output.lines == ["granted"] && output.errors.contains("Read-only"), "\(output)")
+            #expect(output.errors.contains("revoke does not take it"), "\(output)")
+            #expect(try String(contentsOfFile: file, encoding: .utf8) == "granted\n")
+            let refused = try run("true", "--grant", file)
+            #expect(refused.status == 1 && refused.errors.contains("grant its directory"), "\(refused)")
+        }
+
+        @Test("what --ro-bind names is at its own path, beside the grants, and cannot be written to")
+        func bind() throws {
+            let tool = try fixture.source("tool")
+            try "tool\n".write(toFile: tool + "/program", atomically: false, encoding: .utf8)
+            let script = "cat \(tool)/program; touch \(tool)/new 2>/dev/null || echo refused; cat \(source)/file; ls /proc/self/fd; exit 7"
+            let output = try run(script, "--ro-bind", tool, "--grant", source)
+            #expect(output.lines == ["tool", "refused", "granted", "0", "1", "2", "3"], "3 is the listing's own: \(output)")
+            #expect(output.status == 7)
+        }
+
+        @Test("nothing is bound that would lead out, hide the system, or lie in what the program may write to")
+        func refusedBinds() throws {
+            let inner = try fixture.source("docs/inner")
+            for (path, status) in [("/dev/null", 1), (source + "/absent", 1), (inner, 2), ("/etc", 2), ("/proc/self", 2)] {
+                let output = try run("true", "--grant", source, "--ro-bind", path)
+                #expect(output.status == Int32(status), "\(path): \(output)")
+            }
+            try fixture.grant(source)
+            for path in [fixture.store, fixture.base, fixture.store + "/run", fixture.store + "/grants.sqlite"] {
+                let output = try run("true", "--ro-bind", path)
+                #expect(output.status == 1 && output.errors.contains("the store"), "\(path): \(output)")
+            }
+        }
+
+        @Test("a directory that becomes a link while the sandbox is made keeps the program from being started")
+        func swapped() throws {
+            let secret = try fixture.source("secret")
+            try "secret\n".write(toFile: secret + "/key", atomically: false, encoding: .utf8)
+            let bound = try fixture.source("bound")
+            // One that comes in between.
+            let programs = try fixture.directory("programs")
+            let script = "#!/bin/sh\nmv \(bound) \(bound).away && ln -s \(secret) \(bound)\nexec /usr/bin/bwrap \"$@\"\n"
+            try script.write(toFile: programs + "/bwrap", atomically: false, encoding: .utf8)
+            chmod(programs + "/bwrap", 0o755)
+            let output = try Command.shell(
+                "PATH=$1:$PATH exec \"$2\" run --store \"$3\" --ro-bind \"$4\" -- sh -c \"ls '$4'\"", programs, Programs.grantfs,
+                fixture.store, bound)
+            #expect(output.status == 1 && output.lines.isEmpty, "\(output)")
+            #expect(output.errors.contains("has changed meanwhile"), "\(output)")
+        }
+    }
+}
