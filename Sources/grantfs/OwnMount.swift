@@ -134,7 +134,8 @@ struct OwnMount: Sendable {
     private func answer(_ root: borrowing FileDescriptor) throws(Errno) {
         guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
         // As much as one request carries.
-        ReadAhead.set(kilobytes: 1024, of: connection.device)
+        BackingDevice.setReadAhead(kilobytes: 1024, of: connection.device)
+        BackingDevice.liftOwnBound(of: connection.device)
     }
 
     private static func refusal(_ view: ViewName, _ mountpoint: [UInt8], _ error: Errno) -> GrantError {

@@ -12,6 +12,13 @@ setvbuf(stdout, nil, _IOLBF, 0)
 let words = CommandLine.arguments
 guard words.count >= 3 else { exit(2) }
 
+// A thousand claims are a thousand connections, and what starts the tests may give less than that, such as the kernel's own 1,024.
+var descriptors = rlimit()
+if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &descriptors) == 0 {
+    descriptors.rlim_cur = max(descriptors.rlim_cur, min(descriptors.rlim_max, 65536))
+    setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &descriptors)
+}
+
 func coordinator() -> FileCoordination {
     guard let store = try? GrantStore(directory: words[1], create: false) else { exit(2) }
     return FileCoordination(GrantAdministrator(store: store))
@@ -24,6 +31,7 @@ struct Tally: Sendable {
     var most = 0
     var done = 0
     var failed = 0
+    var errors: Set<Int32> = []
 }
 
 /// One thread for each of `count` claims for writing, all of which wait for this one. Few ask at once: a daemon is given ten seconds to say
@@ -35,7 +43,12 @@ func many(_ path: [UInt8], _ count: Int) throws {
     for number in 0..<count {
         while tally.withLock({ number - $0.waiting.count - $0.failed }) >= 32 { usleep(1_000) }
         try WorkerThread.start("claim") {
-            let granted = try? coordination.claim([.writing(path)]) { _ in tally.withLock { _ = $0.waiting.insert(number) } }
+            var granted: Claim?
+            do throws(CoordinationError) {
+                granted = try coordination.claim([.writing(path)]) { _ in tally.withLock { _ = $0.waiting.insert(number) } }
+            } catch {
+                tally.withLock { _ = $0.errors.insert(error.errno) }
+            }
             tally.withLock { tally in
                 tally.inside += 1
                 tally.most = max(tally.most, tally.inside)
@@ -52,7 +65,7 @@ func many(_ path: [UInt8], _ count: Int) throws {
     own.end()
     while tally.withLock({ $0.done }) < count { usleep(5_000) }
     let end = tally.withLock { $0 }
-    print("\(end.done) done, \(end.most) at once, \(end.failed) failed")
+    print("\(end.done) done, \(end.most) at once, \(end.failed) failed" + (end.failed > 0 ? ", error numbers \(end.errors.sorted())" : ""))
 }
 
 /// Lines: `read PATH`, `write PATH…`, each answered with `granted` or the error; `end` gives the last one back; `lost` waits for its loss. `peek` reads

@@ -197,7 +197,10 @@ extension MountTests {
             // It is busy, and stays; the connection is cut all the same.
             _ = try Command.run(["umount", "-f", scene.mount])
             try scene.awaitEnd()
-            #expect(try Self.said(holder).hasPrefix("map SIGBUS"))
+            // After 6.18 the kernel keeps what is cached under write-back, and then nobody can tell it anything: docs/conformance.md, “What differs”.
+            let keeps = cache == "exclusive" && Machine.kernel > (6, 18)
+            let said = try Self.said(holder)
+            #expect(said.hasPrefix("map SIGBUS") || (keeps && said.hasPrefix("map read")), "\(said)")
             try scene.mountAgain()
             try expectHeld(scene, by: holder)
             #expect(try scene.revoke("--kill").status == 0)

@@ -167,6 +167,29 @@ extension MountTests {
             try mounted.fixture.wait(until: "what was stuck is gone") { try mounted.inFlight == 0 }
         }
 
+        @Test(
+            "that cannot take what was stored keeps nobody from storing below another grant, however much it is",
+            .enabled(if: Identity.isRoot && Machine.kernel >= (6, 2), "needs root, and a kernel that lets it lift a mount's own bound"),
+            arguments: ["shared", "exclusive"])
+        func storedElsewhere(cache: String) throws {
+            // More than the hundredth that a FUSE filesystem has for itself, on machines of up to fifty gigabytes.
+            let mounted = try Mounted(cache: cache, files: [("mapped", 128 << 20)])
+            defer { mounted.source.end() }
+            try Data(count: 256 * 4096).write(to: URL(fileURLWithPath: mounted.fixture.base + "/source/good/mapped"))
+            try mounted.source.hang("write")
+            let writer = try Probe.role(["dirty", mounted.hung + "/mapped"])
+            try writer.expect("ready")
+            let other = try Probe.role(["dirty", mounted.good + "/mapped"])
+            try other.expect("ready")
+            other.send("go on")
+            #expect(other.line() == "OK")
+            try Command.run(["dd", "if=/dev/zero", "of=\(mounted.good)/mapped", "bs=4k", "count=256", "conv=notrunc,fsync"], within: 60)
+                .orThrow()
+            try mounted.fixture.revoke("hung")
+            writer.kill()
+            #expect(writer.wait() == -SIGKILL, "whoever stored it can be ended")
+        }
+
         @Test("that cannot take what shared mappings hold is given up in time", arguments: ["shared", "exclusive"], [64, 3000])
         func dirtyMappings(cache: String, pages: Int) throws {
             let mounted = try Mounted(cache: cache, files: [("mapped", pages * 4096)])
