@@ -107,10 +107,11 @@ extension MountTests {
                 "sh", "-uc",
                 """
                 cd "$1"; echo ready
-                files() { i=0; while [ ! -e "$2/stop" ]; do
+                going() { [ ! -e "$1/stop" ] && kill -0 "$PPID"; }
+                files() { i=0; while going "$2"; do
                     mkdir "d$1.$i"; echo "$i" > "f$1.$i" && [ "$(cat "f$1.$i")" = "$i" ] && mv "f$1.$i" "g$1.$i" && rm "g$1.$i"; rmdir "d$1.$i"; i=$((i+1)); done; }
-                append() { i=0; while [ ! -e "$2/stop" ]; do echo "$i" >> log && echo "$i" >> "$2/acknowledged"; i=$((i+1)); done; }
-                locks() { while [ ! -e "$2/stop" ]; do
+                append() { i=0; while going "$2"; do echo "$i" >> log && echo "$i" >> "$2/acknowledged"; i=$((i+1)); done; }
+                locks() { while going "$2"; do
                     flock lock sh -uc '[ ! -e '"$2"'/held ] || echo both >> '"$2"'/both; touch '"$2"'/held; rm '"$2"'/held'; done; }
                 { files 1 "$2" & files 2 "$2" & append 1 "$2" & locks 1 "$2" & locks 2 "$2" & locks 3 "$2" & wait; } 2> "$2/errors"; echo done
                 """, "sh", place, scene.fixture.base,

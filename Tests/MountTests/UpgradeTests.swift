@@ -238,11 +238,12 @@ extension MountTests {
                 "sh", "-euc",
                 """
                 cd "$1"; echo ready
-                files() { i=0; while [ ! -e "$2/stop" ]; do
+                going() { [ ! -e "$1/stop" ] && kill -0 "$PPID"; }
+                files() { i=0; while going "$2"; do
                     echo "$i" > "f$1.$i"; [ "$(cat "f$1.$i")" = "$i" ]; mv "f$1.$i" "g$1"; [ "$(cat "g$1")" = "$i" ]; rm "g$1"; i=$((i+1)); done; }
-                trees() { while [ ! -e "$2/stop" ]; do
+                trees() { while going "$2"; do
                     mkdir "t$1"; (cd "t$1"; seq 200 | xargs touch); [ "$(ls "t$1" | wc -l)" = 200 ]; rm -r "t$1"; done; }
-                locks() { while [ ! -e "$2/stop" ]; do
+                locks() { while going "$2"; do
                     flock lock sh -euc '[ ! -e held ]; touch held; rm held'; done; }
                 files 1 "$2" & files 2 "$2" & trees 1 "$2" & locks 1 "$2" & locks 2 "$2" & locks 3 "$2" &
                 for job in 1 2 3 4 5 6; do wait "%$job"; done; echo done
