@@ -131,7 +131,18 @@ static bool may_go_on(struct clinux_supervised *page) {
     return recent <= (int)page->crashes_allowed;
 }
 
-static void supervise(struct clinux_supervised *page, char *const *arguments, char goodbye, pid_t daemon, int pidfd) {
+// Waits until what was killed has ended, or only its threads are left in the kernel. False when it does not end.
+static bool await_end(pid_t next) {
+    for (int64_t deadline = now() + PATIENCE_SECONDS; now() <= deadline;) {
+        pid_t result = waitpid(next, NULL, WNOHANG);
+        if (result == next || (result == -1 && errno == ECHILD) || is_over(next)) return true;
+        poll(NULL, 0, 2);
+    }
+    return false;
+}
+
+static void supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye,
+                      pid_t daemon, int pidfd) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -141,24 +152,29 @@ static void supervise(struct clinux_supervised *page, char *const *arguments, ch
     setsid();
     prctl(PR_SET_NAME, "grantfs-superv");
     await_death(pidfd, daemon);
-    while (__atomic_load_n(&page->is_armed, __ATOMIC_ACQUIRE) == 1 && may_go_on(page)) {
+    // It never had the mount: who has started it goes on.
+    if (previous != NULL && __atomic_load_n(&previous->armed, __ATOMIC_SEQ_CST) != CLINUX_ARMED_NOT) return;
+    while (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) == CLINUX_ARMED && may_go_on(page)) {
         int ends[2];
         pid_t next = start(arguments, ends);
         if (next == -1) return;
         char word = serve(ends[0], page);
-        if (word == CLINUX_SUPERVISOR_SERVING) {
+        uint32_t expected = CLINUX_ARMED;
+        if (!__atomic_compare_exchange_n(&page->armed, &expected, CLINUX_ARMED_TAKEN_BACK, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            // The next daemon has the mount, whatever has become of it since.
             if (page->keeper >= 0) (void)!write(page->keeper, &goodbye, 1);
             return;
         }
         // Whatever it was about to do: nobody serves the mount but one.
         kill(next, SIGKILL);
-        while (waitpid(next, NULL, 0) == -1 && errno == EINTR) {}
+        if (!await_end(next)) return;
         close(ends[0]);
         if (word == CLINUX_SUPERVISOR_DECLINED) return;
+        __atomic_store_n(&page->armed, CLINUX_ARMED, __ATOMIC_SEQ_CST);
     }
 }
 
-int clinux_supervise(struct clinux_supervised *page, char *const *arguments, char goodbye) {
+int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye) {
     pid_t daemon = getpid();
     int pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
     if (pidfd == -1) return -errno;
@@ -170,14 +186,19 @@ int clinux_supervise(struct clinux_supervised *page, char *const *arguments, cha
         return result;
     }
     if (child == 0) {
-        supervise(page, arguments, goodbye, daemon, pidfd);
+        supervise(page, previous, arguments, goodbye, daemon, pidfd);
         _exit(0);
     }
     return (int)child;
 }
 
 void clinux_arm(struct clinux_supervised *page, bool is_armed) {
-    __atomic_store_n(&page->is_armed, is_armed ? 1 : 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&page->armed, is_armed ? CLINUX_ARMED : CLINUX_ARMED_NOT, __ATOMIC_SEQ_CST);
+}
+
+bool clinux_take_from(struct clinux_supervised *page) {
+    uint32_t expected = CLINUX_ARMED;
+    return __atomic_compare_exchange_n(&page->armed, &expected, CLINUX_ARMED_NOT, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 // All of it. Swift sees the first part alone, because it takes arrays for tuples.

@@ -5,13 +5,14 @@ import LinuxFS
 
 // A daemon that dies may be followed by another one (`mount -o recover`). As long as its supervisor runs, the mount is not dead: the next daemon answers whoever asks at its socket.
 extension MountRecord {
-    /// Notes who has another daemon go on. Best effort: without it, who looks between two daemons takes the mount for dead.
+    /// Notes who has another daemon go on, beside those who are noted and run: it is one of them that answers a death. Best effort: without it, who looks between two daemons takes the mount for dead.
     public static func note(supervisor pid: Int32, of id: GrantID, in directory: String) {
         guard let identity = ProcessIdentity(running: pid) else { return }
         let path = file(of: id, in: directory)
         let made = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard made >= 0 else { return }
-        let text = Array("\(identity.pid) \(identity.start) \(identity.bootID)\n".utf8)
+        let lines = supervisors(of: id, in: directory).filter { $0 != identity && $0.isRunning } + [identity]
+        let text = Array(lines.map { "\($0.pid) \($0.start) \($0.bootID)\n" }.joined().utf8)
         let isWhole = write(made, text, text.count) == text.count
         close(made)
         if !isWhole || rename(path + ".new", path) != 0 { unlink(path + ".new") }
@@ -21,10 +22,16 @@ extension MountRecord {
 
     /// Whether its daemon, should that be dead, is followed by another one just now.
     public func isSupervised(in directory: String) -> Bool {
-        guard let text = try? File.contents(of: Array(MountRecord.file(of: id, in: directory).utf8)) else { return false }
-        let words = String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace)
-        guard words.count == 3, let pid = Int32(words[0]), let start = UInt64(words[1]) else { return false }
-        return ProcessIdentity(pid: pid, start: start, bootID: String(words[2])).isRunning
+        MountRecord.supervisors(of: id, in: directory).contains(where: \.isRunning)
+    }
+
+    private static func supervisors(of id: GrantID, in directory: String) -> [ProcessIdentity] {
+        guard let text = try? File.contents(of: Array(MountRecord.file(of: id, in: directory).utf8)) else { return [] }
+        return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { line in
+            let words = line.split(separator: " ")
+            guard words.count == 3, let pid = Int32(words[0]), let start = UInt64(words[1]) else { return nil }
+            return ProcessIdentity(pid: pid, start: start, bootID: String(words[2]))
+        }
     }
 
     /// Whether its daemon runs, or another one will go on.

@@ -31,7 +31,7 @@ public final class Supervisor: @unchecked Sendable {
         page.pointee.crashes_allowed = crashesAllowed
         let words = arguments.map { strdup($0) } + [nil]
         defer { for word in words { free(word) } }
-        process = try Errno.check(clinux_supervise(page, words, CChar(bitPattern: goodbye)))
+        process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye)))
     }
 
     /// What was under way when the daemon before this one died, and with how many of them it was.
@@ -47,6 +47,13 @@ public final class Supervisor: @unchecked Sendable {
         for request in requests where request.unique != 0 && count < most {
             let before = old.first { $0.unique == request.unique }
             suspects[count] = clinux_suspect(unique: request.unique, deaths: (before?.deaths ?? 0) + 1, opcode: request.opcode)
+            count += 1
+        }
+        // Those that have not come again yet may do so. What was answered long ago never does: no number comes twice.
+        let newest = count
+        for suspect in old where count < most {
+            if (0..<newest).contains(where: { suspects[$0].unique == suspect.unique }) { continue }
+            suspects[count] = suspect
             count += 1
         }
         page.pointee.suspect_count = UInt32(clamping: count)
@@ -71,7 +78,7 @@ public final class LeftDescriptors {
         let received = try socket.receive(descriptors: 1, deadline: Clock.monotonic + Self.patience)
         let file = FileDescriptor(owning: received[0])
         guard try file.status().st.st_size >= off_t(clamping: clinux_supervised_size()) else { throw Errno(EBADMSG) }
-        let mapped = mmap(nil, clinux_supervised_size(), PROT_READ, MAP_SHARED, file.number, 0)
+        let mapped = mmap(nil, clinux_supervised_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0)
         guard let mapped, mapped != MAP_FAILED else { throw Errno(errno) }
         page = mapped.bindMemory(to: clinux_supervised.self, capacity: 1)
     }
@@ -98,6 +105,10 @@ public final class LeftDescriptors {
     }
 
     public func take(_ number: Int32) throws(Errno) -> FileDescriptor { FileDescriptor(owning: try take([number])[0]) }
+
+    /// Has the mount from now on, in one step: dies the caller before it, the supervisor starts another daemon, and after it the caller's own one. False when the supervisor has given the caller up: then
+    /// nothing may be served.
+    public func take() -> Bool { clinux_take_from(page) }
 
     /// The mount is served, and the supervisor ends; or it will not be, and everything is closed.
     public func end(isServing: Bool) {

@@ -9,7 +9,7 @@ enum {
     CLINUX_CRASHES_KEPT = 8,
     CLINUX_CRASH_SECONDS = 60,
     // Requests under way when a daemon died that are remembered.
-    CLINUX_SUSPECTS = 256,
+    CLINUX_SUSPECTS = 4096,
     // Workers, and filesystems whose inode numbers are told apart.
     CLINUX_SUPERVISED_WORKERS = 1024,
     CLINUX_SUPERVISED_DEVICES = 256,
@@ -30,10 +30,20 @@ struct clinux_request {
     uint8_t unused[52];
 };
 
+// Who is to answer a death.
+enum clinux_armed {
+    // Nobody: there is no mount yet, it has ended, or the next daemon and its own supervisor have it.
+    CLINUX_ARMED_NOT = 0,
+    // The supervisor.
+    CLINUX_ARMED = 1,
+    // The supervisor, which has given up the daemon that it has started last: that one must not serve.
+    CLINUX_ARMED_TAKEN_BACK = 2,
+};
+
 // What a daemon and its supervisor both see, and what the next daemon gets to see: the begin of a memory file. Numbers of descriptors are those of the daemon.
 struct clinux_supervised {
-    // 1 while a death of the daemon is to be answered by another daemon.
-    uint32_t is_armed;
+    // `enum clinux_armed`.
+    uint32_t armed;
     // How many bytes of `state` are valid.
     uint64_t state_bytes;
     // The memory files: this one, the state that does not change, and the tables.
@@ -64,14 +74,18 @@ enum { CLINUX_SUPERVISOR_PAGE = 'p', CLINUX_SUPERVISOR_DESCRIPTORS = 'd', CLINUX
 // Starts the supervisor of this process, which must have one thread. It shares the table of descriptors (clone(2), CLONE_FILES), so what is open here is open there, and stays
 // open when this process dies. `page` is mapped memory of the file whose number it says.
 //
-// When this process has died while `is_armed`, it starts the program of this process with `arguments` (execve(2), ending with NULL) and a socket as descriptor 3, over which it
+// When this process has died while it is armed, it starts the program of this process with `arguments` (execve(2), ending with NULL) and a socket as descriptor 3, over which it
 // passes on descriptors: a byte 'p' is answered with the page's, and 'd', a count and so many numbers (int32_t) with those, in batches that are acknowledged by a byte each. 's'
 // ends it; `goodbye` is sent to the keeper then. Else it ends, and everything is closed.
 //
 // Returns its process number.
-int clinux_supervise(struct clinux_supervised *page, char *const *arguments, char goodbye);
+// `previous`: the page of the supervisor that has started this daemon, or NULL. As long as that one is armed the mount is its, and this one's supervisor ends with the daemon.
+int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye);
 
 void clinux_arm(struct clinux_supervised *page, bool is_armed);
+
+// From the moment of this on the supervisor of `page` has nothing to do with the mount any more. False when it has given up the caller, which must not serve then.
+bool clinux_take_from(struct clinux_supervised *page);
 
 // How many bytes the file has: the page is followed by arrays of the numbers above.
 size_t clinux_supervised_size(void);

@@ -49,13 +49,18 @@ enum BackgroundStart {
         _ = chdir("/")
     }
 
-    /// In the daemon: its mount answers. From here on nobody reads what it says. `more`: for whoever has started it.
-    static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
+    /// In the daemon: nobody's pipe stays open for its sake.
+    static func silence() {
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 {
             dup2(null, Terminal.standardError)
             close(null)
         }
+    }
+
+    /// In the daemon: its mount answers. From here on nobody reads what it says. `more`: for whoever has started it.
+    static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
+        silence()
         // SIGPIPE would end a daemon whose starter was killed; it is then as good as started.
         let before = signal(SIGPIPE, SIG_IGN)
         _ = write(descriptor, word + more, word.count + more.count)

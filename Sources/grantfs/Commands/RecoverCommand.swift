@@ -14,6 +14,7 @@ enum RecoverCommand {
             let record = try store.mounts().first(where: { $0.id == id })
         else { throw GrantError(.notFound, "there is no such mount") }
         BackgroundStart.settle()
+        BackgroundStart.silence()
         return try Recovering.run(store: store, record: record, socket: 3)
     }
 }

@@ -38,10 +38,12 @@ struct Recovering {
         recovering.fail(at: "taken")
         // What was withdrawn while nobody served is refused before anybody is.
         _ = taken.mounted.takeAway()
-        // From here on what the dead one has left is not the truth any more.
-        left.end(isServing: true)
+        // From `take` on what the dead one has left is not the truth any more. Armed before, because there must be no moment in which nobody answers this daemon's death.
         taken.recovery?.arm(true)
+        guard left.take() else { _exit(1) }
+        recovering.fail(at: "mine")
         taken.mount.begin()
+        left.end(isServing: true)
         ServiceManager.handOver(to: getpid())
         return try takingOver.serve(
             taken, hasDied: true,
