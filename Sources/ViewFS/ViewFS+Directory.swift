@@ -61,6 +61,7 @@ extension ViewFS {
     }
 
     static func releasedir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        if info.fh != 0 { view.directories.noteReleased(info.fh) }
         request.reply(error: 0)
         if info.fh != 0 { view.releaseDirectory(info.fh, of: id) }
     }

@@ -134,6 +134,7 @@ extension ViewFS {
             return
         }
         let (scope, slot) = (file.pointee.scope, request.worker.pointee.slot)
+        file.pointee.isReleased.store(true, ordering: .releasing)
         view.settleTime(of: file, slot: slot)
         view.files.letGo(info.fh)
         // Closing may wait for the filesystem, so who counts workers sees it.

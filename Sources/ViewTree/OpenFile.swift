@@ -20,6 +20,8 @@ public struct OpenFile: ~Copyable {
     public let lossesTold = Atomic<UInt32>(0)
     /// The kernel's one, and one for each operation under way.
     let holders = Atomic<UInt32>(1)
+    /// The kernel has released it, or is about to hear that it has: the next daemon must not have it, nor what it locks.
+    public let isReleased = Atomic<Bool>(false)
 
     public init(
         descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, opener: (uid: uid_t, gid: gid_t, pid: pid_t), flags: Int32,
@@ -48,6 +50,8 @@ public struct OpenDirectory: ~Copyable {
     /// What of `Standing` refuses. The node's, as soon as that is told.
     public let standing = Atomic<UInt8>(0)
     let holders = Atomic<UInt32>(1)
+    /// As `OpenFile.isReleased`.
+    public let isReleased = Atomic<Bool>(false)
     /// Entries read and not yet passed on.
     public let stream: Lock<DirectoryStream>
 
@@ -143,6 +147,9 @@ public final class OpenDirectories: @unchecked Sendable {
         if id == nil { shares.give(scope: scope, user: user) }
         return id
     }
+
+    /// The kernel has released it: before it hears that this is done.
+    public func noteReleased(_ id: UInt64) { table.find(id)?.pointee.isReleased.store(true, ordering: .releasing) }
 
     public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
         guard let directory = table.find(id) else { return nil }

@@ -50,6 +50,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
     private let memory: UnsafeMutableRawPointer?
     private let bytes: Int
     private let chunkBytes: Int
+    private let hasElements: Bool
 
     public init(of file: borrowing FileDescriptor, withElements hasElements: Bool) throws(Errno) {
         let chunkBytes = ChunkHead.bytes + (hasElements ? ChunkHead.cells * MemoryLayout<Element>.stride : 0)
@@ -58,13 +59,13 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         // Private: what the reader moves out of it by mistake changes nothing for others.
         let mapped = bytes > 0 ? mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.number, 0) : nil
         if mapped == MAP_FAILED { throw Errno(errno) }
-        (self.chunkBytes, self.bytes, memory) = (chunkBytes, bytes, mapped)
+        (self.chunkBytes, self.bytes, self.hasElements, memory) = (chunkBytes, bytes, hasElements, mapped)
     }
 
     deinit { if let memory { munmap(memory, bytes) } }
 
-    /// The numbers of the chunks that were in use.
-    var places: [Int] { (0..<bytes / chunkBytes).filter { ChunkHead.isMade(in: chunk($0)) } }
+    /// The numbers of the chunks that were in use; of all, where that is not said.
+    var places: [Int] { (0..<bytes / chunkBytes).filter { !hasElements || ChunkHead.isMade(in: chunk($0)) } }
 
     func chunk(_ place: Int) -> UnsafeMutableRawPointer { memory! + place * chunkBytes }
 
@@ -108,7 +109,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         (chunk + generationBytes + cells / 8).assumingMemoryBound(to: UInt8.self)
     }
 
-    /// `highest + 1`, and 0 in a chunk that is not in use.
+    /// `highest + 1`, and 0 in a chunk that is not in use. Written where there are elements as well: it takes a page that would be given back else.
     private static func base(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
         (chunk + generationBytes + cells / 8 * 2).assumingMemoryBound(to: UInt64.self)
     }

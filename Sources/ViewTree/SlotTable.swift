@@ -136,7 +136,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let highest = (0..<Self.cellsPerChunk).reduce(UInt32(0)) { max($0, generations[$1].load(ordering: .relaxed)) }
             if cells.forget(own, highest: highest) {
                 madvise(chunk, Self.headBytes, givesBackHeads)
-                if shared != nil { ChunkHead.make(in: chunk, base: max(highest, cells.chunks[own].base)) }
+                if shared?.hasElements == true { ChunkHead.make(in: chunk, base: max(highest, cells.chunks[own].base)) }
                 madvise(chunk + Self.headBytes, Self.elementBytes, givesBackElements)
                 return Self.headBytes + Self.elementBytes
             }
@@ -190,7 +190,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
                 munmap(made, size)
                 return nil
             }
-            ChunkHead.make(in: made, base: 0)
+            if shared.hasElements { ChunkHead.make(in: made, base: 0) }
         }
         chunks[place] = made
         cells.addChunk()

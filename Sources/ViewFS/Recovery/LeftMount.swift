@@ -67,10 +67,12 @@ public struct LeftMount {
         state.put(flag: fixed.leavesAccessTimes)
         state.put(flag: fixed.leavesDirectoryAccessTimes)
         state.put(0 as UInt64)
+        let openings = try LeftOpenings.read(files: try left.take(page.pointee.files), directories: try left.take(page.pointee.directories))
         let devices = UnsafeBufferPointer(start: clinux_supervised_devices(page), count: Int(truncatingIfNeeded: page.pointee.device_count))
-        try NodeTree.recover(devices: Array(devices), scopes: scopes.map(\.left), from: try left.take(page.pointee.nodes), to: &state)
-        try OpenFiles.recover(from: try left.take(page.pointee.files), to: &state)
-        try OpenDirectories.recover(from: try left.take(page.pointee.directories), to: &state)
+        try NodeTree.recover(
+            devices: Array(devices), scopes: scopes.map(\.left), openings: openings, from: try left.take(page.pointee.nodes), to: &state)
+        try openings.writeFiles(to: &state)
+        try openings.writeDirectories(to: &state)
         state.put(UInt64(truncatingIfNeeded: scopes.count))
         for scope in scopes { scope.handOver(to: &state) }
         // Losses that somebody was not told of, and writes that were dropped.
@@ -79,7 +81,7 @@ public struct LeftMount {
         // The root: names have changed now, for all that is known.
         state.put(Clock.realtime)
         state.put(0 as UInt64)
-        try writeLocks(to: &state)
+        try writeLocks(of: openings.handles, to: &state)
         // The kernel asks again for all requests.
         state.put(0 as UInt64)
     }
@@ -87,12 +89,13 @@ public struct LeftMount {
     // MARK: locks
 
     /// The locks are still the descriptions'; the kernel says which.
-    private func writeLocks(to state: inout HandoverWriter) throws(Errno) {
+    private func writeLocks(of handles: Set<UInt64>, to state: inout HandoverWriter) throws(Errno) {
         let chunks = try MappedChunks<RecoveryRecords.LockRecord>(of: try left.take(left.page.pointee.locks), withElements: true)
         var records: [RecoveryRecords.LockRecord] = []
         chunks.forEach { _, record in records.append(record.pointee) }
         let known = Set(scopes.map(\.scope))
-        records.removeAll { !known.contains($0.scope) }
+        // What was locked through a file that is released ends with it.
+        records.removeAll { !known.contains($0.scope) || !handles.contains($0.handle) }
         let descriptors = try left.take(records.map(\.descriptor))
         defer { for descriptor in descriptors { close(descriptor) } }
         // Who locks nothing is nobody.

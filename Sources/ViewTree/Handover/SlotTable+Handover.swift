@@ -36,7 +36,7 @@ extension SlotTable where Element: ~Copyable {
                     return false
                 }
                 cells.raise(own, to: base)
-                if shared != nil { ChunkHead.make(in: chunk, base: base) }
+                if shared?.hasElements == true { ChunkHead.make(in: chunk, base: base) }
                 generations.withUnsafeBytes { bytes in
                     for cell in 0..<(bytes.count / MemoryLayout<UInt32>.stride) {
                         let generation = bytes.load(fromByteOffset: cell * MemoryLayout<UInt32>.stride, as: UInt32.self)

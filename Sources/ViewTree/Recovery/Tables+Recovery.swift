@@ -49,7 +49,8 @@ public struct LeftScope: Sendable {
 extension NodeTree {
     /// `devices`: in the order in which they came. `file`: of the daemon that has died.
     public static func recover(
-        devices: [UInt64], scopes: [LeftScope], from file: borrowing FileDescriptor, to state: inout HandoverWriter
+        devices: [UInt64], scopes: [LeftScope], openings: borrowing LeftOpenings, from file: borrowing FileDescriptor,
+        to state: inout HandoverWriter
     ) throws(Errno) {
         state.put(UInt64(truncatingIfNeeded: devices.count))
         for (bias, device) in devices.enumerated() {
@@ -71,7 +72,15 @@ extension NodeTree {
         var count: UInt64 = 0
         nodes.forEach { _, node in if isHandedOver(node) { count += 1 } }
         state.put(count)
-        nodes.forEach { id, node in if isHandedOver(node) { node.pointee.handOver(id, to: &state, hasDied: true) } }
+        let openers = openings.openers
+        nodes.forEach { id, node in
+            guard isHandedOver(node) else { return }
+            // Of what was opened and answered to nobody, or released and not closed, there may be too many.
+            let counted = openers[id] ?? (0, 0)
+            node.pointee.openers.store(counted.all, ordering: .relaxed)
+            node.pointee.writers.store(counted.writing, ordering: .relaxed)
+            node.pointee.handOver(id, to: &state, hasDied: true)
+        }
     }
 }
 
@@ -95,27 +104,57 @@ extension LeftScope {
     }
 }
 
-extension OpenFiles {
-    /// `file`: of the daemon that has died.
-    public static func recover(from file: borrowing FileDescriptor, to state: inout HandoverWriter) throws(Errno) {
-        let files = try MappedChunks<OpenFile>(of: file, withElements: true)
-        try files.handOverIDs(lists: lists, to: &state)
-        var count: UInt64 = 0
-        files.forEach { _, _ in count += 1 }
-        state.put(count)
-        files.forEach { id, file in file.pointee.handOver(id, to: &state) }
-    }
-}
+/// What programs had open in a daemon that has died, but for what the kernel has released.
+public struct LeftOpenings: ~Copyable {
+    private let files: MappedChunks<OpenFile>
+    private let directories: MappedChunks<OpenDirectory>
+    /// The ids of the files.
+    public private(set) var handles: Set<UInt64> = []
+    /// How often each node is open, and how often for writing.
+    private(set) var openers: [UInt64: (all: UInt32, writing: UInt32)] = [:]
 
-extension OpenDirectories {
-    /// `file`: of the daemon that has died. Positions are those that the kernel comes with.
-    public static func recover(from file: borrowing FileDescriptor, to state: inout HandoverWriter) throws(Errno) {
-        let directories = try MappedChunks<OpenDirectory>(of: file, withElements: true)
+    public static func read(files: borrowing FileDescriptor, directories: borrowing FileDescriptor) throws(Errno) -> LeftOpenings {
+        var left = LeftOpenings(
+            try MappedChunks(of: files, withElements: true), try MappedChunks(of: directories, withElements: true))
+        left.look()
+        return left
+    }
+
+    private init(_ files: consuming MappedChunks<OpenFile>, _ directories: consuming MappedChunks<OpenDirectory>) {
+        self.files = files
+        self.directories = directories
+    }
+
+    private mutating func look() {
+        var (handles, openers): (Set<UInt64>, [UInt64: (all: UInt32, writing: UInt32)]) = ([], [:])
+        files.forEach { id, file in
+            if file.pointee.isReleased.load(ordering: .acquiring) { return }
+            handles.insert(id)
+            let before = openers[file.pointee.node] ?? (0, 0)
+            openers[file.pointee.node] = (before.all + 1, before.writing + (file.pointee.canWrite ? 1 : 0))
+        }
+        directories.forEach { _, directory in
+            if directory.pointee.isReleased.load(ordering: .acquiring) { return }
+            openers[directory.pointee.node, default: (0, 0)].all += 1
+        }
+        (self.handles, self.openers) = (handles, openers)
+    }
+
+    /// As `OpenFiles.handOver`.
+    public func writeFiles(to state: inout HandoverWriter) throws(Errno) {
+        try files.handOverIDs(lists: OpenFiles.lists, to: &state)
+        state.put(UInt64(truncatingIfNeeded: handles.count))
+        files.forEach { id, file in if handles.contains(id) { file.pointee.handOver(id, to: &state) } }
+    }
+
+    /// As `OpenDirectories.handOver`. Positions are those that the kernel comes with.
+    public func writeDirectories(to state: inout HandoverWriter) throws(Errno) {
         try directories.handOverIDs(lists: 1, to: &state)
         var count: UInt64 = 0
-        directories.forEach { _, _ in count += 1 }
+        directories.forEach { _, directory in if !directory.pointee.isReleased.load(ordering: .relaxed) { count += 1 } }
         state.put(count)
         directories.forEach { id, directory in
+            if directory.pointee.isReleased.load(ordering: .relaxed) { return }
             directory.pointee.handOver(id, to: &state)
             DirectoryStream.unknown.handOver(to: &state)
         }
