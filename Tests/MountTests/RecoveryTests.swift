@@ -63,9 +63,9 @@ extension MountTests {
 
         @Test("again and again within a minute is not followed for ever: then the mount is dead, and what is held can be revoked")
         func crashLoop() throws {
-            let scene = try Succession(.death)
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "2"])
             let holder = try scene.holder(["map", "fd", "cwd"])
-            try scene.replaceDaemon(5)
+            try scene.replaceDaemon(2)
             try scene.fixture.killDaemon(at: scene.mount)
             try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
             try scene.fixture.wait(until: "the keeper has made the kernel forget") {
@@ -76,7 +76,7 @@ extension MountTests {
 
         @Test("and whose successor dies as it takes over: another one does, or the mount is dead and says so")
         func successorDies() throws {
-            let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "taken"])
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "taken", "GRANTFS_TEST_CRASHES": "2"])
             let holder = try scene.holder(["map", "fd", "cwd"])
             kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
             try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
