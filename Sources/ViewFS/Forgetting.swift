@@ -17,6 +17,8 @@ final class Forgetting: Sendable {
     }
 
     private let calls: LeavableCalls<Step>
+    /// Nodes that the kernel did not know when it was told to forget them.
+    let unknown: Lock<[UInt64]>
 
     /// So many threads wait for pages of one scope at the most, and of all together: what is beyond is said not to be forgotten, and tried for later.
     static let limit = 64
@@ -25,10 +27,12 @@ final class Forgetting: Sendable {
     private static let patience: Int64 = 50_000_000
 
     init(_ view: ViewFS, _ notifier: Notifier, limit: Int = limit) {
+        let unknown = Lock<[UInt64]>([])
+        self.unknown = unknown
         // A regular file's pages wait for nobody but us.
         calls = LeavableCalls(limit: limit, bound: Self.bound, mayWait: { view.isDirectory($0.node) }) { step in
             if step.ifWritten, !view.isOpenForWriting(step.node) { return }
-            _ = notifier.forgetData(NodeID(step.node))
+            if notifier.forgetData(NodeID(step.node)) == -ENOENT { unknown.withLock { $0.append(step.node) } }
         }
     }
 
@@ -82,6 +86,28 @@ extension ViewFS {
         forgetting.add(written)
         forgetting.add(directories)
         return UInt64(truncatingIfNeeded: nodes.count)
+    }
+
+    /// Who was answered longer ago than that has long made use of it.
+    static let lateNanoseconds: Int64 = 1_000_000_000
+    /// So long it is waited for who was answered and has made no use of it yet: it has no processor.
+    private static let lateMicroseconds = 200_000
+
+    /// Has the kernel forget the attributes of files that it had not known when it was told to forget them. What a lookup was answered with is made use of by the thread that waits for it, as soon as
+    /// that has a processor (fs/fuse/dir.c, fuse_lookup_name): until then there is no inode of which something could be forgotten (ENOENT), and afterwards its attributes are believed for their time.
+    ///
+    /// `since`: CLOCK_MONOTONIC in nanoseconds; what was found before that has an inode, or none any more.
+    func forgetLate(_ scope: Scope, _ notifier: Notifier, _ forgetting: Forgetting, since: Int64) {
+        var late = forgetting.unknown.withLock { $0 }.filter { (tree.nodes.find($0)?.pointee.found.load(ordering: .relaxed) ?? 0) > since }
+        wait(upTo: Self.lateMicroseconds) {
+            late.removeAll { id in
+                if notifier.forgetAttributes(NodeID(id)) != -ENOENT { return true }
+                // Or the kernel has let go of it, and says so soon. The scope counts its root itself.
+                guard let node = tree.nodes.find(id) else { return true }
+                return node.pointee.lookupCount <= (id == scope.rootNode ? 1 : 0)
+            }
+            return late.isEmpty
+        }
     }
 
     /// Waits until the kernel has forgotten, or until all that is left waits for locks that are not ours.

@@ -143,6 +143,7 @@ extension ViewFS {
             outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
         follow(forgetting, scope)
+        if withdrawal == .all { forgetLate(scope, notifier, forgetting, since: began - Self.lateNanoseconds) }
         let unforgotten = forgetting.unfinished
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {

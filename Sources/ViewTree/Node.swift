@@ -165,5 +165,8 @@ public struct Node: ~Copyable {
     @inline(__always)
     public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
 
+    /// How many lookups the kernel has not yet forgotten, and one for each operation that counts it for itself.
+    public var lookupCount: UInt64 { lookups.load(ordering: .relaxed) }
+
     var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 }
