@@ -22,7 +22,7 @@ import Testing
             (["revoke", "--view=web", ""], ["site"]), (["revoke", "--view=w"], ["--view=web"]), (["--store", "/s", "unm"], ["unmount"]),
             (["revoke", "--js"], ["--json"]), (["revoke", "--json", "--js"], []), (["revoke", "--", "--js"], []),
             (["set", "docs", "--access", "read-o"], ["read-only"]), (["mount", "-o", "ro,cache=n"], ["ro,cache=none"]),
-            (["mount", "-o", "ro,r"], ["ro,rw"]), (["mount", "web", "/mnt", ""], []), (["grant", "--name", ""], []),
+            (["mount", "-o", "ro,r"], ["ro,rw", "ro,recover"]), (["mount", "web", "/mnt", ""], []), (["grant", "--name", ""], []),
             (["completion", "f"], ["fish"]), (["no-such-command", ""], nil),
         ] as [([String], [String]?)])
     func whatMayFollowIsOffered(_ line: [String], _ expected: [String]?) {
