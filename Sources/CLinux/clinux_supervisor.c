@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -207,6 +209,7 @@ struct whole {
     struct clinux_suspect suspects[CLINUX_SUSPECTS];
     uint64_t devices[CLINUX_SUPERVISED_DEVICES];
     struct clinux_request requests[CLINUX_SUPERVISED_WORKERS] __attribute__((aligned(64)));
+    struct clinux_aside aside[CLINUX_ASIDE];
 };
 
 size_t clinux_supervised_size(void) { return (sizeof(struct whole) + 4095) / 4096 * 4096; }
@@ -216,3 +219,40 @@ struct clinux_request *clinux_supervised_requests(struct clinux_supervised *page
 uint64_t *clinux_supervised_devices(struct clinux_supervised *page) { return ((struct whole *)page)->devices; }
 
 struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page) { return ((struct whole *)page)->suspects; }
+
+int clinux_receive_noted(int device, struct clinux_request *request, void **memory, size_t size) {
+    if (*memory == NULL && (*memory = malloc(size)) == NULL) return -ENOMEM;
+    // The kernel writes where the next daemon looks: there is no moment in which only this process knows of it.
+    struct iovec parts[2] = {{request->received, CLINUX_NOTED_BYTES}, {(char *)*memory + CLINUX_NOTED_BYTES, size - CLINUX_NOTED_BYTES}};
+    ssize_t result = readv(device, parts, 2);
+    if (result < 0) return -errno;
+    memcpy(*memory, request->received, result < CLINUX_NOTED_BYTES ? (size_t)result : CLINUX_NOTED_BYTES);
+    return (int)result;
+}
+
+void clinux_note_aside(struct clinux_supervised *page, uint32_t place, const void *message, size_t size) {
+    struct clinux_aside *aside = &((struct whole *)page)->aside[place];
+    memcpy(aside->bytes, message, size < CLINUX_NOTED_BYTES ? size : CLINUX_NOTED_BYTES);
+    __atomic_store_n(&aside->size, (uint32_t)size, __ATOMIC_RELEASE);
+}
+
+void clinux_forget_aside(struct clinux_supervised *page, uint32_t place) {
+    __atomic_store_n(&((struct whole *)page)->aside[place].size, 0, __ATOMIC_RELEASE);
+}
+
+const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, size_t *size) {
+    struct whole *whole = (struct whole *)page;
+    const uint8_t *bytes;
+    if (place < CLINUX_SUPERVISED_WORKERS) {
+        bytes = whole->requests[place].received;
+        // struct fuse_in_header begins with the length of all.
+        uint32_t length;
+        memcpy(&length, bytes, sizeof length);
+        *size = length;
+    } else {
+        const struct clinux_aside *aside = &whole->aside[place - CLINUX_SUPERVISED_WORKERS];
+        bytes = aside->bytes;
+        *size = aside->size;
+    }
+    return *size == 0 ? NULL : bytes;
+}

@@ -13,6 +13,8 @@ struct Message {
         bytes = UnsafeRawBufferPointer(start: buffer.mem, count: max(0, Int(truncatingIfNeeded: received)))
     }
 
+    init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
     enum Opcode {
         static let forget: UInt32 = 2
         static let getAttributes: UInt32 = 3

@@ -150,8 +150,12 @@ public struct Request: ~Copyable {
     /// Takes the request off its worker, to be answered later by somebody else. nil when the revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)
+        // Before anybody can answer it.
+        let note = worker.pointee.noteAside()
         discard self
-        return worker.pointee.claim(sequence) ? DetachedRequest(raw: raw, caller: caller) : nil
+        if worker.pointee.claim(sequence) { return DetachedRequest(raw: raw, caller: caller, note: note) }
+        note?.remove()
+        return nil
     }
 }
 
@@ -160,18 +164,23 @@ public struct DetachedRequest: ~Copyable, @unchecked Sendable {
     // Safe to send: libfuse allows a reply from any thread, and there is one holder.
     let raw: fuse_req_t
     public let caller: Caller
+    /// Where it is noted for the next daemon, until it is answered.
+    private let note: RequestNote?
 
-    init(raw: fuse_req_t, caller: Caller) {
-        self.raw = raw
-        self.caller = caller
+    init(raw: fuse_req_t, caller: Caller, note: RequestNote?) {
+        (self.raw, self.caller, self.note) = (raw, caller, note)
     }
 
-    deinit { fuse_reply_err(raw, EIO) }
+    deinit {
+        fuse_reply_err(raw, EIO)
+        note?.remove()
+    }
 
     public consuming func reply(error: Int32) {
-        let raw = raw
+        let (raw, note) = (raw, note)
         discard self
         fuse_reply_err(raw, answerable(error))
+        note?.remove()
     }
 
     /// Calls `function(request, data)` when the caller is interrupted; at once when it has been. Not called after the reply.

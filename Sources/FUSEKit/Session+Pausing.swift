@@ -68,9 +68,8 @@ extension Session {
     /// Keeps a request that came as the pause began.
     @inline(never)
     func keep(_ message: Message, _ buffer: borrowing fuse_buf) {
-        let copy = UnsafeMutableRawPointer.allocate(byteCount: message.size, alignment: 8)
-        copy.copyMemory(from: buffer.mem, byteCount: message.size)
-        suspended.withLock { $0.ready.append(SuspendedMessage(memory: copy, size: message.size, scope: 0, user: 0)) }
+        let kept = SuspendedMessage(UnsafeRawBufferPointer(start: buffer.mem, count: message.size), notes: context.pointee.notes)
+        suspended.withLock { $0.ready.append(kept) }
         // Who has ended the pause meanwhile may have looked before it was there.
         if !isPausing.load(ordering: .sequentiallyConsistent) { startResuming() }
     }
@@ -87,9 +86,8 @@ extension Session {
     /// Has requests served that another daemon has received. Before `start`.
     public func takeOver(unserved: [[UInt8]]) {
         for message in unserved {
-            let copy = UnsafeMutableRawPointer.allocate(byteCount: message.count, alignment: 8)
-            message.withUnsafeBytes { copy.copyMemory(from: $0.baseAddress!, byteCount: message.count) }
-            suspended.withLock { $0.ready.append(SuspendedMessage(memory: copy, size: message.count, scope: 0, user: 0)) }
+            let kept = message.withUnsafeBytes { SuspendedMessage($0, notes: context.pointee.notes) }
+            suspended.withLock { $0.ready.append(kept) }
         }
     }
 

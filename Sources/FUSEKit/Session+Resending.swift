@@ -4,10 +4,10 @@ import Glibc
 import LinuxFS
 
 // Requests that a daemon had received when it died. The kernel (6.9 and later) asks for all of them again, marked in their numbers (FUSE_NOTIFY_RESEND); what must not be done twice, and may have
-// been done, is EIO.
+// been done, is EIO. Where it cannot, `LeftRequests` knows them.
 extension Session {
-    /// Whether the kernel can ask again.
-    public var canResend: Bool { context.pointee.offered & Message.resendOffered != 0 }
+    /// Whether the kernel can ask again. Known once it has sent its first request.
+    public var canResend: Bool { context.pointee.canResend }
 
     /// Has the kernel ask again for what another daemon has received and not answered. Returns 0 or a negative error number.
     public func askAgain() -> Int32 {
@@ -23,16 +23,8 @@ extension Session {
         let unique = message.unique & ~Message.resentBit
         let suspects = UnsafeBufferPointer(
             start: clinux_supervised_suspects(page), count: Int(clamping: min(page.pointee.suspect_count, UInt32(CLINUX_SUSPECTS))))
-        guard let suspect = suspects.first(where: { $0.unique == unique }) else { return true }
-        if suspect.deaths >= Self.mostDeaths {
-            SystemLog.write(.error, "a request of kind \(message.opcode) was under way when \(suspect.deaths) daemons died: it is refused")
-            return false
-        }
-        return Message.isRepeatable(suspect.opcode)
+        return suspects.first { $0.unique == unique }.map { Message.mayBeServedAgain($0) } ?? true
     }
-
-    /// So many daemons may die with a request.
-    private static let mostDeaths: UInt32 = 2
 }
 
 extension Worker {
@@ -68,6 +60,22 @@ extension Message {
     }
 
     private static var appends: UInt32 { 1 << 31 }
+
+    /// Whether a request that was under way when a daemon died is done again.
+    static func mayBeServedAgain(_ suspect: clinux_suspect) -> Bool {
+        if suspect.deaths >= mostDeaths {
+            let kind = suspect.opcode & ~appends
+            SystemLog.write(.error, "a request of kind \(kind) was under way when \(suspect.deaths) daemons died: it is refused")
+            return false
+        }
+        return isRepeatable(suspect.opcode)
+    }
+
+    /// So many daemons may die with a request.
+    private static var mostDeaths: UInt32 { 2 }
+
+    /// Of one as the kernel wrote it.
+    static func unique(of message: [UInt8]) -> UInt64 { message.withUnsafeBytes { Message($0).unique } }
 
     /// Whether doing it twice in a row comes to the same. A lookup that nobody has heard of leaves a count too many, which costs some memory.
     static func isRepeatable(_ recorded: UInt32) -> Bool {

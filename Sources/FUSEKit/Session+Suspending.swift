@@ -54,6 +54,22 @@ struct SuspendedMessage: @unchecked Sendable {
     /// Whose share it takes.
     let scope: UInt32
     let user: UInt32
+    /// Where it is noted for the next daemon.
+    private let note: RequestNote?
+
+    /// Copies `message`, and notes it in `notes`.
+    init(_ message: UnsafeRawBufferPointer, scope: UInt32 = 0, user: UInt32 = 0, notes: RequestNotes?) {
+        memory = .allocate(byteCount: message.count, alignment: 8)
+        if let start = message.baseAddress { memory.copyMemory(from: start, byteCount: message.count) }
+        (size, self.scope, self.user) = (message.count, scope, user)
+        note = notes?.add(UnsafeRawBufferPointer(start: memory, count: size))
+    }
+
+    /// Frees it, when it is answered or noted elsewhere.
+    func end() {
+        note?.remove()
+        memory.deallocate()
+    }
 }
 
 // A request that is put aside is still unanswered for the kernel. The library has forgotten it: what it would do for an INTERRUPT is done here.
@@ -77,19 +93,19 @@ extension Session {
         }
         let size = worker.pointee.messageSize.load(ordering: .relaxed)
         let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
-        let copy = UnsafeMutableRawPointer.allocate(byteCount: size, alignment: 8)
-        copy.copyMemory(from: memory, byteCount: size)
         // As the kernel wrote it: `Message.passOn` may have given it the number of another kind.
-        copy.storeBytes(of: worker.pointee.opcode.load(ordering: .relaxed), toByteOffset: 4, as: UInt32.self)
-        let message = SuspendedMessage(memory: copy, size: size, scope: scope, user: request.caller.uid)
+        memory.storeBytes(of: worker.pointee.opcode.load(ordering: .relaxed), toByteOffset: 4, as: UInt32.self)
+        let notes = context.pointee.notes
+        let message = SuspendedMessage(
+            UnsafeRawBufferPointer(start: memory, count: size), scope: scope, user: request.caller.uid, notes: notes)
         guard suspended.withLock({ $0.add(message, as: unique, isEcho: isEcho) }) else {
-            copy.deallocate()
+            message.end()
             request.reply(error: error)
             return .answered(error: error)
         }
         request.abandon()
         guard worker.pointee.claim(sequence) else {
-            suspended.withLock { $0.take(unique) }?.memory.deallocate()
+            suspended.withLock { $0.take(unique) }?.end()
             return .answered(error: EACCES)
         }
         // An INTERRUPT that came before it could be found here has gone to the library; one that comes now is sent again by the kernel.
@@ -120,10 +136,10 @@ extension Session {
     /// Locking: `suspended`, for a moment.
     public func answer(suspended unique: UInt64, error: Int32) {
         guard let message = suspended.withLock({ $0.take(unique) }) else { return }
-        message.memory.deallocate()
         // struct fuse_out_header. The kernel takes no answer to what it no longer waits for, and says so with ENOENT.
         var header: (UInt32, Int32, UInt64) = (16, 0 &- answerable(error), unique)
         _ = write(fuse_session_fd(pointer), &header, 16)
+        message.end()
     }
 
     /// Whether the INTERRUPT was about a request that was put aside; it is answered then.
@@ -174,13 +190,13 @@ extension Session {
             let view = Message(buffer, Int32(clamping: message.size))
             // Of those that came during a pause.
             if view.opcode == Message.Opcode.interrupt, interruptSuspended(view.interrupted) {
-                message.memory.deallocate()
+                message.end()
                 continue
             }
             _ = worker.pointee.note(view)
             worker.pointee.message.store(UInt(bitPattern: message.memory), ordering: .relaxed)
             process(view, &buffer, on: worker)
-            message.memory.deallocate()
+            message.end()
         }
     }
 

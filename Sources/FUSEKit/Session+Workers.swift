@@ -62,7 +62,7 @@ extension Session {
                 rest(worker)
                 continue
             }
-            let received = fuse_session_receive_buf(pointer, &buffer)
+            let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveNoted(worker, &buffer)
             worker.pointee.activity.store(.busy, ordering: .relaxed)
             if received == -EINTR || received == -EAGAIN { continue }
             // No room for what is to be received, which is made when it is needed: that is not the end of the connection.

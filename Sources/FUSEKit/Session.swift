@@ -206,6 +206,10 @@ struct SessionContext {
     var offered: UInt64 = 0
     /// Where requests come from and answers go. Written once, before there are workers.
     var descriptor: Int32 = -1
+    /// Whether the kernel can be asked for all requests again that were not answered (FUSE_NOTIFY_RESEND). Written with `offered`; false before.
+    var canResend = false
+    /// Where requests that are put aside are noted, when it cannot and somebody is to know of them. Written with it.
+    var notes: RequestNotes?
     /// What was said in FUSE_INIT, as the kernel wrote it and as it was answered; written on the same thread.
     var negotiation = Negotiation()
     /// What is answered stays here: the kernel has its answer already.

@@ -73,6 +73,8 @@ public struct Worker: ~Copyable {
     /// Whether the kernel drops what it has cached of a range when that is written past the cache (FOPEN_DIRECT_IO), before and afterwards, so that
     /// mappings and other descriptors see it: protocol 7.42, Linux 6.14.
     public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
+    /// Where requests are noted that are put aside; nil: nowhere.
+    var notes: RequestNotes? { context.pointee.notes }
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 

@@ -34,29 +34,29 @@ public final class Supervisor: @unchecked Sendable {
         process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye)))
     }
 
-    /// What was under way when the daemon before this one died, and with how many of them it was.
+    /// What was under way when the daemon of `page` died or before, and with how many daemons it was. Those of this death come first.
+    ///
+    /// What has not come again yet may do so. What was answered long ago never does: no number comes twice.
+    public static func suspects(after page: UnsafeMutablePointer<clinux_supervised>) -> [clinux_suspect] {
+        let old = UnsafeBufferPointer(
+            start: clinux_supervised_suspects(page),
+            count: min(Int(truncatingIfNeeded: CLINUX_SUSPECTS), Int(clamping: page.pointee.suspect_count)))
+        let requests = UnsafeBufferPointer(
+            start: clinux_supervised_requests(page), count: Int(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS))
+        var suspects: [clinux_suspect] = []
+        for request in requests where request.unique != 0 {
+            let before = old.first { $0.unique == request.unique }
+            suspects.append(clinux_suspect(unique: request.unique, deaths: (before?.deaths ?? 0) + 1, opcode: request.opcode))
+        }
+        let newest = Set(suspects.map(\.unique))
+        return suspects + old.filter { !newest.contains($0.unique) }
+    }
+
     private static func noteSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>)
     {
-        let most = Int(truncatingIfNeeded: CLINUX_SUSPECTS)
-        let old = UnsafeBufferPointer(
-            start: clinux_supervised_suspects(previous), count: min(most, Int(clamping: previous.pointee.suspect_count)))
-        let requests = UnsafeBufferPointer(
-            start: clinux_supervised_requests(previous), count: Int(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS))
-        let suspects = clinux_supervised_suspects(page)!
-        var count = 0
-        for request in requests where request.unique != 0 && count < most {
-            let before = old.first { $0.unique == request.unique }
-            suspects[count] = clinux_suspect(unique: request.unique, deaths: (before?.deaths ?? 0) + 1, opcode: request.opcode)
-            count += 1
-        }
-        // Those that have not come again yet may do so. What was answered long ago never does: no number comes twice.
-        let newest = count
-        for suspect in old where count < most {
-            if (0..<newest).contains(where: { suspects[$0].unique == suspect.unique }) { continue }
-            suspects[count] = suspect
-            count += 1
-        }
-        page.pointee.suspect_count = UInt32(clamping: count)
+        let suspects = suspects(after: previous).prefix(Int(truncatingIfNeeded: CLINUX_SUSPECTS))
+        for (place, suspect) in suspects.enumerated() { clinux_supervised_suspects(page)[place] = suspect }
+        page.pointee.suspect_count = UInt32(clamping: suspects.count)
     }
 
     /// Whether the death of this daemon is to be answered by another one.

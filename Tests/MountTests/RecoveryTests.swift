@@ -6,11 +6,13 @@ import Testing
 extension MountTests {
     /// A daemon that dies while its mount is used, and is followed by another one: `mount -o recover`. What goes on is in `AnUpgrade`.
     @Suite struct ADaemonThatDies {
+        private static let deaths = [Succession.Way.death, .deathOnOldKernel]
+
         @Test(
             "holds a revocation up that comes meanwhile: it is confirmed when it is true, and not before",
-            arguments: ["shared", "exclusive"])
-        func revokedMeanwhile(cache: String) throws {
-            let scene = try Succession(.death, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
+            arguments: ["shared", "exclusive"], deaths)
+        func revokedMeanwhile(cache: String, _ way: Succession.Way) throws {
+            let scene = try Succession(way, cache: cache, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
             let holder = try scene.holder(["map", "fd", "cwd"])
             kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
             let revoked = try scene.fixture.grantfs("revoke", "a", "--timeout", "60", "--json")
@@ -52,9 +54,9 @@ extension MountTests {
             #expect(late >= 0 && write(late, "x", 1) == 1)
         }
 
-        @Test("with a request that kills every daemon: that is answered with EIO, and the mount goes on")
-        func deadlyRequest() throws {
-            let scene = try Succession(.death, switches: ["GRANTFS_TEST_TRAP": "locked"])
+        @Test("with a request that kills every daemon: that is answered with EIO, and the mount goes on", arguments: deaths)
+        func deadlyRequest(_ way: Succession.Way) throws {
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_TRAP": "locked"])
             let asked = try Command.run(["stat", "-f", scene.mount + "/a/file"])
             #expect(asked.status != 0 && asked.errors.contains("Input/output error"), "\(asked)")
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
@@ -98,10 +100,10 @@ extension MountTests {
         }
 
         @Test(
-            "again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost"
-        )
-        func underLoad() throws {
-            let scene = try Succession(.death, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+            "again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost",
+            arguments: deaths)
+        func underLoad(_ way: Succession.Way) throws {
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
             let place = scene.mount + "/a"
             let load = try Child([
                 "sh", "-uc",

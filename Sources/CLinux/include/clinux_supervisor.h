@@ -13,6 +13,9 @@ enum {
     // Workers, and filesystems whose inode numbers are told apart.
     CLINUX_SUPERVISED_WORKERS = 1024,
     CLINUX_SUPERVISED_DEVICES = 256,
+    // Requests that were put aside, and how much of a request is noted: those with data are longer.
+    CLINUX_ASIDE = 1 << 17,
+    CLINUX_NOTED_BYTES = 256,
 };
 
 // A request that was under way when a daemon died.
@@ -23,11 +26,19 @@ struct clinux_suspect {
     uint32_t opcode;
 };
 
-// A worker's request: one cache line each. `unique` is 0 while there is none.
+// A worker's request. `unique` is 0 while there is none that it has begun. Where the kernel cannot ask again, it writes the begin of what the worker receives to `received`.
 struct clinux_request {
     uint64_t unique;
     uint32_t opcode;
     uint8_t unused[52];
+    uint8_t received[CLINUX_NOTED_BYTES];
+};
+
+// A request that was put aside; `size` is 0 where there is none.
+struct clinux_aside {
+    uint32_t size;
+    uint32_t unused;
+    uint8_t bytes[CLINUX_NOTED_BYTES];
 };
 
 // Who is to answer a death.
@@ -64,6 +75,11 @@ struct clinux_supervised {
     // CLOCK_MONOTONIC in seconds, the last one at `crashes - 1` modulo their number.
     int64_t crashed[CLINUX_CRASHES_KEPT];
     uint32_t suspect_count;
+    // Whether requests are noted as they come and where they wait, because the kernel cannot ask again; and whether there was one more than could be noted.
+    uint32_t notes_requests;
+    uint32_t notes_lost;
+    // The first place of those put aside that was never used.
+    uint32_t notes_end;
     // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
     uint32_t device_count;
 };
@@ -97,3 +113,15 @@ struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page
 static inline void clinux_note_request(struct clinux_request *request, uint64_t unique) {
     __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
 }
+
+// As read(2) of at most `size` bytes from a FUSE device to `*memory`, which is made by malloc(3) when it is NULL; what comes is noted in `request`. Returns how many bytes, or a negative
+// error number.
+int clinux_receive_noted(int device, struct clinux_request *request, void **memory, size_t size);
+
+// Notes a request of `size` bytes that is put aside, at a place below CLINUX_ASIDE that nobody else uses. It is there or not, whenever this process dies.
+void clinux_note_aside(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
+void clinux_forget_aside(struct clinux_supervised *page, uint32_t place);
+
+// One of the requests that a daemon which has died had received: `place` is below CLINUX_SUPERVISED_WORKERS + `notes_end`. Its first bytes, CLINUX_NOTED_BYTES at the most, or NULL where there is none,
+// and how many it has.
+const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, size_t *size);

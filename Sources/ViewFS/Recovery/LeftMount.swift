@@ -82,8 +82,11 @@ public struct LeftMount {
         state.put(Clock.realtime)
         state.put(0 as UInt64)
         try writeLocks(of: openings.handles, to: &state)
-        // The kernel asks again for all requests.
-        state.put(0 as UInt64)
+        // Where this is none the kernel asks again for all requests.
+        let device = try left.take(fixed.device)
+        let unserved = try LeftRequests.take(page, device: device.number)
+        state.put(UInt64(truncatingIfNeeded: unserved.count))
+        for message in unserved { state.put(bytes: message) }
     }
 
     // MARK: locks

@@ -41,10 +41,7 @@ final class DaemonRecovery: @unchecked Sendable {
     /// Writes down what never changes.
     func prepare(_ mount: HandingOver.Mount, _ mounted: MountedView, _ server: ControlServer) throws(GrantError) {
         do throws(Errno) {
-            guard let session = mounted.files.session, mounted.files.records != nil else { throw Errno(ENOMEM) }
-            if !session.canResend {
-                throw Errno(EOPNOTSUPP)
-            }
+            guard mounted.files.session != nil, mounted.files.records != nil else { throw Errno(ENOMEM) }
             var writer = HandoverWriter()
             HandoverHead(mount, mounted, pausedSince: 0).write(to: &writer)
             writer.put(server.listener)
@@ -57,8 +54,7 @@ final class DaemonRecovery: @unchecked Sendable {
         } catch {
             throw GrantError(
                 .mountFailed, "the view “\(mounted.view)” cannot be mounted with -o recover",
-                cause: error == Errno(EOPNOTSUPP) ? "the kernel cannot ask again for what a daemon had received" : error.description,
-                advice: error == Errno(EOPNOTSUPP) ? "that needs Linux 6.9 or later; mount without the option" : nil)
+                cause: error.description)
         }
     }
 

@@ -48,7 +48,8 @@ struct Recovering {
         return try takingOver.serve(
             taken, hasDied: true,
             begun: {
-                let result = taken.mounted.files.session?.askAgain() ?? 0
+                guard let session = taken.mounted.files.session, session.canResend else { return }
+                let result = session.askAgain()
                 if result < 0 {
                     SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
                 }
