@@ -58,7 +58,7 @@ public final class ControlServer: Sendable {
                 listening = try UnixSocket.listen(directory: directory.number, name: name)
             }
             wakeUp = try PipePair()
-            if let sessions { hub = try SessionHub(sessions) } else { hub = nil }
+            if let sessions { hub = try SessionHub(sessions, isPaused: isHandedOver) } else { hub = nil }
         } catch {
             throw GrantError(.system, "cannot listen for commands at \(path)/\(name)", cause: error.description)
         }
@@ -175,23 +175,35 @@ extension ControlServer {
     /// The socket at which clients arrive, for the daemon that comes next. It stays this one's.
     public var listener: Int32 { listening.number }
 
-    /// Lets no client in, and waits until all others than the caller's are gone. Those that come meanwhile wait in the socket's queue. False when somebody has stayed until
-    /// `deadline` (`Clock.monotonic`), or has a session: then there is no pause.
+    /// Lets no client in, waits until all others than the caller's are gone, and has nothing more be said on sessions. Those that come meanwhile wait in the socket's queue. False when
+    /// somebody has stayed until `deadline` (`Clock.monotonic`): then there is no pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
-        while state.withLock({ $0.connections.count }) > 1 || hub?.isEmpty == false {
-            if Clock.monotonic > deadline || hub?.isEmpty == false {
+        while state.withLock({ $0.connections.count }) > 1 {
+            if Clock.monotonic > deadline {
                 begin()
                 return false
             }
             usleep(1_000)
         }
+        guard hub?.pause(until: deadline) != false else {
+            begin()
+            return false
+        }
         return true
     }
 
-    /// Whether somebody has a session: a claim, a presenter, a watch.
-    public var hasSessions: Bool { hub?.isEmpty == false }
+    /// Writes all sessions. During a pause.
+    public func handOverSessions(to state: inout HandoverWriter) { hub?.handOver(to: &state) }
+
+    /// Has the sessions that another daemon has written, by their numbers. Before `begin`, in a server with a handed over listener.
+    public func takeOverSessions(from state: inout HandoverReader) throws(Errno) -> [UInt64: ControlSession] {
+        try hub?.takeOver(from: &state) ?? [:]
+    }
 
     /// Lets clients in: ends a pause.
-    public func begin() { state.withLock { $0.isPaused = false } }
+    public func begin() {
+        hub?.resume()
+        state.withLock { $0.isPaused = false }
+    }
 }

@@ -9,18 +9,21 @@ public final class ControlSession: Sendable {
     public let number: UInt64
     public let peer: Peer
     let connection: ControlConnection
-    private let outgoing = Lock(Outgoing())
+    private let outgoing: Lock<Outgoing>
     private let wake: @Sendable () -> Void
 
     private struct Outgoing {
         var bytes: [UInt8] = []
         var isOver = false
+        /// Nothing is sent: see `hold`.
+        var isHeld = false
     }
 
     /// More than this is kept for nobody: a client that does not take its messages is left.
     private static let mostKept = 4 << 20
 
-    init(number: UInt64, peer: Peer, connection: ControlConnection, wake: @escaping @Sendable () -> Void) {
+    init(number: UInt64, peer: Peer, connection: ControlConnection, outgoing: [UInt8] = [], wake: @escaping @Sendable () -> Void) {
+        self.outgoing = Lock(Outgoing(bytes: outgoing))
         self.number = number
         self.peer = peer
         self.connection = connection
@@ -48,12 +51,24 @@ public final class ControlSession: Sendable {
     /// Whether there is something left to send.
     func hasMore() -> Bool { outgoing.withLock { !$0.bytes.isEmpty } }
 
+    /// Keeps from now on what is to be sent. What is there to be sent already.
+    func hold() -> [UInt8] {
+        outgoing.withLock { outgoing in
+            outgoing.isHeld = true
+            return outgoing.bytes
+        }
+    }
+
+    /// Ends `hold`.
+    func letGo() { outgoing.withLock { $0.isHeld = false } }
+
     var isOver: Bool { outgoing.withLock { $0.isOver } }
 
     func sendMore() { _ = outgoing.withLock { flush(&$0) } }
 
     /// Gives the socket what it takes. True when nothing is left.
     private func flush(_ outgoing: inout Outgoing) -> Bool {
+        if outgoing.isHeld { return true }
         var sent = 0
         while sent < outgoing.bytes.count {
             guard let count = try? connection.socket.sendSome(outgoing.bytes[sent...]) else {

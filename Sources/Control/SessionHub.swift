@@ -7,7 +7,7 @@ import LinuxFS
 final class SessionHub: Sendable {
     private let handler: any SessionHandler
     private let wakeUp: PipePair
-    private let arrivals = Lock(Arrivals())
+    private let arrivals: Lock<Arrivals>
 
     private struct Arrivals {
         var last: UInt64 = 0
@@ -15,6 +15,12 @@ final class SessionHub: Sendable {
         var isStopped = false
         /// Sessions that have not ended.
         var count = 0
+        /// Nothing is taken from anybody: see `pause`.
+        var isPaused: Bool
+        /// While the thread rests: all sessions, and what of a message has come.
+        var resting: [Client]?
+        /// Of another daemon.
+        var handedOver: [Client] = []
     }
 
     var isEmpty: Bool { arrivals.withLock { $0.count == 0 } }
@@ -23,8 +29,10 @@ final class SessionHub: Sendable {
     private static let largest = 1 << 20
     private static let mostSessions = 16_384
 
-    init(_ handler: any SessionHandler) throws(Errno) {
+    /// `isPaused`: it serves nobody before `resume`.
+    init(_ handler: any SessionHandler, isPaused: Bool = false) throws(Errno) {
         self.handler = handler
+        arrivals = Lock(Arrivals(isPaused: isPaused))
         wakeUp = try PipePair()
         // Neither end may ever wait: whoever wakes needs no second byte while there is one.
         for end in [wakeUp.reading.number, wakeUp.writing.number] { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
@@ -54,9 +62,85 @@ final class SessionHub: Sendable {
 
     private func wake() { _ = write(wakeUp.writing.number, [0], 1) }
 
+    // MARK: pausing
+
+    /// Has nothing more be taken from anybody, and nothing sent, and waits until that is so. What clients send waits in their sockets, what they are told until `resume`. False when it
+    /// is not so by `deadline` (`Clock.monotonic`): then there is no pause.
+    func pause(until deadline: Int64) -> Bool {
+        arrivals.withLock { $0.isPaused = true }
+        wake()
+        while arrivals.withLock({ $0.resting == nil }) {
+            if Clock.monotonic > deadline {
+                resume()
+                return false
+            }
+            usleep(500)
+        }
+        return true
+    }
+
+    func resume() {
+        let resting = arrivals.withLock { arrivals in
+            arrivals.isPaused = false
+            return arrivals.resting ?? []
+        }
+        for client in resting { client.session.letGo() }
+        wake()
+    }
+
+    /// Writes all sessions, which say nothing from now on. During a pause.
+    func handOver(to state: inout HandoverWriter) {
+        let (clients, last) = arrivals.withLock { ($0.resting ?? [], $0.last) }
+        state.put(last)
+        state.put(UInt64(truncatingIfNeeded: clients.count))
+        for client in clients {
+            state.put(client.session.number)
+            state.put(descriptor: client.session.connection.socket.number)
+            state.put(bytes: client.incoming)
+            state.put(bytes: client.session.hold())
+        }
+    }
+
+    /// Has the sessions of another daemon, by their numbers. Before `resume`.
+    func takeOver(from state: inout HandoverReader) throws(Errno) -> [UInt64: ControlSession] {
+        let last: UInt64 = try state.take()
+        var clients: [Client] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 28)) {
+            let (number, descriptor): (UInt64, Int32) = (try state.take(), try state.takeDescriptor())
+            guard descriptor >= 0, number <= last else { throw Errno(EBADMSG) }
+            let connection = ControlConnection(UnixSocket(connected: FileDescriptor(owning: descriptor)))
+            let (uid, pid) = try connection.socket.peer()
+            let incoming = try state.takeBytes()
+            let session = ControlSession(
+                number: number, peer: Peer(uid: uid, pid: pid), connection: connection, outgoing: try state.takeBytes()
+            ) { [weak self] in self?.wake() }
+            clients.append(Client(session: session, incoming: incoming))
+        }
+        let taken = clients
+        arrivals.withLock { arrivals in
+            arrivals.last = max(arrivals.last, last)
+            arrivals.count += taken.count
+            arrivals.handedOver = taken
+        }
+        return Dictionary(taken.map { ($0.session.number, $0.session) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// On the hub's thread: waits while there is a pause.
+    private func rest(_ clients: [Client]) {
+        // Who has just come is one of them first.
+        let isResting = arrivals.withLock { arrivals -> Bool in
+            guard arrivals.isPaused, !arrivals.isStopped, arrivals.new.isEmpty, arrivals.handedOver.isEmpty else { return false }
+            arrivals.resting = clients
+            return true
+        }
+        guard isResting else { return }
+        while arrivals.withLock({ $0.isPaused && !$0.isStopped }) { usleep(500) }
+        arrivals.withLock { $0.resting = nil }
+    }
+
     // MARK: the thread
 
-    private struct Client {
+    struct Client {
         let session: ControlSession
         var incoming: [UInt8] = []
     }
@@ -65,8 +149,10 @@ final class SessionHub: Sendable {
         var clients: [Client] = []
         var set = PollSet()
         while true {
+            rest(clients)
             let (new, isStopped) = arrivals.withLock { arrivals in
-                defer { arrivals.new = [] }
+                clients += arrivals.handedOver
+                defer { (arrivals.new, arrivals.handedOver) = ([], []) }
                 return (arrivals.new, arrivals.isStopped)
             }
             let taken = new.prefix(max(0, Self.mostSessions - clients.count))
@@ -79,6 +165,8 @@ final class SessionHub: Sendable {
             guard (try? set.wait(until: nil)) != nil else { break }
             if set.isReadable(0) { drainWakeUps() }
             var gone: [Int] = []
+            // What is there waits when there is a pause by now.
+            if arrivals.withLock({ $0.isPaused }) { continue }
             for place in clients.indices {
                 if set.isWritable(place + 1) { clients[place].session.sendMore() }
                 let isAlive = !set.isReadable(place + 1) || receive(&clients[place])

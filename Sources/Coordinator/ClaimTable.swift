@@ -64,7 +64,7 @@ public struct ClaimTable: Sendable {
 
     /// In order of arrival.
     public internal(set) var claims: [Claim] = []
-    private var last: UInt64 = 0
+    var last: UInt64 = 0
 
     public init() {}
 

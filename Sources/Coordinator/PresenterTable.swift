@@ -1,12 +1,14 @@
 /// Names one presenter in one table. Never used twice.
 public struct PresenterID: Hashable, Sendable, Comparable {
     public let rawValue: UInt64
+    public init(rawValue: UInt64) { self.rawValue = rawValue }
     public static func < (one: PresenterID, other: PresenterID) -> Bool { one.rawValue < other.rawValue }
 }
 
 /// Names what presenters are asked together: for one claim, or before one revocation. Never used twice.
 public struct RoundID: Hashable, Sendable {
     public let rawValue: UInt64
+    public init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
 /// What presenters are asked.
@@ -96,10 +98,10 @@ public struct PresenterTable: Sendable {
         var isOver = false
     }
 
-    public private(set) var presenters: [PresenterID: Presenter] = [:]
-    private var rounds: [RoundID: LiveRound] = [:]
-    private var last: UInt64 = 0
-    private var lastQuestion: UInt64 = 0
+    public internal(set) var presenters: [PresenterID: Presenter] = [:]
+    var rounds: [RoundID: LiveRound] = [:]
+    var last: UInt64 = 0
+    var lastQuestion: UInt64 = 0
 
     public init() {}
 

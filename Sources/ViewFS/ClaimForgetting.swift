@@ -25,6 +25,8 @@ final class ClaimForgetting: Sendable {
     }
 
     private let state = Lock(State())
+    /// Claims that have ended, and for which the kernel is just made to look anew: `ViewFS.unbind`.
+    let ending = Atomic<Int>(0)
 
     /// So long it is waited for without anything done, before a claim goes on without: nanoseconds.
     private static let patience: Int64 = 300_000_000

@@ -38,6 +38,12 @@ public final class ClaimTarget: Sendable {
         self.directory = directory
     }
 
+    init(path: [UInt8], directory: consuming FileDescriptor, name: [UInt8]?, file: consuming FileDescriptor?, crossesMounts: Bool) {
+        (self.path, self.name, self.crossesMounts) = (path, name, crossesMounts)
+        if let file { self.file = Held(file) } else { self.file = nil }
+        self.directory = directory
+    }
+
     /// The item as it is now: looks at the files, and may wait for their filesystem.
     public func item() -> ClaimedItem {
         let above = ClaimTarget.chain(from: directory.number)

@@ -58,6 +58,15 @@ final class ClaimWaiting: @unchecked Sendable {
         var node: UInt64?
     }
 
+    // MARK: handing over
+
+    /// The claims that bind somebody, and nil while one is only beginning to.
+    var settledHolds: [UInt64: Hold]? {
+        state.withLock { state in
+            state.holds.values.allSatisfy { !$0.letsReadsPass && $0.flushing == nil } ? state.holds : nil
+        }
+    }
+
     // MARK: claims come and go
 
     func begin(_ id: UInt64, _ hold: Hold) {

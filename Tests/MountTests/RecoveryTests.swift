@@ -125,7 +125,7 @@ extension MountTests {
             let text = { (name: String) in (try? String(contentsOfFile: name, encoding: .utf8)) ?? "" }
             let strange = text(scene.fixture.base + "/errors").split(separator: "\n").filter { line in
                 // What was done and could not be acknowledged shows later.
-                !["Input/output error", "File exists", "No such file"].contains { line.contains($0) }
+                !["Input/output error", "I/O error", "File exists", "No such file"].contains { line.contains($0) }
             }
             #expect(strange.isEmpty, "\(strange.prefix(5))")
             let (log, acknowledged) = (text(scene.source + "/log").split(separator: "\n"), text(scene.fixture.base + "/acknowledged"))

@@ -112,6 +112,79 @@ extension MountTests {
             #expect(try read().status != 0)
         }
 
+        // MARK: coordination
+
+        @Test(
+            "takes claims along: who holds one, who waits for it, whom it binds in the mount, and whose answer is waited for",
+            arguments: ["shared", "exclusive"])
+        func claims(cache: String) throws {
+            let scene = try Succession(cache: cache)
+            let (fixture, source) = (scene.fixture, scene.source)
+            for name in ["claimed", "presented"] { try Data("old".utf8).write(to: URL(fileURLWithPath: "\(source)/\(name)")) }
+            try fixture.grantfs("set", "a", "--coordination", "mandatory").orThrow()
+            let (holder, waiter, asker) = (try fixture.claimant(), try fixture.claimant(), try fixture.claimant())
+            holder.send("write \(source)/claimed")
+            try holder.expect("granted")
+            waiter.send("write \(source)/claimed")
+            let presenter = try fixture.presenting(source + "/presented")
+            try fixture.tell(presenter, "hold")
+            asker.send("read \(source)/presented")
+            try presenter.expect("asked relinquishToReader \(source)/presented")
+            try presenter.expect("asked save \(source)/presented")
+            let bound = try Child(["cat", scene.mount + "/a/claimed"])
+            #expect(waiter.line(within: 0.5) == nil && asker.line(within: 0) == nil && bound.wait(within: 0) == nil)
+            try scene.replaceDaemon(2)
+            #expect(waiter.line(within: 0.5) == nil && asker.line(within: 0) == nil && bound.wait(within: 0) == nil, "they wait on")
+            #expect(try Command.run(["cat", scene.mount + "/a/file"], within: 30).status == 0)
+            presenter.send("answer")
+            try asker.expect("granted")
+            asker.send("end")
+            try asker.expect("granted")
+            try presenter.expect("told reacquired")
+            try Data("new".utf8).write(to: URL(fileURLWithPath: source + "/claimed"))
+            holder.send("end")
+            try holder.expect("granted")
+            try waiter.expect("granted")
+            try scene.replaceDaemon()
+            waiter.send("end")
+            try waiter.expect("granted")
+            #expect(bound.wait(within: 30) == 0)
+            // One that was taken along ends with its grant, and is told so.
+            holder.send("write \(source)/claimed")
+            try holder.expect("granted")
+            try scene.replaceDaemon()
+            #expect(try fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            try presenter.expect("told released")
+        }
+
+        @Test("keeps telling who watches, and nothing twice")
+        func watches() throws {
+            struct Event: Decodable {
+                let number: Int
+                let event: String
+            }
+            let scene = try Succession()
+            let watcher = try Child([Programs.grantfs, "watch", "--json"], environment: scene.fixture.environment)
+            var events: [Event] = []
+            let see = { () throws in
+                guard let line = watcher.line(within: 0.3) else { return false }
+                events.append(try JSONDecoder().decode(Event.self, from: Data(line.utf8)))
+                return true
+            }
+            try scene.fixture.wait(until: "it watches") {
+                try scene.fixture.grantfs("coordinate", "read", "a", "--", "true").orThrow()
+                return try see()
+            }
+            for _ in 1...3 {
+                try scene.replaceDaemon()
+                try scene.fixture.grantfs("coordinate", "read", "a", "--", "true").orThrow()
+            }
+            try scene.fixture.grantfs("coordinate", "read", scene.source + "/file", "--", "true").orThrow()
+            while try see() {}
+            #expect(events.filter { $0.event == "claimEnded" }.count >= 4)
+            #expect(zip(events, events.dropFirst()).allSatisfy { $1.number == $0.number + 1 }, "\(events)")
+        }
+
         // MARK: revocation
 
         @Test(
@@ -186,7 +259,7 @@ extension MountTests {
             #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES")
         }
 
-        @Test("that would cut off an operation or a claim is refused with the reason, and all goes on")
+        @Test("that would cut off an operation is refused with the reason, and all goes on")
         func refused() throws {
             let scene = try Succession()
             let source = try HangingSource("hung", in: scene.fixture)
@@ -203,15 +276,7 @@ extension MountTests {
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
             source.goOn()
             #expect(reader.wait() == 0)
-            let claimant = try Child(
-                [Programs.grantfs, "coordinate", "write", "a", "--", "sh", "-c", "echo held; read -r line"],
-                environment: scene.fixture.environment)
-            try claimant.expect("held")
-            let claimed = try scene.fixture.grantfs("upgrade", "--all")
-            #expect(claimed.status == 1 && claimed.errors.contains("claim"), "\(claimed)")
             #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
-            claimant.send("")
-            #expect(claimant.wait() == 0)
             try scene.replaceDaemon()
         }
 

@@ -5,9 +5,13 @@ import LinuxFS
 /// What has happened in a mount, as far as it is kept: so that who was not connected for a moment misses nothing, or learns that he has.
 struct EventRing {
     /// The mount's own: numbers of another one mean nothing here.
-    let epoch = GrantID.random()
-    private(set) var last: UInt64 = 0
-    private var events: [Entry] = []
+    let epoch: GrantID
+    private(set) var last: UInt64
+    private(set) var events: [Entry]
+
+    init(epoch: GrantID = .random(), last: UInt64 = 0, events: [Entry] = []) {
+        (self.epoch, self.last, self.events) = (epoch, last, events)
+    }
 
     /// An event, and whose purpose it was: its own presenters are not told.
     struct Entry {

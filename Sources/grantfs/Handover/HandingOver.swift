@@ -63,11 +63,11 @@ final class HandingOver: Sendable {
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
-        if server.hasSessions {
-            throw HandoverRefusal("a claim is held, or somebody watches or presents: it can be handed over when they have ended")
-        }
         guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
         defer { server.begin() }
+        if let claims = mounted.claims, !claims.settle(until: deadline) {
+            throw HandoverRefusal("a claim is being granted or ended, which does not come to an end")
+        }
         let files = mounted.files
         let began = Clock.monotonic
         try files.rest(until: deadline)
@@ -79,6 +79,11 @@ final class HandingOver: Sendable {
                 HandoverHead(mount, mounted, pausedSince: began).write(to: &writer)
                 writer.put(descriptor: server.listener)
                 try mounted.handOver(state, to: &writer)
+                writer.put(flag: mounted.claims != nil)
+                if let claims = mounted.claims {
+                    server.handOverSessions(to: &writer)
+                    try claims.handOver(to: &writer)
+                }
                 try send(writer, into: file, over: socket)
                 do {
                     try settle(mount, over: socket)
@@ -144,8 +149,11 @@ struct HandoverHead {
     /// `Clock.monotonic`, when programs began to wait.
     var pausedSince: Int64
 
-    /// Of what follows. A daemon that does not know it leaves the mount to the one that has it.
-    private static let version: UInt32 = 2
+    /// Whether what is written of the mount is followed by sessions: since version 3.
+    var hasSessions = true
+
+    /// Of what follows. A daemon that does not know it leaves the mount to the one that has it; those from the first one on are read.
+    private static let (firstVersion, version): (UInt32, UInt32) = (2, 3)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
@@ -187,7 +195,10 @@ struct HandoverHead {
 
     /// EPROTO when a daemon of another version has written it.
     init(from state: inout HandoverReader) throws(Errno) {
-        guard try state.take(UInt64.self) == Self.mark, try state.take(UInt32.self) == Self.version else { throw Errno(EPROTO) }
+        guard try state.take(UInt64.self) == Self.mark else { throw Errno(EPROTO) }
+        let version: UInt32 = try state.take()
+        guard (Self.firstVersion...Self.version).contains(version) else { throw Errno(EPROTO) }
+        hasSessions = version >= 3
         var layout: [UInt32] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 4)) { layout.append(try state.take()) }
         guard layout == ViewFS.handoverLayout else { throw Errno(EPROTO) }

@@ -137,12 +137,14 @@ struct TakingOver {
             store: store, view: head.view, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
         let claims = Daemon.makeClaims(mounted)
         let scopes = try mounted.takeOver(from: &reader, process.polling)
-        guard reader.isAtEnd, let connection = record.connection else { throw Errno(EBADMSG) }
+        guard let connection = record.connection else { throw Errno(EBADMSG) }
         let handingOver = HandingOver(mounted)
         let server = try ControlServer(
             directory: store.runDirectory, name: head.socket,
             handler: MountControl(mounted: mounted, end: { kill(getpid(), SIGTERM) }, handingOver: handingOver), sessions: claims,
             listener: listener)
+        if head.hasSessions, try reader.takeFlag() { try claims.takeOver(from: &reader, try server.takeOverSessions(from: &reader)) }
+        guard reader.isAtEnd else { throw Errno(EBADMSG) }
         let own = ProcessIdentity.own
         let record = MountRecord(
             id: head.record, view: head.view, mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,

@@ -73,6 +73,8 @@ struct Recovering {
         }
         var writer = HandoverWriter()
         try MountedView.write(mount, unchanging, grants, to: &writer)
+        // Sessions have ended with the daemon.
+        writer.put(flag: false)
         let file = try MemoryFile.of([])
         try writer.write(into: file)
         let (count, numbers) = (writer.count, writer.descriptors)
