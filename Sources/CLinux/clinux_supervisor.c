@@ -29,29 +29,32 @@ static int64_t now(void) {
     return (int64_t)time.tv_sec;
 }
 
-// Whether all that is left of a process is a leader that has ended: what other threads are in the kernel still never come back from there.
-static bool is_over(pid_t daemon) {
-    char path[32] = "/proc/", text[512];
+// Its /proc/PID/stat, open.
+static int open_status(pid_t daemon) {
+    char path[32] = "/proc/";
     int at = 6, digits = 0;
     char number[12];
     for (pid_t rest = daemon; rest > 0; rest /= 10) number[digits++] = (char)('0' + rest % 10);
     while (digits > 0) path[at++] = number[--digits];
     memcpy(path + at, "/stat", 6);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1) return errno == ENOENT;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+// Whether all that is left of a process is a leader that has ended: what other threads are in the kernel still never come back from there.
+static bool is_over(int status) {
+    char text[512];
+    ssize_t size = pread(status, text, sizeof text - 1, 0);
     if (size <= 0) return true;
     text[size] = 0;
     char *end = strrchr(text, ')');
     return end != NULL && end[1] == ' ' && (end[2] == 'Z' || end[2] == 'X');
 }
 
-static void await_death(int pidfd, pid_t daemon) {
+static void await_death(int pidfd, int status) {
     while (true) {
         struct pollfd end = {.fd = pidfd, .events = POLLIN};
         int count = poll(&end, 1, 250);
-        if (count > 0 || (count == 0 && is_over(daemon))) return;
+        if (count > 0 || (count == 0 && status != -1 && is_over(status))) return;
     }
 }
 
@@ -135,16 +138,20 @@ static bool may_go_on(struct clinux_supervised *page) {
 
 // Waits until what was killed has ended, or only its threads are left in the kernel. False when it does not end.
 static bool await_end(pid_t next) {
-    for (int64_t deadline = now() + PATIENCE_SECONDS; now() <= deadline;) {
+    int status = open_status(next);
+    bool has_ended = false;
+    for (int64_t deadline = now() + PATIENCE_SECONDS; !has_ended && now() <= deadline;) {
         pid_t result = waitpid(next, NULL, WNOHANG);
-        if (result == next || (result == -1 && errno == ECHILD) || is_over(next)) return true;
-        poll(NULL, 0, 2);
+        has_ended = result == next || (result == -1 && errno == ECHILD) || (status != -1 && is_over(status));
+        if (!has_ended) poll(NULL, 0, 2);
     }
-    return false;
+    if (status != -1) close(status);
+    return has_ended;
 }
 
+// `reserve`: descriptors that are given up for those that are needed then. What is open here is what the daemon had open, and that may be all that there can be.
 static void supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye,
-                      pid_t daemon, int pidfd) {
+                      int pidfd, int status, const int reserve[4]) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -153,7 +160,9 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
     signal(SIGCHLD, SIG_DFL);
     setsid();
     prctl(PR_SET_NAME, "grantfs-superv");
-    await_death(pidfd, daemon);
+    await_death(pidfd, status);
+    // Nobody else is there who could take their places.
+    for (int place = 0; place < 4; place++) close(reserve[place]);
     // It never had the mount: who has started it goes on.
     if (previous != NULL && __atomic_load_n(&previous->armed, __ATOMIC_SEQ_CST) != CLINUX_ARMED_NOT) return;
     while (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) == CLINUX_ARMED && may_go_on(page)) {
@@ -180,6 +189,10 @@ int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *p
     pid_t daemon = getpid();
     int pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
     if (pidfd == -1) return -errno;
+    int reserve[4], status = open_status(daemon);
+    if (status == -1 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, reserve) == -1 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, reserve + 2) == -1)
+        return -errno;
     // No signal tells its parent of its end. CLONE_FILES: one table of descriptors for both.
     long child = syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0);
     if (child == -1) {
@@ -188,7 +201,7 @@ int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *p
         return result;
     }
     if (child == 0) {
-        supervise(page, previous, arguments, goodbye, daemon, pidfd);
+        supervise(page, previous, arguments, goodbye, pidfd, status, reserve);
         _exit(0);
     }
     return (int)child;

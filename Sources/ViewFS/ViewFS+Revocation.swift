@@ -203,6 +203,7 @@ extension ViewFS {
         scope.closing.withLock { closing in
             if !closing.isReleased {
                 closing.isReleased = true
+                records?.noteReleased(scope.id)
                 tree.forget(scope.rootNode, 1)
             }
         }

@@ -22,6 +22,37 @@ extension MountTests {
             #expect(try scene.fixture.status().mounts.count == 1)
         }
 
+        @Test(
+            "again and again leaves what was withdrawn refused in the same way, however often it is asked for meanwhile", arguments: deaths)
+        func withdrawnLongAgo(_ way: Succession.Way) throws {
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            #expect(try scene.fixture.grantfs("revoke", "a").status == 0)
+            for turn in 1...5 {
+                try scene.replaceDaemon()
+                // What is left of it is looked at every second.
+                usleep(1_300_000)
+                #expect(try Succession.said(holder) == "map SIGBUS fd EACCES cwd EACCES", "after \(turn) deaths")
+            }
+        }
+
+        @Test("with as many descriptors as it may have, of which it was started with fewer, is followed", arguments: deaths)
+        func manyDescriptors(_ way: Succession.Way) throws {
+            let scene = try Succession(way, limits: ["--nofile=200:1024"])
+            var opened: [Int32] = []
+            defer { for descriptor in opened { close(descriptor) } }
+            // Until there are no more.
+            for number in 0..<1024 {
+                let descriptor = open("\(scene.mount)/a/f\(number)", O_CREAT | O_RDWR, 0o644)
+                if descriptor < 0 { break }
+                opened.append(descriptor)
+            }
+            #expect(opened.count > 300)
+            try scene.replaceDaemon(2)
+            for descriptor in opened { #expect(write(descriptor, "x", 1) == 1) }
+            #expect(try Data(contentsOf: URL(fileURLWithPath: scene.source + "/f299")) == Data("x".utf8))
+        }
+
         @Test("in the middle of a withdrawal: the next one carries it through before it is confirmed")
         func midWithdrawal() throws {
             for turn in 0..<6 {

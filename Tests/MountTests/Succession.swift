@@ -17,7 +17,10 @@ struct Succession {
     let mount: String
     let source: String
 
-    init(_ way: Way = .upgrade, cache: String = "shared", owner: Identity = .current, switches: [String: String] = [:]) throws {
+    /// `limits`: words for prlimit(1), which the daemon is started with.
+    init(
+        _ way: Way = .upgrade, cache: String = "shared", owner: Identity = .current, switches: [String: String] = [:], limits: [String] = []
+    ) throws {
         self.way = way
         fixture = try MountFixture(owner: owner)
         source = try fixture.source("a")
@@ -26,7 +29,16 @@ struct Succession {
         try fixture.grant(source)
         fixture.switches = switches
         if way == .deathOnOldKernel { fixture.switches["GRANTFS_TEST_NO_RESEND"] = "1" }
-        mount = try fixture.mount(options: "cache=" + cache + (way == .upgrade ? "" : ",recover"))
+        let options = "cache=" + cache + (way == .upgrade ? "" : ",recover")
+        if limits.isEmpty {
+            mount = try fixture.mount(options: options)
+        } else {
+            mount = fixture.base + "/mount"
+            mkdir(mount, 0o755)
+            try Command.run(
+                ["prlimit"] + limits + [Programs.grantfs, "mount", "default", mount, "-o", options], environment: fixture.environment
+            ).orThrow()
+        }
         fixture.switches = [:]
     }
 

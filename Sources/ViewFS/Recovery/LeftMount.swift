@@ -168,10 +168,11 @@ extension RecoveryRecords.ScopeRecord {
         // A withdrawal or narrowing that was under way is carried through anew.
         state.put(refusals.rawValue)
         state.put(flag: withdrawal == .done)
+        // Whether its descriptors were let go of is found out anew.
         state.put(flag: false)
         state.put(0 as Int64)
         state.put(flag: false)
-        state.put(flag: false)
+        state.put(flag: isReleased)
         state.put(flag: false)
         for _ in 0..<3 { state.put(0 as UInt64) }
     }

@@ -29,6 +29,8 @@ public final class RecoveryRecords: Sendable {
         var isMoveTold: Bool
         var isReadOnly: Bool
         var withdrawal: Withdrawal
+        /// What the daemon itself held of the granted directory it has let go of: that is done once, whoever does it.
+        var isReleased: Bool
     }
 
     enum Withdrawal: UInt8 {
@@ -80,7 +82,8 @@ public final class RecoveryRecords: Sendable {
             rootStatus: scope.rootStatus, mount: scope.mount ?? 0, opensByHandle: scope.nodes.opensByHandle,
             crossesMounts: scope.nodes.crossesMounts, asksCallers: scope.nodes.asksCallers, isLocal: scope.isLocal,
             isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
-            withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none)
+            withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
+            isReleased: scope.closing.withLock { $0.isReleased })
         // The number first: it never comes twice.
         supervisor.page.pointee.next_scope = max(supervisor.page.pointee.next_scope, next)
         guard let id = scopes.insert(record) else { throw Errno(ENOMEM) }
@@ -97,6 +100,12 @@ public final class RecoveryRecords: Sendable {
     func note(isReadOnly: Bool, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
+    }
+
+    /// Before it is.
+    func noteReleased(_ scope: ScopeID) {
+        let id = numbers.withLock { $0[scope.rawValue] }
+        if let id { scopes.find(id)?.pointee.isReleased = true }
     }
 
     func remove(_ scope: ScopeID) {

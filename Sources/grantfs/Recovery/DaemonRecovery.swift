@@ -27,6 +27,8 @@ final class DaemonRecovery: @unchecked Sendable {
     init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError)
     {
         (self.id, self.store) = (id, store)
+        // The supervisor's limit is this one's of now, and it is to have room when that is reached.
+        _ = Daemon.raiseDescriptorLimit()
         do throws(Errno) {
             state = try MemoryFile.of([])
             supervisor = try Supervisor(
