@@ -1,0 +1,114 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// The program of the release before this one, out of its package (`Tests/Fixtures`).
+private struct PreviousRelease {
+    let fixture: MountFixture
+    let program: String
+
+    static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .appendingPathComponent("Fixtures/previous-release_amd64.deb").path
+    /// Whether it runs here: it is built for one processor, and for the libraries of one Debian.
+    static let runs = { () -> Bool in
+        let place = NSTemporaryDirectory() + "grantfs-test.previous-\(getpid())"
+        defer { try? FileManager.default.removeItem(atPath: place) }
+        guard (try? Command.run(["dpkg-deb", "-x", package, place]))?.status == 0 else { return false }
+        return (try? Command.run([place + "/usr/bin/grantfs", "--version"]))?.status == 0
+    }()
+
+    init(_ fixture: MountFixture) throws {
+        self.fixture = fixture
+        try Command.run(["dpkg-deb", "-x", Self.package, fixture.base + "/previous"]).orThrow()
+        program = fixture.base + "/previous/usr/bin/grantfs"
+    }
+
+    func run(_ arguments: String...) throws -> Output {
+        try Command.run([program] + arguments, environment: fixture.environment, within: 60)
+    }
+
+    /// Of the daemon of a mount.
+    static func program(of daemon: pid_t) throws -> String {
+        try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(daemon)/exe")
+    }
+}
+
+extension MountTests {
+    @Suite("A mount of the previous release", .enabled(if: PreviousRelease.runs, "its package is for another processor or Debian"))
+    struct AMountOfThePreviousRelease {
+        /// The directory a with a file, granted, and mounted by the previous release.
+        private func mounted(options: String) throws -> (PreviousRelease, mount: String, file: Int32) {
+            let fixture = try MountFixture()
+            let previous = try PreviousRelease(fixture)
+            let source = try fixture.source("a")
+            try Data(repeating: 0x61, count: 8192).write(to: URL(fileURLWithPath: source + "/file"))
+            try previous.run("grant", source).orThrow()
+            let mount = fixture.base + "/mount"
+            mkdir(mount, 0o755)
+            try previous.run("mount", "default", mount, "-o", options).orThrow()
+            let file = open(mount + "/a/file", O_RDWR)
+            #expect(file >= 0 && flock(file, LOCK_EX) == 0)
+            return (previous, mount, file)
+        }
+
+        @Test(
+            "goes on with this one's daemon after an upgrade, and all that was open and locked with it",
+            arguments: ["rw", "cache=exclusive", "recover"])
+        func upgraded(options: String) throws {
+            let (previous, mount, file) = try mounted(options: options)
+            defer { close(file) }
+            let fixture = previous.fixture
+            #expect(try PreviousRelease.program(of: fixture.daemon(at: mount)) == previous.program)
+            for _ in 0..<2 {
+                let upgrade = try fixture.grantfs("upgrade", mount)
+                #expect(upgrade.status == 0, "\(upgrade)")
+                #expect(try PreviousRelease.program(of: fixture.daemon(at: mount)) != previous.program)
+            }
+            var byte: UInt8 = 0
+            #expect(pread(file, &byte, 1, 8191) == 1 && byte == 0x61 && pwrite(file, "b", 1, 0) == 1)
+            let other = open(mount + "/a/file", O_RDWR)
+            defer { close(other) }
+            #expect(flock(other, LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK)
+            #expect(try fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            #expect(pread(file, &byte, 1, 0) == -1 && errno == EACCES)
+        }
+
+        @Test(
+            "that cannot hand over just now goes on with its own daemon, as does one of this release that the previous one would take over")
+        func refused() throws {
+            let (previous, mount, file) = try mounted(options: "rw")
+            defer { close(file) }
+            let fixture = previous.fixture
+            // That release hands over no claims.
+            let claimant = try Child(
+                [Programs.grantfs, "coordinate", "write", "a", "--", "sh", "-c", "echo held; read -r line"],
+                environment: fixture.environment)
+            try claimant.expect("held")
+            let claimed = try fixture.grantfs("upgrade", mount)
+            #expect(claimed.status == 1 && claimed.errors.contains("claim"), "\(claimed)")
+            claimant.send("")
+            #expect(claimant.wait() == 0)
+            #expect(try PreviousRelease.program(of: fixture.daemon(at: mount)) == previous.program)
+            #expect(try fixture.grantfs("upgrade", mount).status == 0)
+            let daemon = try fixture.daemon(at: mount)
+            let back = try previous.run("upgrade", mount)
+            #expect(back.status == 1 && back.errors.contains("version"), "\(back)")
+            try fixture.wait(until: "it is on record again") { try fixture.daemon(at: mount) == daemon }
+            var byte: UInt8 = 0
+            #expect(pread(file, &byte, 1, 0) == 1)
+        }
+
+        @Test("answers this release's commands, and is revoked and unmounted by them")
+        func commands() throws {
+            let (previous, mount, file) = try mounted(options: "rw")
+            let fixture = previous.fixture
+            #expect(try fixture.status().mounts.map(\.mountpoint) == [mount])
+            #expect(try fixture.revoke("a").allSatisfy { $0.mounts.allSatisfy { $0.confirmed } })
+            var byte: UInt8 = 0
+            #expect(pread(file, &byte, 1, 0) == -1 && errno == EACCES)
+            close(file)
+            #expect(try fixture.grantfs("unmount", mount).status == 0)
+        }
+    }
+}
