@@ -25,6 +25,9 @@ extension MountRecord {
         MountRecord.supervisors(of: id, in: directory).contains(where: \.isRunning)
     }
 
+    /// Whether it was to be followed by another daemon, and may not have been.
+    public func wasSupervised(in directory: String) -> Bool { access(MountRecord.file(of: id, in: directory), F_OK) == 0 }
+
     private static func supervisors(of id: GrantID, in directory: String) -> [ProcessIdentity] {
         guard let text = try? File.contents(of: Array(MountRecord.file(of: id, in: directory).utf8)) else { return [] }
         return String(decoding: text, as: UTF8.self).split(separator: "\n").compactMap { line in

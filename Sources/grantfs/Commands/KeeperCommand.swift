@@ -47,6 +47,12 @@ enum KeeperCommand {
             case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
             case .ended: return 0
             case .died:
+                SystemLog.open(isForeground: false)
+                SystemLog.write(
+                    .error,
+                    "the daemon of the mount at \(Terminal.visible(words[0])) has died"
+                        + (arguments.has("recoverable") ? ", and no other one goes on" : "")
+                        + ": the mount refuses everything, and what the kernel has cached is forgotten")
                 // Whoever ends a service after that need not wait for what a program holds.
                 orphan.forgetAll { signal(SIGTERM, SIG_DFL) }
                 return 0

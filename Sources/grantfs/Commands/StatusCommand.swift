@@ -42,7 +42,10 @@ enum StatusCommand {
         for report in reports where report.isDead {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
             Terminal.note(
-                "the mount at \(place) is dead: its daemon has ended, and what the kernel has cached can be read on by who holds something of it "
+                "the mount at \(place) is dead: its daemon has ended"
+                    + (store.map { report.record.wasSupervised(in: $0.runDirectory) } == true
+                        ? " again and again, or none could go on with it; the system's log says why" : "")
+                    + ", and what the kernel has cached can be read on by who holds something of it "
                     + "(grantfs revoke --kill ends them; mount the view again, or umount -l takes a dead mount away)")
         }
         return reports.contains(where: \.isDead) ? 1 : 0
