@@ -53,7 +53,8 @@ enum RunCommand {
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
         try bind(request, in: &layout, store: directory)
-        let store = try GrantStore(directory: directory, create: true)
+        // What it writes is gone with the program, or with the machine.
+        let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
         for bind in layout.binds { try administrator.checkShown(bind.source) }
