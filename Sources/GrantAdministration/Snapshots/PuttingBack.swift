@@ -132,6 +132,14 @@ private final class TreeRestoring {
         try FileDescriptor.openBeneath(tree.number, path.isEmpty ? [0x2E] : path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
     }
 
+    /// The directory that a name is changed in. One that its owner may not write to is opened for him, and closed again at the end (`finish`).
+    private func openParent(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
+        let directory = try TreeRestoring.directory(path, in: trees.now)
+        let status = try directory.status().st
+        if status.st_mode & 0o300 != 0o300, status.st_uid == geteuid() { try? directory.setMode(status.st_mode | 0o300) }
+        return directory
+    }
+
     /// A name for what is on its way.
     private func freshName() -> [UInt8] {
         count += 1
@@ -147,7 +155,7 @@ private final class TreeRestoring {
     private func takeAway(_ change: TreeChange) throws(Errno) {
         guard let expected = change.nowStatus else { return }
         let (parentPath, name) = TreeRestoring.split(change.path)
-        let parent = try TreeRestoring.directory(parentPath, in: trees.now)
+        let parent = try openParent(parentPath)
         if expected.st.st_mode & S_IFMT == S_IFDIR {
             guard FileKey(try DirectoryEntry.status(parent.number, name)) == FileKey(expected) else { throw Errno(ESTALE) }
             clean(change.path)
@@ -193,7 +201,7 @@ private final class TreeRestoring {
         let type = then.st.st_mode & S_IFMT
         if change.path.isEmpty { return }
         let (parentPath, name) = TreeRestoring.split(change.path)
-        let parent = try TreeRestoring.directory(parentPath, in: trees.now)
+        let parent = try openParent(parentPath)
         let source = try TreeRestoring.directory(parentPath, in: trees.before)
         let isThere = change.now != nil && !change.aspects.contains(.type)
         if type == S_IFDIR {
