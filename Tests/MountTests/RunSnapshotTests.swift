@@ -108,6 +108,34 @@ extension MountTests {
             #expect(differences.changes.first { $0.path == source + "/a" }?.what.contains("contents") == true, "\(differences)")
         }
 
+        @Test("cannot be hidden by a name either")
+        func hiddenName() throws {
+            try run("echo x > .grantfs-undo-x; echo x > .grantfs-snapshot-x", "--snapshot").orThrow()
+            let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
+            let added = Set(differences.changes.filter { $0.kind == "added" }.map(\.path))
+            #expect(added == [source + "/.grantfs-undo-x", source + "/.grantfs-snapshot-x"])
+        }
+
+        @Test("is copied whole or not at all: what was killed while it copied leaves nothing that counts, and nothing after the next")
+        func killedWhileCopying() throws {
+            try Command.shell("cd \"$1\"; for i in $(seq 2000); do echo $i > $i; done; head -c 50000000 /dev/urandom > big", source)
+                .orThrow()
+            let snapshots = fixture.store + "/snapshots"
+            let program = try Child(
+                [Programs.grantfs, "run", "--snapshot", "--grant", source, "--", "touch", source + "/ran"],
+                environment: fixture.environment, separateErrors: true)
+            try fixture.wait(until: "it copies") {
+                !((try? FileManager.default.contentsOfDirectory(atPath: snapshots)) ?? []).isEmpty
+            }
+            program.kill()
+            let left = try FileManager.default.contentsOfDirectory(atPath: snapshots)
+            let isWhole = left.contains { !$0.hasPrefix(".") }
+            #expect(try listed().count == (isWhole ? 1 : 0))
+            if isWhole { try fixture.grantfs("diff", "--forget", listed()[0].id).orThrow() }
+            try run("rm -f ran; echo y > 1", "--snapshot").orThrow()
+            #expect(try FileManager.default.contentsOfDirectory(atPath: snapshots) == [try listed()[0].id])
+        }
+
         @Test("stays where somebody else has changed it since, which is said; --force puts it back, too")
         func changedByOthers() throws {
             try makeTree()

@@ -22,11 +22,11 @@ extension RunSnapshot {
         var result = PutBack()
         for known in try record.directories {
             let opened = try open(known)
-            let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before))
+            let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before), staging: staging)
             let changes = try comparison.compare(opened.before, opened.now)
             let own = try own(changes, known, force: force, &result)
             try record.note(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .puttingBack)
-            let work = TreeRestoring(opened, saved: directory, number: known.number, kept: comparison.kept)
+            let work = TreeRestoring(opened, saved: directory, number: known.number, kept: comparison.kept, staging: staging)
             work.restore(own)
             // Of this call and of one that was killed.
             work.finish(try record.files(of: known.number, .puttingBack).keys)
@@ -79,15 +79,16 @@ private final class TreeRestoring {
     private let trees: RunSnapshot.Opened
     private let saved: Int32
     private let number: Int
+    private let staging: [UInt8]
     private var data = DataCopy()
     /// Of files of several names, one that is as it was.
     private var kept: [FileKey: [UInt8]]
     private var count = 0
 
-    init(_ trees: consuming RunSnapshot.Opened, saved: borrowing FileDescriptor, number: Int, kept: [FileKey: [UInt8]]) {
+    init(_ trees: consuming RunSnapshot.Opened, saved: borrowing FileDescriptor, number: Int, kept: [FileKey: [UInt8]], staging: [UInt8]) {
         self.trees = trees
         self.saved = saved.number
-        (self.number, self.kept) = (number, kept)
+        (self.number, self.kept, self.staging) = (number, kept, staging)
     }
 
     func restore(_ changes: [TreeChange]) {
@@ -143,7 +144,7 @@ private final class TreeRestoring {
     /// A name for what is on its way.
     private func freshName() -> [UInt8] {
         count += 1
-        return TreeComparison.staging + Array("\(GrantID.random())-\(count)".utf8)
+        return staging + Array("\(GrantID.random())-\(count)".utf8)
     }
 
     private func isSame(_ status: FileStatus, _ expected: FileStatus) -> Bool {
@@ -190,7 +191,7 @@ private final class TreeRestoring {
         guard let directory = try? TreeRestoring.directory(path, in: trees.now) else { return }
         var names: [[UInt8]] = []
         _ = try? directory.forEachEntry(limit: .max) { _, _, name in
-            if name.starts(with: TreeComparison.staging) { names.append(Array(name)) }
+            if name.starts(with: staging) { names.append(Array(name)) }
         }
         for name in names { try? save(name, in: directory, as: name) }
     }

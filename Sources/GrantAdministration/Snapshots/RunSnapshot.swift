@@ -54,6 +54,8 @@ public final class RunSnapshot {
             try write(directories, command, copy, staging, name)
             copy.progress.say()
             try check()
+            // A copy that a power cut leaves empty would be put back so.
+            staging.directory.flushFilesystem()
             try staging.publish(in: place)
         } catch {
             staging.remove(from: place)
@@ -151,6 +153,9 @@ public final class RunSnapshot {
 
     // MARK: what it is
 
+    /// What names begin with that putting back needs for a moment.
+    var staging: [UInt8] { Array(".grantfs-undo-\(id)-".utf8) }
+
     public var began: Instant { get throws(GrantError) { try record.began } }
     public var command: [[UInt8]] { get throws(GrantError) { try record.command } }
     public var state: RunRecord.State { get throws(GrantError) { try record.state } }
@@ -235,7 +240,7 @@ public final class RunSnapshot {
 
     func changes(in known: RunRecord.Directory) throws(GrantError) -> [TreeChange] {
         let opened = try open(known)
-        let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before))
+        let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before), staging: staging)
         return try comparison.compare(opened.before, opened.now)
     }
 

@@ -38,9 +38,8 @@ public struct TreeChange: Sendable {
 
 /// Compares the copy of a tree with the tree as it is, by descriptors, following no link. What is mounted inside is not entered.
 final class TreeComparison {
-    /// What the name of a file begins with that is being put back: it is nobody's.
-    static let staging = Array(".grantfs-undo-".utf8)
-
+    /// What the name of a file begins with that is being put back: it is nobody's. No program knows it before it has ended, so that none hides a file by it.
+    private let staging: [UInt8]
     private let known: RunRecord.Directory
     private let stamps: [[UInt8]: FileStamp]
     private var changes: [TreeChange] = []
@@ -53,7 +52,9 @@ final class TreeComparison {
     private var mount: UInt64 = 0
     private var buffers = ([UInt8](repeating: 0, count: 1 << 17), [UInt8](repeating: 0, count: 1 << 17))
 
-    init(_ known: RunRecord.Directory, stamps: [[UInt8]: FileStamp]) { (self.known, self.stamps) = (known, stamps) }
+    init(_ known: RunRecord.Directory, stamps: [[UInt8]: FileStamp], staging: [UInt8]) {
+        (self.known, self.stamps, self.staging) = (known, stamps, staging)
+    }
 
     /// The differences, in the order of paths; a directory comes before what it holds.
     func compare(_ before: borrowing FileDescriptor, _ now: borrowing FileDescriptor) throws(GrantError) -> [TreeChange] {
@@ -127,7 +128,7 @@ final class TreeComparison {
     private func names(_ directory: borrowing FileDescriptor) throws(Errno) -> [[UInt8]] {
         var names: [[UInt8]] = []
         _ = try directory.forEachEntry(limit: .max) { _, _, name in names.append(Array(name)) }
-        return names.filter { !$0.starts(with: TreeComparison.staging) }
+        return names.filter { !$0.starts(with: staging) }
     }
 
     private func status(_ directory: Int32, _ name: [UInt8]) throws(Errno) -> FileStatus? {

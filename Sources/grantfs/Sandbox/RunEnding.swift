@@ -58,8 +58,13 @@ final class RunEnding {
         snapshot = try RunSnapshot.make(of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) })
     }
 
-    /// The program was never started.
-    func abandon() { if !hasEnded { try? snapshot?.forget() } }
+    /// Something has failed, perhaps before the program was started. What it has changed, if anything, is left to be looked at.
+    func abandon() {
+        guard !hasEnded, let snapshot else { return }
+        hasEnded = true
+        guard let changes = try? snapshot.noteEnd() else { return }
+        if changes.isEmpty { try? snapshot.forget() } else { leave(snapshot, changes) }
+    }
 
     /// The program has ended, and nothing of it is on its way to the files any more.
     func end() throws(GrantError) {
