@@ -66,7 +66,7 @@ let package = Package(
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
+                "CSQLite", "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
                 "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
             ],
             swiftSettings: strict),

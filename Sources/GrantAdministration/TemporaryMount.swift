@@ -98,7 +98,11 @@ public final class TemporaryMount: Sendable {
     private func removeGrants() throws(GrantError) {
         guard let view = try? ViewName(label) else { return }
         let grants = try store.grants(view: view)
-        if !grants.isEmpty { _ = try GrantAdministrator(store: store).remove(grants, timeout: 2) }
+        if grants.isEmpty { return }
+        let administrator = GrantAdministrator(store: store)
+        _ = try administrator.revoke(grants, timeout: 2)
+        // That their names are unknown now, and not refused, nobody is told who is about to be unmounted.
+        try store.remove(grants.map(\.id), by: administrator.actor)
     }
 }
 

@@ -47,7 +47,7 @@ public struct SandboxProfile: Sendable {
 }
 
 /// Makes sense of one document.
-private struct SandboxProfileReader {
+struct SandboxProfileReader {
     let file: String
     let home: [UInt8]
 

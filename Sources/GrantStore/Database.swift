@@ -7,6 +7,8 @@ final class Database {
     let path: String
     /// What the transaction under way has to say in the system's log when it is on disk.
     var noted: [LogEntry] = []
+    /// How other connections are waited for. SQLite has its address.
+    private let waiting: StoreWaiting
 
     /// Opens `path`, which has no symbolic link in it and exists unless `create`.
     init(path: String, create: Bool) throws(GrantError) {
@@ -19,23 +21,23 @@ final class Database {
             throw error
         }
         sqlite3_extended_result_codes(handle, 1)
-        sqlite3_busy_timeout(handle, Database.patience)
+        let waiting = StoreWaiting(path: path)
+        sqlite3_busy_handler(handle, StoreWaiting.handler, Unmanaged.passUnretained(waiting).toOpaque())
         self.handle = handle
         self.path = path
+        self.waiting = waiting
     }
 
     deinit { sqlite3_close_v2(handle) }
 
-    /// How many milliseconds to wait for another connection's transaction.
-    private static let patience: Int32 = 10_000
-
     /// Copies the write-ahead log into the database and truncates it. Best effort: what it holds is durable already, and a
     /// reader that is under way for longer than a quarter of a second is not waited for.
     func emptyLog() {
-        sqlite3_busy_timeout(handle, 250)
-        sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil)
-        sqlite3_busy_timeout(handle, Database.patience)
+        waiting.withLimit(250_000_000) { _ = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil) }
     }
+
+    /// Whether a transaction has ended when the disk has it, or when the kernel has. In a write-ahead log the disk has all before it as well then.
+    func setWaitsForDisk(_ waits: Bool) throws(GrantError) { try execute("PRAGMA synchronous = \(waits ? "FULL" : "NORMAL")") }
 
     /// Runs statements that give no rows.
     func execute(_ sql: String) throws(GrantError) {

@@ -4,7 +4,7 @@ import LinuxFS
 /// The grants, the mounts and the log in one SQLite database that several processes use at once.
 ///
 /// Whatever a function changed is on disk when it returns. A function that throws changed nothing.
-/// Usable from any thread; a call may wait up to ten seconds for another process's transaction.
+/// Usable from any thread; a call may wait for others: ten seconds for a transaction, a minute in a queue of them.
 ///
 /// Locking: one lock around the connection, taken by every function, held during the SQL and nothing else.
 public final class GrantStore: Sendable {
@@ -15,6 +15,7 @@ public final class GrantStore: Sendable {
 
     private let place: StoreDirectory
     private let fileKey: FileKey
+    private let survivesPowerLoss: Bool
     let seal: SipHash
     private let connection: Lock<Database>
 
@@ -23,15 +24,16 @@ public final class GrantStore: Sendable {
     /// A store that is damaged, newer, of somebody else or not readable is an error, and is left as it is; so is one that is
     /// missing without `create` (`.notFound`).
     ///
-    /// `survivesPowerLoss` false: what this value writes survives the end of any process, and is not waited for until it is on the disk.
+    /// `survivesPowerLoss` false: what this value writes survives the end of any process, and is not waited for until it is on the disk, but for what takes something away.
     public convenience init(directory: String, create: Bool, survivesPowerLoss: Bool = true) throws(GrantError) {
-        try self.init(directory: directory, create: create, schema: .current)
+        try self.init(directory: directory, create: create, schema: .current, survivesPowerLoss: survivesPowerLoss)
         if !survivesPowerLoss {
-            try connection.withLock { (database: inout Database) throws(GrantError) in try database.execute("PRAGMA synchronous = NORMAL") }
+            try connection.withLock { (database: inout Database) throws(GrantError) in try database.setWaitsForDisk(false) }
         }
     }
 
-    init(directory: String, create: Bool, schema: Schema) throws(GrantError) {
+    init(directory: String, create: Bool, schema: Schema, survivesPowerLoss: Bool = true) throws(GrantError) {
+        self.survivesPowerLoss = survivesPowerLoss
         place = try StoreDirectory(directory, create: create)
         self.directory = place.path
         if create { try place.create(schema) }
@@ -63,14 +65,17 @@ public final class GrantStore: Sendable {
 
     /// One transaction. `withdraws`: it takes something away, so the write-ahead log is emptied into the database at once.
     /// SQLite drops a log from its first damaged page on without a word, and takes what stands before that page for the truth:
-    /// a single flipped byte there would bring a revoked grant back.
+    /// a single flipped byte there would bring a revoked grant back. Where only what lives as long as a command is written, it is enough that the log is on the disk.
     func write<Result>(withdraws: Bool = false, _ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
         try checkFile()
         let (result, noted) = try connection.withLock { (database: inout Database) throws(GrantError) in
             let connection = database
             connection.noted = []
+            let isExtra = withdraws && !survivesPowerLoss
+            if isExtra { try connection.setWaitsForDisk(true) }
+            defer { if isExtra { try? connection.setWaitsForDisk(false) } }
             let result = try connection.transaction { () throws(GrantError) in try body(connection) }
-            if withdraws { connection.emptyLog() }
+            if withdraws, survivesPowerLoss { connection.emptyLog() }
             return (result, connection.noted)
         }
         if !noted.isEmpty { note(noted) }

@@ -83,6 +83,9 @@ public struct PipePair: ~Copyable, Sendable {
         writing = FileDescriptor(owning: ends[1])
     }
 
+    /// Gives both ends away; the caller closes them.
+    public consuming func release() -> (reading: Int32, writing: Int32) { (reading.release(), writing.release()) }
+
     /// Keeps the writing end alone, so that whoever reads sees when it is closed.
     public consuming func closeReading() -> FileDescriptor { writing }
 

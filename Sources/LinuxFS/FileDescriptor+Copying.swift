@@ -116,6 +116,13 @@ public enum DirectoryEntry {
             withCString(name) { name in withCString(newName) { clinux_renameat2(directory, name, newDirectory, $0, noReplace) } })
     }
 
+    /// renameat2(2) with RENAME_EXCHANGE: what the two names stand for changes places in one step. EINVAL where the filesystem cannot.
+    public static func exchange(_ directory: Int32, _ name: [UInt8], _ otherName: [UInt8]) throws(Errno) {
+        let exchange: UInt32 = 2
+        _ = try Errno.check(
+            withCString(name) { name in withCString(otherName) { clinux_renameat2(directory, name, directory, $0, exchange) } })
+    }
+
     /// statx(2) of a name, without opening it.
     public static func status(_ directory: Int32, _ name: [UInt8]) throws(Errno) -> FileStatus {
         var status = FileStatus()

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /// sweep DIRECTORY: takes locks of files run-… there until its input ends, and says how many it got.
@@ -23,7 +24,9 @@ int attack_sweep(int count, char **arguments) {
             if (strncmp(entry->d_name, "run-", 4)) continue;
             int file = openat(directory, entry->d_name, O_RDWR | O_NOFOLLOW);
             if (file == -1) continue;
-            if (flock(file, LOCK_EX | LOCK_NB) == 0) {
+            struct stat status;
+            // One that has lost its name since it was opened is nobody's any more.
+            if (flock(file, LOCK_EX | LOCK_NB) == 0 && fstat(file, &status) == 0 && status.st_nlink > 0) {
                 got++;
                 usleep(2000);
             }

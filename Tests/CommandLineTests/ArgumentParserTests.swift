@@ -152,9 +152,23 @@ private func failure(_ text: String) -> GrantError? {
     @Test func anOptionMeansTheSameInEveryCommand() {
         let program = CommandLineProgram.declaration
         var known: [String: Bool] = [:]
-        for option in program.commands.flatMap(\.options) + program.commonOptions {
-            #expect(known[option.long] ?? (option.value != nil) == (option.value != nil), "--\(option.long)")
+        // What these mean before the command is found by what comes behind them.
+        for option in program.commands.flatMap(\.options) + program.commonOptions where option.long != "snapshot" {
+            #expect((known[option.long] ?? (option.value != nil)) == (option.value != nil), "--\(option.long)")
             known[option.long] = option.value != nil
+        }
+    }
+
+    @Test("An option that takes a value in one command and none in another is known by what comes next, also before the command")
+    func oneNameTwoMeanings() throws {
+        let parser = ArgumentParser(program: CommandLineProgram.declaration)
+        for line in ["--snapshot /d coordinate read /x", "--snapshot=/d coordinate read /x", "coordinate --snapshot /d read /x"] {
+            guard case .run(let command, let arguments) = try parser.parse(words(line)) else { throw GrantError(.usage, line) }
+            #expect(command.name == "coordinate" && arguments.bytes("snapshot") == Array("/d".utf8), "\(line)")
+        }
+        for line in ["--snapshot run --grant /d -- true", "--snapshot --grant /d run -- true", "run --snapshot --grant /d -- true"] {
+            guard case .run(let command, let arguments) = try parser.parse(words(line)) else { throw GrantError(.usage, line) }
+            #expect(command.name == "run" && arguments.has("snapshot") && arguments.options["grant"] == [Array("/d".utf8)], "\(line)")
         }
     }
 }

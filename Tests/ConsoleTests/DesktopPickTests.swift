@@ -69,6 +69,36 @@ struct DesktopPickTests {
         #expect(grants.map(\.path) == [one, two] && grants.allSatisfy { $0.access == "read-only" && $0.view == "ci" })
     }
 
+    @Test("What a program asks for by grantfs mcp is granted when somebody chooses it, and the chooser begins there and says who asks")
+    func aProgramsQuestionIsAnswered() throws {
+        let desktop = try Desktop()
+        let one = try desktop.fixture.source("one")
+        let portal = try desktop.play("0", "file://" + one)
+        let program = try Child([Programs.grantfs, "mcp", "--ask", "desktop"], environment: desktop.fixture.environment)
+        program.send(
+            #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"request_directory","arguments":{"path":"\#(one)"}}}"#)
+        let answer = try #require(program.line())
+        #expect(answer.contains(#""isError":false"#) && answer.contains(#""directory":"\#(one)","access":"read-only""#), "\(answer)")
+        for line in ["directory=1", "multiple=1", "current_folder=\(one)$"] { try portal.expect(line) }
+        #expect(try desktop.fixture.list().map(\.path) == [one])
+        program.closeInput()
+        #expect(program.wait(within: 60) == 0)
+        #expect(try desktop.fixture.list("--all").isEmpty)
+    }
+
+    @Test("No is an answer to a program as well, and the end of its session is one to the question")
+    func aProgramsQuestionIsRefused() throws {
+        let desktop = try Desktop()
+        let one = try desktop.fixture.source("one")
+        _ = try desktop.play("1")
+        let program = try Child([Programs.grantfs, "mcp", "--ask", "desktop"], environment: desktop.fixture.environment)
+        program.send(
+            #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"request_directory","arguments":{"path":"\#(one)"}}}"#)
+        #expect(try #require(program.line()).contains(#""isError":true"#))
+        program.closeInput()
+        #expect(program.wait(within: 60) == 0)
+    }
+
     @Test func nothingIsGrantedUnlessEverythingCanBe() throws {
         let desktop = try Desktop()
         let one = try desktop.fixture.source("one")

@@ -72,6 +72,56 @@ import Testing
     }
 }
 
+@Suite(.serialized) struct AQueueForTheStore {
+    let scratch = Scratch()
+
+    @Test("that takes longer than the patience with a single transaction turns nobody away")
+    func isWaitedFor() async throws {
+        let directory = scratch.store
+        _ = try GrantStore(directory: directory, create: true)
+        let refused = try await withThrowingTaskGroup(of: Int.self) { group in
+            for number in 0..<40 {
+                group.addTask {
+                    try await onThread {
+                        let store = try GrantStore(directory: directory, create: false)
+                        // Each has the store for a while, three times, as a command on a slow disk does.
+                        return (0..<3).count { _ in
+                            code {
+                                try store.write { (database) throws(GrantError) in
+                                    usleep(110_000)
+                                    try database.query(
+                                        "INSERT INTO log (time, event, uid, pid, program, detail) VALUES (0, 'opened', ?, 0, '', '')",
+                                        [.integer(Int64(number))])
+                                }
+                            } != nil
+                        }
+                    }
+                }
+            }
+            return try await group.reduce(0, +)
+        }
+        #expect(refused == 0, "of 120 turns")
+        #expect(try GrantStore(directory: directory, create: false).lastLogNumber() == 120)
+    }
+
+    @Test("in which nobody gets on ends with an error that says so")
+    func isGivenUp() throws {
+        let holder = try GrantStore(directory: scratch.store, create: true)
+        let other = try GrantStore(directory: scratch.store, create: false)
+        try holder.write { (_) throws(GrantError) in
+            #expect(code { try other.insert(try sample("docs"), by: tester) } == .storeUnavailable)
+        }
+        try other.insert(try sample("docs"), by: tester)
+    }
+}
+
+/// On a thread of its own, so that all of them wait at the same time however few processors there are.
+private func onThread<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
+    try await withCheckedThrowingContinuation { continuation in
+        Thread { continuation.resume(with: Swift.Result(catching: body)) }.start()
+    }
+}
+
 @Suite struct AStoreWithoutDescriptors {
     let scratch = Scratch()
 

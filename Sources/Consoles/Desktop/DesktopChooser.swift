@@ -7,13 +7,13 @@ import LinuxFS
 public enum DesktopChooser {
     /// The directories that somebody chose, as paths; nil when it was cancelled. Waits for as long as that takes.
     ///
-    /// `folder` is where it begins. `.unsupported` when there is nobody to ask, `.invalidDirectory` for what cannot be granted from here.
-    public static func directories(folder: [UInt8]?) throws(GrantError) -> [[UInt8]]? {
+    /// `folder` is where it begins, `title` what stands above. `.unsupported` when there is nobody to ask, `.invalidDirectory` for what cannot be granted from here.
+    public static func directories(folder: [UInt8]?, title: String = "Grant directories") throws(GrantError) -> [[UInt8]]? {
         let uris = Collector()
         var reason = [CChar](repeating: 0, count: 512)
         let outcome = withCString(folder ?? []) { path in
             cportal_choose(
-                "Grant directories", "Grant", folder == nil ? nil : path, collect, Unmanaged.passUnretained(uris).toOpaque(), &reason,
+                title, "Grant", folder == nil ? nil : path, collect, Unmanaged.passUnretained(uris).toOpaque(), &reason,
                 reason.count)
         }
         let why = String(decoding: reason.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)

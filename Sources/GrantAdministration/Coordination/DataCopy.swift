@@ -10,15 +10,16 @@ struct DataCopy {
     /// Between two words of how far it has come.
     private static let step: Int64 = 16 << 20
 
-    /// `target` is new and empty; afterwards it has the first `size` bytes of `source`. `note` gets how many bytes were done since the last call, and may put
-    /// an end to it by throwing.
+    /// `target` is new and empty; afterwards it has the first `size` bytes of `source`. `note` gets how many bytes were done since the last call, and whether
+    /// they are shared; it may put an end to it by throwing.
     mutating func copy(
-        _ source: borrowing FileDescriptor, to target: borrowing FileDescriptor, size: Int64, note: (Int) throws(Errno) -> Void
+        _ source: borrowing FileDescriptor, to target: borrowing FileDescriptor, size: Int64,
+        note: (Int, _ isShared: Bool) throws(Errno) -> Void
     ) throws(Errno) {
         if size == 0 { return }
         if try clone(source, to: target) {
             try target.truncate(to: size)
-            return try note(Int(size))
+            return try note(Int(size), true)
         }
         var offset: Int64 = 0
         while offset < size, let part = try source.data(from: offset, size: size) {
@@ -29,7 +30,7 @@ struct DataCopy {
                 // It has become shorter.
                 if count == 0 { break }
                 offset += Int64(count)
-                try note(count)
+                try note(count, false)
             }
             if offset < end { break }
         }

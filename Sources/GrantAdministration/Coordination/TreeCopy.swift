@@ -15,6 +15,10 @@ final class TreeCopy {
     private let ownName: [UInt8]
     private var nextCheck: Int64 = 0
     private var data = DataCopy()
+    /// Called with the way to each file or directory that is copied, and what it was before that.
+    var seen: (([[UInt8]], FileStatus) -> Void)?
+    /// How many bytes may be copied that cannot be shared; EFBIG beyond.
+    var limit: UInt64 = .max
     /// What has several names, by what it is: where its copy is, below `root`.
     private var linked: [FileKey: [[UInt8]]] = [:]
     /// The way to what is being copied, below the directory that it is copied into.
@@ -120,6 +124,7 @@ final class TreeCopy {
     ) throws(Errno) -> Frame? {
         let status = try entry.status()
         let type = status.st.st_mode & S_IFMT
+        seen?(way, status)
         if type == S_IFDIR { return try enter(entry, status, name, &source, &target) }
         let key = FileKey(status)
         if status.st.st_nlink > 1, let place = linked[key] {
@@ -167,8 +172,12 @@ final class TreeCopy {
     ) throws(Errno) {
         let file = try TreeCopy.reopened(entry, O_RDONLY)
         let made = try FileDescriptor.openAt(target.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
-        try data.copy(file, to: made, size: Int64(status.st.st_size)) { [self] count throws(Errno) in
+        try data.copy(file, to: made, size: Int64(status.st.st_size)) { [self] count, isShared throws(Errno) in
             progress.note(bytes: count)
+            if !isShared {
+                guard limit >= UInt64(count) else { throw Errno(EFBIG) }
+                limit -= UInt64(count)
+            }
             try stopIfTold()
         }
         try FileAttributes.apply(status, attributes, to: made)

@@ -110,7 +110,7 @@ private struct Scan {
         let body = word.dropFirst(2)
         let equals = body.firstIndex(of: UInt8(ascii: "="))
         let name = String(decoding: body[..<(equals ?? body.endIndex)], as: UTF8.self)
-        guard let option = candidates.first(where: { $0.isCalled(name) }) else { throw unknown("--" + name) }
+        guard let option = option(name, hasValue: equals != nil, next: rest.first) else { throw unknown("--" + name) }
         guard option.value != nil else {
             if equals != nil { throw usage("--\(name) takes no value") }
             note(option, [], as: "--" + name)
@@ -155,8 +155,19 @@ private struct Scan {
         parsed.options[option.long, default: []].append(value)
     }
 
-    /// The options that are known at this point. Before the command every option of every command is: which of them takes a
-    /// value is the same everywhere.
+    /// The option of this name. Before the command there may be two, of which one takes a value: what comes next, a value or the command, says which one is meant.
+    private func option(_ name: String, hasValue: Bool, next: [UInt8]?) -> OptionDeclaration? {
+        let named = candidates.filter { $0.isCalled(name) }
+        guard let plain = named.first(where: { $0.value == nil }), let valued = named.first(where: { $0.value != nil }) else {
+            return named.first
+        }
+        if hasValue { return valued }
+        let isCommands = next.map { String(decoding: $0, as: UTF8.self) }.flatMap { program.command(named: $0) }?.options
+            .contains { $0.isCalled(name) && $0.value == nil }
+        return isCommands == true || next?.first == UInt8(ascii: "-") ? plain : valued
+    }
+
+    /// The options that are known at this point. Before the command every option of every command is.
     private var candidates: [OptionDeclaration] {
         program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
     }

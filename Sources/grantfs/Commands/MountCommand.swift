@@ -41,13 +41,13 @@ enum MountCommand {
         if arguments.has("fake") { return 0 }
         if !arguments.has("foreground") { return try background() }
 
-        let store = try GrantStore(directory: directory, create: true)
+        let temporary = try arguments.text("temporary")
+        let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
         // Until it is mounted, or has failed.
         var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
         try mountpoint.prepare(for: view, store: store, lookout: .command) { Terminal.note($0) }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
-        let temporary = try arguments.text("temporary")
         return Daemon.run(
             store: store, view: view, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
         ) { error in

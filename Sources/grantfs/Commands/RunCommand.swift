@@ -23,6 +23,12 @@ enum RunCommand {
                 help: "what a tool needs: cargo, go, node, python, git, or a profile of your own", isRepeatable: true),
             OptionDeclaration(
                 "audit", value: "FILE", help: "leave there what it has opened and changed through the grants, as JSON lines"),
+            OptionDeclaration(
+                "snapshot", help: "copy first what it may write to: grantfs diff shows what it has changed, grantfs undo puts it back"),
+            OptionDeclaration("review", help: "the same, and ask at the end: keep it, put it back, or leave it for later"),
+            OptionDeclaration("undo", help: "the same, and put everything back at the end"),
+            OptionDeclaration(
+                "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M; 4G when left out"),
             OptionDeclaration("network", help: "leave it the network"),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
@@ -47,13 +53,15 @@ enum RunCommand {
         let directory = try arguments.storeDirectory()
         // Looked at first: a wrong directory leaves no trace.
         let choices = try proposals(&request, in: directory)
+        let ending = try RunEnding(arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path))
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit is of what --grant names", advice: "mount the view with -o audit, and see grantfs log")
         }
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
         try bind(request, in: &layout, store: directory)
-        let store = try GrantStore(directory: directory, create: true)
+        // What it writes is gone with the program, or with the machine.
+        let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
         for bind in layout.binds { try administrator.checkShown(bind.source) }
@@ -69,6 +77,7 @@ enum RunCommand {
             if let file = arguments.bytes("audit") {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
             } else { nil }
+        try ending?.begin(arguments.operands, store)
         let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty)
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
@@ -76,9 +85,11 @@ enum RunCommand {
             let status = try start(Array(temporary.mountpoint.utf8))
             try audit?.write(shown, store)
             try end(temporary, store)
+            try ending?.end()
             return status
         } catch {
             try? end(temporary, store)
+            ending?.abandon()
             throw error
         }
     }
@@ -112,7 +123,8 @@ enum RunCommand {
         return chosen
     }
 
-    private static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
+    /// Another name for one that is taken.
+    static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
         let ending = Array("-\(number)".utf8)
         guard let name = try? GrantName(entry: name.bytes.prefix(255 - ending.count) + ending) else {
             throw GrantError(.usage, "“\(name)” is no name for a grant")
@@ -164,7 +176,7 @@ enum RunCommand {
     }
 
     /// By a daemon of its own, which cleans up when this process dies.
-    private static func mount(
+    static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool
     ) throws(GrantError) {
         let words =
@@ -183,7 +195,8 @@ enum RunCommand {
         }
     }
 
-    private static func end(_ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
+    /// Takes the mount away, and waits a moment for its daemon.
+    static func end(_ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
         let daemons = try store.mounts().filter { $0.mountpoint == Array(temporary.mountpoint.utf8) }
         try temporary.clean()
         UnmountCommand.awaitEnd(of: daemons)

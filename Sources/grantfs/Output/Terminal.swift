@@ -14,6 +14,25 @@ enum Terminal {
         }
     }
 
+    /// A line to one of the two.
+    static func print(_ text: String, to descriptor: Int32) throws(GrantError) {
+        if descriptor == standardOutput { return try print(text) }
+        say(text)
+    }
+
+    /// A line as it is, on stderr.
+    static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
+
+    /// Asks on the terminal. The first letter of the answer, as a small one; nil at the end of the input.
+    static func choice(_ question: String) -> Character? {
+        _ = write("grantfs: \(visible(question)) ", to: standardError)
+        guard let answer = readLine() else {
+            _ = write("\n", to: standardError)
+            return nil
+        }
+        return answer.first.flatMap { $0.lowercased().first } ?? " "
+    }
+
     /// A line for people, on stderr.
     static func note(_ text: String) { _ = write("grantfs: \(visible(text))\n", to: standardError) }
 

@@ -34,7 +34,7 @@ enum SandboxProfiles {
     }
 
     /// What `~` stands for. `/` where there is no home, so that nothing is found.
-    private static var home: [UInt8] {
+    static var home: [UInt8] {
         let home = SandboxEnvironment.value(of: "HOME") ?? []
         return home.first == UInt8(ascii: "/") ? home : Array("/nonexistent".utf8)
     }
@@ -53,7 +53,7 @@ enum SandboxProfiles {
     }
 
     /// What a profile says widens what a program may see, so nobody but the user and root may have written it.
-    private static func contents(of file: borrowing FileDescriptor, _ path: String) throws(GrantError) -> [UInt8] {
+    static func contents(of file: borrowing FileDescriptor, _ path: String) throws(GrantError) -> [UInt8] {
         var status = stat()
         guard fstat(file.number, &status) == 0 else { throw GrantError(.system, "\(path) cannot be read", cause: Errno(errno).description) }
         guard status.st_mode & S_IFMT == S_IFREG else { throw GrantError(.invalidFile, "\(path) is no profile", cause: "it is no file") }

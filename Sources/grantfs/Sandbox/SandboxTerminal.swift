@@ -6,6 +6,10 @@ final class SandboxTerminal: Sendable {
     private let outer: Int32
     private let inner = Lock<Int32?>(nil)
     private let before: termios
+    /// What is typed is the caller's again once the other end is closed.
+    private let handingOn: Lock<Int32?>
+    private let watching: Int32
+    private let hasHandedOn = Semaphore()
     /// The last of the program's output has been shown.
     private let isShown = Semaphore()
 
@@ -14,6 +18,9 @@ final class SandboxTerminal: Sendable {
         guard isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return nil }
         var settings = termios()
         guard tcgetattr(STDIN_FILENO, &settings) == 0, let made = try? PseudoTerminal.make(like: STDIN_FILENO) else { return nil }
+        guard let ends = try? PipePair().release() else { return nil }
+        watching = ends.reading
+        handingOn = Lock(ends.writing)
         before = settings
         let numbers = made.release()
         // It stays open as long as this process: the threads use it until the end.
@@ -40,7 +47,12 @@ final class SandboxTerminal: Sendable {
         let outer = outer
         let shown = isShown
         // Without threads nothing is shown, and the program is not waited for by them.
-        if let typing = try? WorkerThread.start("typing", { SandboxTerminal.copy(from: STDIN_FILENO, to: outer) }) { typing.detach() }
+        let (watching, handedOn) = (watching, hasHandedOn)
+        let typing = try? WorkerThread.start("typing") {
+            SandboxTerminal.copy(from: STDIN_FILENO, to: outer, until: watching)
+            handedOn.post()
+        }
+        if let typing { typing.detach() } else { handedOn.post() }
         guard
             let showing = try? WorkerThread.start(
                 "showing",
@@ -52,8 +64,13 @@ final class SandboxTerminal: Sendable {
         showing.detach()
     }
 
-    /// After the program: shows the rest, and leaves the caller's terminal as it was.
+    /// After the program: shows the rest, and leaves the caller's terminal as it was, with what is typed from now on.
     func end() {
+        handingOn.withLock { number in
+            if let number { close(number) }
+            number = nil
+        }
+        _ = hasHandedOn.wait(until: Clock.monotonic + 2_000_000_000)
         _ = isShown.wait(until: Clock.monotonic + 2_000_000_000)
         var settings = before
         tcsetattr(STDIN_FILENO, TCSADRAIN, &settings)
@@ -68,9 +85,18 @@ final class SandboxTerminal: Sendable {
         return group > 1 ? group : nil
     }
 
-    private static func copy(from source: Int32, to target: Int32) {
+    /// `end`: when it hangs up, that was all.
+    private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {
+            if end >= 0 {
+                var waited = [
+                    pollfd(fd: source, events: Int16(truncatingIfNeeded: POLLIN), revents: 0), pollfd(fd: end, events: 0, revents: 0),
+                ]
+                if poll(&waited, 2, -1) < 0, errno != EINTR { return }
+                if waited[1].revents != 0 { return }
+                if waited[0].revents == 0 { continue }
+            }
             let count = read(source, &buffer, buffer.count)
             if count < 0, errno == EINTR { continue }
             guard count > 0 else { return }

@@ -1,0 +1,56 @@
+import GrantModel
+
+/// What a person has decided beforehand about requests of programs for directories.
+public struct RequestPolicy: Sendable {
+    public enum Verdict: Sendable {
+        case allowed, denied, toBeAsked
+    }
+
+    private var allowed: [SandboxProfile.Grant] = []
+    private var denied: [[UInt8]] = []
+
+    /// Everything is to be asked.
+    public init() {}
+
+    /// Reads a file in TOML: `deny = ["~/.ssh"]`, and `[[allow]]` with `path` and `access`. `.invalidFile`, with the line, for what makes no sense.
+    ///
+    /// - Parameters:
+    ///   - file: what it is called in messages.
+    ///   - home: what stands for `~` at the beginning of a path.
+    public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
+        let document: TOMLValue
+        do throws(TOMLValue.Failure) {
+            document = try TOMLValue.read(bytes)
+        } catch {
+            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
+        }
+        guard case .table(let items) = document.kind else { return }
+        let reader = SandboxProfileReader(file: file, home: home)
+        for (key, value) in items {
+            switch key {
+            case "allow": allowed = try reader.list(value, key) { value throws(GrantError) in try reader.grant(value) }
+            case "deny": denied = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
+            default: throw reader.unknown(key, value, among: ["allow", "deny"])
+            }
+        }
+    }
+
+    /// The same with every path as `change` gives it: without links, so that a request cannot go by another way.
+    public func mapped(_ change: ([UInt8]) -> [UInt8]) -> RequestPolicy {
+        var result = self
+        result.allowed = allowed.map { SandboxProfile.Grant(path: change($0.path), access: $0.access) }
+        result.denied = denied.map(change)
+        return result
+    }
+
+    /// What it says of a directory, a path without links. What is denied is so with all below it, and so is what it lies in: that is denied last of all.
+    public func verdict(on path: [UInt8], _ access: Access) -> Verdict {
+        if denied.contains(where: { lies(path, in: $0) || lies($0, in: path) }) { return .denied }
+        let isAllowed = allowed.contains { lies(path, in: $0.path) && (access == .readOnly || $0.access == .readWrite) }
+        return isAllowed ? .allowed : .toBeAsked
+    }
+
+    private func lies(_ path: [UInt8], in directory: [UInt8]) -> Bool {
+        path == directory || directory == [0x2F] || path.starts(with: directory + [0x2F])
+    }
+}

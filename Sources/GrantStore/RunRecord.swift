@@ -1,0 +1,173 @@
+import GrantModel
+
+/// What is known of one `grantfs run` whose directories were copied before it began: a database of its own beside the copies, so that whatever is killed leaves
+/// a state of it that makes sense.
+///
+/// Not to be shared between threads.
+public final class RunRecord {
+    public enum State: String, Sendable, CaseIterable {
+        /// The program runs, or nobody was left to say that it has ended.
+        case running
+        /// It has ended, and what it left is on record.
+        case ended
+        /// What it had changed was put back, as far as that could be.
+        case undone
+    }
+
+    public struct Directory: Sendable {
+        public let number: Int
+        public let path: [UInt8]
+        public let stamp: FileStamp
+
+        public init(number: Int, path: [UInt8], stamp: FileStamp) {
+            (self.number, self.path, self.stamp) = (number, path, stamp)
+        }
+    }
+
+    private let database: Database
+
+    /// Makes the database in an empty place, in the state “running”. `path`: absolute, without links.
+    public init(new path: String, command: [[UInt8]], directories: [Directory]) throws(GrantError) {
+        database = try Database(path: path, create: true)
+        try database.execute(
+            """
+            CREATE TABLE run (number INTEGER PRIMARY KEY CHECK (number = 1), began INTEGER NOT NULL, ended INTEGER, state TEXT NOT NULL, command BLOB NOT NULL) STRICT;
+            CREATE TABLE directories (number INTEGER PRIMARY KEY, path BLOB NOT NULL, inode INTEGER NOT NULL, born INTEGER NOT NULL) STRICT;
+            CREATE TABLE files (
+                directory INTEGER NOT NULL, path BLOB NOT NULL, moment INTEGER NOT NULL, inode INTEGER NOT NULL, born INTEGER NOT NULL, changed INTEGER NOT NULL,
+                mode INTEGER NOT NULL, uid INTEGER NOT NULL, gid INTEGER NOT NULL, PRIMARY KEY (directory, path, moment)
+            ) STRICT, WITHOUT ROWID;
+            PRAGMA user_version = 1;
+            """)
+        let joined = Array(command.joined(separator: [0]))
+        try database.query(
+            "INSERT INTO run (number, began, state, command) VALUES (1, ?, 'running', ?)",
+            [.integer(GrantStore.now.nanoseconds), .blob(joined)])
+        for directory in directories {
+            try database.query(
+                "INSERT INTO directories VALUES (?, ?, ?, ?)",
+                [
+                    .integer(Int64(clamping: directory.number)), .blob(directory.path), .integer(Int64(bitPattern: directory.stamp.inode)),
+                    .integer(directory.stamp.born),
+                ])
+        }
+    }
+
+    /// Opens one that is there. `.storeDamaged` when it makes no sense.
+    public init(path: String) throws(GrantError) {
+        database = try Database(path: path, create: false)
+        guard try database.integer("PRAGMA user_version") == 1 else { throw StoreFailure.damaged(path, "it is no record of a run") }
+    }
+
+    public var state: State {
+        get throws(GrantError) {
+            var word = ""
+            try database.query("SELECT state FROM run") { (row) throws(GrantError) in word = row.text(0) }
+            guard let state = State(rawValue: word) else { throw StoreFailure.damaged(database.path, "it has no state") }
+            return state
+        }
+    }
+
+    public func setState(_ state: State) throws(GrantError) {
+        try database.query(
+            "UPDATE run SET state = ?, ended = coalesce(ended, ?)", [.text(state.rawValue), .integer(GrantStore.now.nanoseconds)])
+    }
+
+    public var began: Instant {
+        get throws(GrantError) { Instant(nanoseconds: try database.integer("SELECT began FROM run")) }
+    }
+
+    public var command: [[UInt8]] {
+        get throws(GrantError) {
+            var joined: [UInt8] = []
+            try database.query("SELECT command FROM run") { (row) throws(GrantError) in joined = row.blob(0) }
+            return joined.split(separator: 0, omittingEmptySubsequences: false).map { Array($0) }
+        }
+    }
+
+    public var directories: [Directory] {
+        get throws(GrantError) {
+            var result: [Directory] = []
+            try database.query("SELECT number, path, inode, born FROM directories ORDER BY number") { (row) throws(GrantError) in
+                let stamp = FileStamp(inode: UInt64(bitPattern: row.integer(2)), born: row.integer(3))
+                result.append(Directory(number: Int(clamping: row.integer(0)), path: row.blob(1), stamp: stamp))
+            }
+            return result
+        }
+    }
+
+    /// When a file was as it is on record.
+    public enum Moment: Int64, Sendable {
+        /// Before the program began: every file.
+        case before = 0
+        /// When it had ended: what it had changed. What was removed then has a stamp without an inode.
+        case after = 1
+        /// What is being put back, or was: it is no change of anybody else's.
+        case puttingBack = 2
+    }
+
+    /// All or nothing.
+    public func note(_ files: [(path: [UInt8], stamp: FileStamp)], of directory: Int, _ moment: Moment) throws(GrantError) {
+        try database.transaction { () throws(GrantError) in
+            for (path, stamp) in files {
+                try database.query(
+                    "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    [
+                        .integer(Int64(clamping: directory)), .blob(path), .integer(moment.rawValue),
+                        .integer(Int64(bitPattern: stamp.inode)),
+                        .integer(stamp.born), .integer(stamp.changed), .integer(Int64(clamping: stamp.mode)),
+                        .integer(Int64(clamping: stamp.uid)),
+                        .integer(Int64(clamping: stamp.gid)),
+                    ])
+            }
+        }
+    }
+
+    /// What was put back is the program's no more; what was not is to be looked at anew.
+    public func finishPuttingBack(_ done: [[UInt8]], of directory: Int) throws(GrantError) {
+        try database.transaction { () throws(GrantError) in
+            for path in done {
+                try database.query(
+                    "DELETE FROM files WHERE directory = ? AND path = ? AND moment = ?",
+                    [.integer(Int64(clamping: directory)), .blob(path), .integer(Moment.after.rawValue)])
+            }
+            try database.query(
+                "DELETE FROM files WHERE directory = ? AND moment = ?",
+                [.integer(Int64(clamping: directory)), .integer(Moment.puttingBack.rawValue)])
+        }
+    }
+
+    public func files(of directory: Int, _ moment: Moment) throws(GrantError) -> [[UInt8]: FileStamp] {
+        var result: [[UInt8]: FileStamp] = [:]
+        try database.query(
+            "SELECT path, inode, born, changed, mode, uid, gid FROM files WHERE directory = ? AND moment = ?",
+            [.integer(Int64(clamping: directory)), .integer(moment.rawValue)]
+        ) { (row) throws(GrantError) in
+            result[row.blob(0)] = FileStamp(
+                inode: UInt64(bitPattern: row.integer(1)), born: row.integer(2), changed: row.integer(3),
+                mode: UInt32(truncatingIfNeeded: row.integer(4)), uid: UInt32(truncatingIfNeeded: row.integer(5)),
+                gid: UInt32(truncatingIfNeeded: row.integer(6)))
+        }
+        return result
+    }
+}
+
+/// What tells one state of a file from every other: the kernel changes the time of change with everything that is done to it.
+public struct FileStamp: Hashable, Sendable {
+    /// 0: there is no file.
+    public var inode: UInt64
+    /// Nanoseconds since 1970; 0 where the filesystem has no time of birth.
+    public var born: Int64
+    /// ctime, in nanoseconds; 0 where it was so young that the clock might not have shown a further change.
+    public var changed: Int64
+    public var mode: UInt32
+    public var uid: UInt32
+    public var gid: UInt32
+
+    public init(inode: UInt64, born: Int64, changed: Int64 = 0, mode: UInt32 = 0, uid: UInt32 = 0, gid: UInt32 = 0) {
+        (self.inode, self.born, self.changed, self.mode, self.uid, self.gid) = (inode, born, changed, mode, uid, gid)
+    }
+
+    /// No file.
+    public static let none = FileStamp(inode: 0, born: 0)
+}

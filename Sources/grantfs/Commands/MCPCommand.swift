@@ -1,0 +1,58 @@
+import Glibc
+import GrantAdministration
+import GrantFiles
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs mcp`
+enum MCPCommand {
+    static let declaration = CommandDeclaration(
+        "mcp", "Lets a program ask for directories, by the Model Context Protocol on stdin and stdout; a person answers.",
+        options: [
+            OptionDeclaration(
+                "ask", value: "HOW", help: "where the person is asked: terminal when left out",
+                choices: MCPAsking.Means.allCases.map(\.rawValue)),
+            OptionDeclaration("policy", value: "FILE", help: "what is granted or denied without asking; see the notes"),
+        ],
+        notes: [
+            "Its tools are request_directory, list_directories and release_directory. What is granted is in a view of its own that is mounted as long as this session lasts, and is gone when "
+                + "stdin ends or this process does, however it ends. grantfs list shows it, and grantfs revoke takes it back meanwhile.",
+            "A policy is TOML: deny = [\"~/.ssh\"], and [[allow]] tables with path and access (read-only or read-write). What is denied is not asked about. Without a policy everything is asked.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let word = try arguments.text("ask") ?? MCPAsking.Means.terminal.rawValue
+        guard let means = MCPAsking.Means(rawValue: word) else {
+            throw GrantError(
+                .usage, "“\(word)” is unknown for --ask", advice: MCPAsking.Means.allCases.map(\.rawValue).joined(separator: ", "))
+        }
+        let policy = try arguments.bytes("policy").map { (path) throws(GrantError) in try MCPCommand.policy(path) } ?? RequestPolicy()
+        // Whoever has started this and is gone gets an error from write, and the session ends in order.
+        signal(SIGPIPE, SIG_IGN)
+        let store = try GrantStore(directory: try arguments.storeDirectory(), create: true, survivesPowerLoss: false)
+        TemporaryMount.sweep(store)
+        let grants = MCPGrants(store)
+        do throws(GrantError) {
+            try MCPServer(grants, policy, means).run()
+        } catch {
+            try? grants.end()
+            throw error
+        }
+        try grants.end()
+        return 0
+    }
+
+    private static func policy(_ path: [UInt8]) throws(GrantError) -> RequestPolicy {
+        let shown = String(decoding: path, as: UTF8.self)
+        let file: FileDescriptor
+        do throws(Errno) {
+            file = try FileDescriptor.open(path, O_RDONLY | O_NONBLOCK)
+        } catch {
+            throw GrantError(.system, "the policy \(shown) cannot be read", cause: error.description)
+        }
+        return try RequestPolicy(try SandboxProfiles.contents(of: file, shown), file: shown, home: SandboxProfiles.home)
+            .mapped { CanonicalPath.resolveWhatExists($0) }
+    }
+}

@@ -1,0 +1,59 @@
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs undo`
+enum UndoCommand {
+    static let declaration = CommandDeclaration(
+        "undo", "Puts back what a program has changed that grantfs run started with --snapshot.",
+        operands: [OperandDeclaration("RUN")],
+        options: [
+            OptionDeclaration("force", help: "also what somebody else has changed since the program ended"),
+            OptionDeclaration("dry-run", short: "n", help: "say what would be put back, and change nothing"),
+            CommonOptions.json,
+        ],
+        notes: [
+            "RUN is what grantfs run has said, or the beginning of it; grantfs diff --list names all.",
+            "What has been changed since the program ended is left and named, and the exit status is 1. What is taken away is kept in the snapshot until that is "
+                + "forgotten (grantfs diff --forget).",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        guard let store = try arguments.openStoreIfThere() else {
+            throw GrantError(.notFound, "there is no snapshot of a run", advice: "grantfs run --snapshot makes one")
+        }
+        let snapshot = try RunSnapshot.find(try DiffCommand.word(arguments), in: store)
+        let isForced = arguments.has("force")
+        let result = try arguments.has("dry-run") ? snapshot.planPuttingBack(force: isForced) : snapshot.putBack(force: isForced)
+        if arguments.wantsJSON {
+            try Terminal.print(json(result, snapshot).text)
+        } else {
+            for change in result.done { try Terminal.print(ChangeText.line(change)) }
+            Terminal.note(
+                (arguments.has("dry-run") ? "would be put back: " : "put back: ") + ChangeText.count(result.done)
+                    + (result.done.isEmpty || arguments.has("dry-run")
+                        ? "" : "; what was taken away is in \(Terminal.visible(CanonicalPath.join(snapshot.path, Array("after".utf8))))"))
+        }
+        if result.left.isEmpty { return 0 }
+        throw report(result, snapshot)
+    }
+
+    private static func json(_ result: RunSnapshot.PutBack, _ snapshot: RunSnapshot) -> JSON {
+        .object([
+            ("id", .string(snapshot.id)), ("putBack", .array(result.done.map { ChangeText.json($0) })),
+            ("left", .array(result.left.map { .object([("cause", .string($0.cause)), ("change", ChangeText.json($0.change))]) })),
+        ])
+    }
+
+    /// Names what was left, and gives the error that says so.
+    static func report(_ result: RunSnapshot.PutBack, _ snapshot: RunSnapshot) -> GrantError {
+        for (change, cause) in result.left {
+            Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")
+        }
+        return GrantError(
+            .system, "not everything of run \(snapshot.id) was put back", cause: ChangeText.count(result.left.map(\.change)) + " left",
+            advice: "grantfs undo --force \(snapshot.id) puts that back, too")
+    }
+}

@@ -1,0 +1,106 @@
+import CSQLite
+import GrantModel
+
+/// Reads JSON (RFC 8259) with the parser of SQLite.
+final class JSONReader {
+    private let database: OpaquePointer
+
+    /// nil when there is no memory.
+    init?() {
+        var handle: OpaquePointer?
+        guard sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nil) == SQLITE_OK, let handle else {
+            sqlite3_close_v2(handle)
+            return nil
+        }
+        database = handle
+    }
+
+    deinit { sqlite3_close_v2(database) }
+
+    /// The value of a text; nil when it is no JSON, is nested too deeply, or has a NUL in it.
+    func read(_ text: [UInt8]) -> JSON? {
+        if text.contains(0) || contains(text, Array("\\u0000".utf8)) || !Bytes.isUTF8(text) { return nil }
+        guard let valid = prepare("SELECT json_valid(?1)", text) else { return nil }
+        defer { sqlite3_finalize(valid) }
+        guard sqlite3_step(valid) == SQLITE_ROW, sqlite3_column_int(valid, 0) == 1 else { return nil }
+        guard let rows = prepare("SELECT id, parent, key, type, atom FROM json_tree(?1)", text) else { return nil }
+        defer { sqlite3_finalize(rows) }
+        var nodes: [Int64: Node] = [:]
+        var root: Node?
+        while sqlite3_step(rows) == SQLITE_ROW {
+            let node = Node(value(rows))
+            nodes[sqlite3_column_int64(rows, 0)] = node
+            if sqlite3_column_type(rows, 1) == SQLITE_NULL {
+                root = node
+            } else {
+                nodes[sqlite3_column_int64(rows, 1)]?.children.append((string(rows, 2), node))
+            }
+        }
+        return root?.json
+    }
+
+    private func contains(_ text: [UInt8], _ part: [UInt8]) -> Bool {
+        text.indices.contains { text[$0] == part[0] && text[$0...].starts(with: part) }
+    }
+
+    private func prepare(_ sql: String, _ text: [UInt8]) -> OpaquePointer? {
+        var statement: OpaquePointer?
+        guard sqlite3_prepare_v2(database, sql, -1, &statement, nil) == SQLITE_OK else { return nil }
+        let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
+        let result = text.withUnsafeBufferPointer { bytes in
+            bytes.withMemoryRebound(to: CChar.self) {
+                sqlite3_bind_text(statement, 1, $0.baseAddress, Int32(clamping: text.count), copied)
+            }
+        }
+        if result == SQLITE_OK { return statement }
+        sqlite3_finalize(statement)
+        return nil
+    }
+
+    private func string(_ row: OpaquePointer, _ column: Int32) -> String {
+        sqlite3_column_text(row, column).map { String(cString: $0) } ?? ""
+    }
+
+    private func value(_ row: OpaquePointer) -> JSON {
+        switch string(row, 3) {
+        case "true": .bool(true)
+        case "false": .bool(false)
+        case "integer": .integer(sqlite3_column_int64(row, 4))
+        case "real": .number(sqlite3_column_double(row, 4))
+        case "text": .string(string(row, 4))
+        case "array": .array([])
+        case "object": .object([])
+        default: .null
+        }
+    }
+
+    /// A value while what it holds is being found.
+    private final class Node {
+        let value: JSON
+        var children: [(key: String, node: Node)] = []
+
+        init(_ value: JSON) { self.value = value }
+
+        /// As deep as SQLite goes.
+        var json: JSON {
+            switch value {
+            case .array: .array(children.map(\.node.json))
+            case .object: .object(children.map { ($0.key, $0.node.json) })
+            default: value
+            }
+        }
+    }
+}
+
+extension JSON {
+    /// A member of an object; the last one of several.
+    func member(_ key: String) -> JSON? {
+        guard case .object(let members) = self else { return nil }
+        return members.last { $0.0 == key }?.1
+    }
+
+    var stringValue: String? {
+        guard case .string(let value) = self else { return nil }
+        return value
+    }
+}

@@ -1,0 +1,129 @@
+import Consoles
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// Asks a person whether a program may have a directory.
+struct MCPAsking {
+    enum Means: String, CaseIterable {
+        case terminal, desktop, never
+    }
+
+    enum Answer: Sendable {
+        /// What was chosen: as a rule what was asked for.
+        case yes([UInt8], Access)
+        case no(String)
+        /// Nobody wants to know any more.
+        case cancelled
+    }
+
+    let means: Means
+    /// Whoever asks, for people.
+    let client: String
+
+    /// Waits for the answer. `lines` are watched meanwhile: `isCancelled` is asked about each, and when they end, so does this.
+    func ask(_ path: [UInt8], _ access: Access, reason: String, _ lines: MessageLines, isCancelled: ([UInt8]) -> Bool) -> Answer {
+        switch means {
+        case .never: .no("the policy does not allow it, and nobody is to be asked")
+        case .terminal: askOnTerminal(path, access, reason, lines, isCancelled)
+        case .desktop: askOnDesktop(path, access, reason, lines, isCancelled)
+        }
+    }
+
+    private func question(_ path: [UInt8], _ access: Access, _ reason: String) -> String {
+        let shown = Terminal.visible(String(reason.prefix(300)))
+        return "\(client) asks to \(access == .readOnly ? "read" : "read and change") \(Terminal.visible(path)) and all below it"
+            + (shown.isEmpty ? "" : ": “\(shown)”")
+    }
+
+    private func askOnTerminal(
+        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
+    ) -> Answer {
+        let terminal: FileDescriptor
+        do throws(Errno) {
+            terminal = try FileDescriptor.open("/dev/tty".utf8, O_RDWR | O_NOCTTY)
+        } catch {
+            return .no("nobody can be asked: there is no terminal (grantfs mcp --ask desktop, or a policy)")
+        }
+        // Whoever is not in front gets an error then, and is not stopped.
+        signal(SIGTTIN, SIG_IGN)
+        signal(SIGTTOU, SIG_IGN)
+        // What was typed before the question is no answer to it.
+        tcflush(terminal.number, TCIFLUSH)
+        let choices = access == .readOnly ? "[y]es, [N]o?" : "[y]es, to [r]ead only, [N]o?"
+        let text = Array("\ngrantfs: \(question(path, access, reason))\ngrantfs: \(choices) ".utf8)
+        guard write(terminal.number, text, text.count) == text.count else { return .no("nobody can be asked: the terminal takes no text") }
+        var typed: [UInt8] = []
+        while !typed.contains(0x0A) {
+            guard let ready = wait(for: terminal.number, lines, isCancelled) else {
+                _ = write(terminal.number, Array("\ngrantfs: the question is withdrawn\n".utf8), 35)
+                return .cancelled
+            }
+            if !ready { continue }
+            var buffer = [UInt8](repeating: 0, count: 256)
+            let count = read(terminal.number, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return .no("nobody can be asked: this program is not in front of its terminal") }
+            typed += buffer.prefix(count)
+            if typed.count > 4096 { return .no("the answer makes no sense") }
+        }
+        let answer = String(decoding: typed.prefix { $0 != 0x0A }, as: UTF8.self).lowercased().drop { $0 == " " }
+        if ["y", "yes"].contains(answer) { return .yes(path, access) }
+        if access == .readWrite, ["r", "read"].contains(answer) { return .yes(path, .readOnly) }
+        return .no("the person said no")
+    }
+
+    /// The file chooser, which shows the directory; what is chosen there is granted.
+    private func askOnDesktop(
+        _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
+    ) -> Answer {
+        let result = Lock<Answer?>(nil)
+        let title = question(path, access, reason)
+        guard let ends = try? PipePair().release() else { return .no("nobody can be asked: there are no more descriptors") }
+        defer { close(ends.reading) }
+        let thread = try? WorkerThread.start("desktop") {
+            let answer: Answer
+            do throws(GrantError) {
+                switch try DesktopChooser.directories(folder: path, title: title) {
+                case nil: answer = .no("the person said no")
+                case let chosen? where chosen.count == 1: answer = .yes(chosen[0], access)
+                default: answer = .no("several directories were chosen where one was asked for")
+                }
+            } catch {
+                answer = .no(error.description)
+            }
+            result.withLock { $0 = answer }
+            close(ends.writing)
+        }
+        guard let thread else {
+            close(ends.writing)
+            return .no("nobody can be asked: no thread can be made")
+        }
+        thread.detach()
+        while true {
+            guard let ready = wait(for: ends.reading, lines, isCancelled) else { return .cancelled }
+            if ready { return result.withLock { $0 } ?? .no("the desktop gave no answer") }
+        }
+    }
+
+    /// Whether the descriptor has something; nil when whoever asked wants no answer any more.
+    private func wait(for descriptor: Int32, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool) -> Bool? {
+        let wanted = Int16(truncatingIfNeeded: POLLIN)
+        // Hanging up is told in any case.
+        var waited = [
+            pollfd(fd: descriptor, events: wanted, revents: 0), pollfd(fd: lines.descriptor, events: lines.isFull ? 0 : wanted, revents: 0),
+        ]
+        if poll(&waited, 2, -1) < 0 { return errno == EINTR ? false : nil }
+        if waited[1].revents != 0 {
+            var isOver = false
+            let isThere = lines.take { line in
+                let cancels = isCancelled(line)
+                isOver = isOver || cancels
+                return cancels
+            }
+            if !isThere || isOver { return nil }
+        }
+        return waited[0].revents != 0
+    }
+}

@@ -1,0 +1,110 @@
+import GrantAdministration
+import GrantFiles
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// What one session of `grantfs mcp` has been granted: a view of its own, mounted for as long as this process lives. When it ends, however that is, the
+/// view's daemon takes everything away (`TemporaryMount`).
+final class MCPGrants {
+    let store: GrantStore
+    private let administrator: GrantAdministrator
+    private var mounted: (mount: TemporaryMount, view: ViewName)?
+
+    init(_ store: GrantStore) {
+        self.store = store
+        administrator = GrantAdministrator.command(store)
+    }
+
+    struct Shown: Sendable {
+        let grant: Grant
+        /// Where the program finds it.
+        let place: [UInt8]
+
+        /// For the program.
+        var json: JSON {
+            .object(
+                JSON.members("path", place) + JSON.members("directory", grant.bookmark.path) + [
+                    ("access", .string(grant.access.rawValue)), ("name", .string(grant.name.description)),
+                    ("view", .string(grant.view.description)), ("grant", .string(grant.id.description)),
+                ])
+        }
+    }
+
+    /// Those that are active.
+    func all() throws(GrantError) -> [Shown] {
+        guard let mounted else { return [] }
+        return try store.grants(view: mounted.view).filter { $0.state(at: Instant(nanoseconds: Clock.realtime)) == .active }.map {
+            show($0)
+        }
+    }
+
+    private func show(_ grant: Grant) -> Shown {
+        let mountpoint = mounted.map { Array($0.mount.mountpoint.utf8) } ?? []
+        return Shown(grant: grant, place: CanonicalPath.join(mountpoint, grant.name.bytes))
+    }
+
+    func look(at path: [UInt8]) throws(GrantError) -> GrantAdministrator.Proposal {
+        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, lookout: .command)
+    }
+
+    /// The one of the same directory.
+    func existing(_ proposal: GrantAdministrator.Proposal) throws(GrantError) -> Shown? {
+        try all().first {
+            $0.grant.bookmark.identity == proposal.bookmark.identity && $0.grant.bookmark.filesystem == proposal.bookmark.filesystem
+        }
+    }
+
+    /// Grants it in the view, which is mounted when it is the first; one that is there is widened.
+    func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
+        if let shown = try existing(proposal) {
+            if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
+            return show(try administrator.set(shown.grant, access: access, name: nil, expires: nil).grant)
+        }
+        let view = try begin()
+        let taken = Set(try store.grants(view: view).map(\.name))
+        var (name, number) = (proposal.name, 1)
+        while taken.contains(name) {
+            number += 1
+            name = try RunCommand.numbered(proposal.name, number)
+        }
+        let choice = GrantAdministrator.Choice(proposal, name: name, view: view, access: access)
+        return show(try administrator.grant([choice])[0].grant)
+    }
+
+    private func begin() throws(GrantError) -> ViewName {
+        if let mounted { return mounted.view }
+        let mount = try TemporaryMount.create(in: store, hasOwnView: true)
+        do throws(GrantError) {
+            let view = try ParsedArguments.view(named: mount.label)
+            try RunCommand.mount(view, mount, store, isAudited: false)
+            mounted = (mount, view)
+            return view
+        } catch {
+            try? mount.clean()
+            throw error
+        }
+    }
+
+    /// Withdraws and forgets one, by its name, its place in the view, or its directory. `.notFound`.
+    func release(_ word: [UInt8]) throws(GrantError) -> Shown {
+        guard let shown = try all().first(where: { $0.grant.name.bytes == word || $0.place == word || $0.grant.bookmark.path == word })
+        else {
+            throw GrantError(
+                .notFound, "no directory “\(String(decoding: word, as: UTF8.self))” is granted in this session",
+                advice: "see list_directories")
+        }
+        let changes = try administrator.remove([shown.grant])
+        guard changes.areConfirmed else {
+            throw GrantError(.unconfirmed, "the withdrawal of “\(shown.grant.name)” is recorded and not confirmed yet")
+        }
+        return shown
+    }
+
+    /// Takes everything away.
+    func end() throws(GrantError) {
+        guard let mounted else { return }
+        try RunCommand.end(mounted.mount, store)
+        self.mounted = nil
+    }
+}

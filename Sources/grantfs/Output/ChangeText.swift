@@ -1,0 +1,85 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+
+/// What a program has changed, for people and for scripts.
+enum ChangeText {
+    /// `3 files changed, 1 added`.
+    static func count(_ changes: [TreeChange]) -> String {
+        let parts = [(TreeChange.Kind.changed, "changed"), (.added, "added"), (.removed, "removed")].compactMap { kind, word in
+            let number = changes.count { $0.kind == kind }
+            return number == 0 ? nil : "\(number) \(word)"
+        }
+        return changes.isEmpty
+            ? "nothing" : "\(parts.joined(separator: ", ")) (\(changes.count == 1 ? "1 name" : "\(changes.count) names"))"
+    }
+
+    /// `M /home/me/src/main.c (contents, mode 0644 → 0755)`.
+    static func line(_ change: TreeChange) -> String {
+        let letter =
+            switch change.kind {
+            case .added: "A"
+            case .removed: "D"
+            case .changed: "M"
+            }
+        let aspects = TreeChange.Aspect.allCases.filter { change.aspects.contains($0) }.map { aspect in
+            guard aspect == .mode, let before = change.modeBefore, let now = change.modeNow else { return aspect.rawValue }
+            return "mode \(octal(before)) → \(octal(now))"
+        }
+        return "\(letter) \(Terminal.visible(change.place))\(change.isDirectory ? "/" : "")"
+            + (aspects.isEmpty ? "" : " (\(aspects.joined(separator: ", ")))")
+    }
+
+    private static func octal(_ mode: UInt32) -> String {
+        let digits = String(mode & 0o7777, radix: 8)
+        return String(repeating: "0", count: max(0, 4 - digits.count)) + digits
+    }
+
+    static func json(_ change: TreeChange) -> JSON {
+        .object(
+            JSON.members("path", change.place) + JSON.members("directory", change.root) + [
+                ("kind", .string(change.kind.rawValue)), ("isDirectory", .bool(change.isDirectory)),
+                ("what", .array(TreeChange.Aspect.allCases.filter { change.aspects.contains($0) }.map { .string($0.rawValue) })),
+                ("modeBefore", change.modeBefore.map { .string(octal($0)) } ?? .null),
+                ("modeNow", change.modeNow.map { .string(octal($0)) } ?? .null),
+                ("sizeBefore", change.sizeBefore.map { .integer($0) } ?? .null), ("sizeNow", change.sizeNow.map { .integer($0) } ?? .null),
+            ])
+    }
+
+    /// The lines that differ, by diff(1); for what is no regular file, and where only attributes differ, a line that patch(1) leaves out. `output`: where to.
+    static func printPatch(_ change: TreeChange, of snapshot: RunSnapshot, to output: Int32) throws(GrantError) {
+        let files = try snapshot.open(change)
+        let numbers = [files.before, files.now].compactMap(\.self)
+        defer { for number in numbers { close(number) } }
+        let hasContents = change.aspects.isEmpty || change.aspects.contains(.contents) || change.aspects.contains(.type)
+        if numbers.isEmpty || !hasContents { return try Terminal.print(line(change), to: output) }
+        let name = Terminal.visible(CanonicalPath.join(CanonicalPath.lastName(of: change.root), change.path))
+        let words =
+            [
+                "diff", "-u", "--label", files.before == nil ? "/dev/null" : "a/\(name)", "--label",
+                files.now == nil ? "/dev/null" : "b/\(name)",
+            ]
+            + [files.before == nil ? "/dev/null" : "/dev/fd/3", files.now == nil ? "/dev/null" : "/dev/fd/\(2 + numbers.count)"]
+        let status: Int32
+        do throws(Errno) {
+            // What it prints goes where this command's output goes.
+            let saved = output == Terminal.standardOutput ? -1 : dup(Terminal.standardOutput)
+            if saved >= 0 { dup2(output, Terminal.standardOutput) }
+            defer {
+                if saved >= 0 {
+                    dup2(saved, Terminal.standardOutput)
+                    close(saved)
+                }
+            }
+            status = try ChildProcess.wait(
+                ChildProcess.spawn("diff", arguments: words.map { Array($0.utf8) }, descriptors: numbers))
+        } catch {
+            throw GrantError(
+                .unsupported, "the differences cannot be shown", cause: "diff(1): \(error)", advice: "install the package diffutils")
+        }
+        if status > 1 {
+            throw GrantError(.system, "the differences of “\(name)” cannot be shown", cause: "diff(1) ended with status \(status)")
+        }
+    }
+}

@@ -1,0 +1,115 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// What becomes of the changes that a program makes, by `grantfs run --snapshot`, `--review` and `--undo`.
+final class RunEnding {
+    private enum Manner: String, CaseIterable {
+        case snapshot, review, undo
+    }
+
+    private let manner: Manner
+    private let directories: [[UInt8]]
+    private let limit: UInt64
+    private var snapshot: RunSnapshot?
+    private var hasEnded = false
+
+    /// nil when none of them is asked for. `.usage` when nothing is granted for writing.
+    ///
+    /// - Parameter granted: the directories that the program may write to, canonical.
+    init?(_ arguments: ParsedArguments, granted: [[UInt8]]) throws(GrantError) {
+        let manners = Manner.allCases.filter { arguments.has($0.rawValue) }
+        guard let last = manners.last else {
+            if arguments.has("snapshot-limit") {
+                throw GrantError(.usage, "run: --snapshot-limit is for --snapshot, --review and --undo")
+            }
+            return nil
+        }
+        if arguments.has("review"), arguments.has("undo") {
+            throw GrantError(.usage, "run: --undo puts everything back, so there is nothing for --review to ask")
+        }
+        if granted.isEmpty {
+            throw GrantError(
+                .usage, "run: --\(last.rawValue) is of what --grant names for writing", advice: "--grant DIR")
+        }
+        manner = last
+        // What lies in another one is copied with it.
+        directories = granted.filter { path in !granted.contains { $0 != path && MountTable.path(path, isAtOrBelow: $0) } }
+        limit = try arguments.text("snapshot-limit").map { (text) throws(GrantError) in try RunEnding.size(text) } ?? 4 << 30
+    }
+
+    /// `500M`, `4G`, a number of bytes.
+    private static func size(_ text: String) throws(GrantError) -> UInt64 {
+        let units: [Character: UInt64] = ["K": 10, "M": 20, "G": 30, "T": 40]
+        let unit = text.last.flatMap { units[Character($0.uppercased())] }
+        let digits = unit == nil ? text[...] : text.dropLast()
+        guard let number = UInt64(digits), number <= UInt64.max >> (unit ?? 0) else {
+            throw GrantError(.usage, "“\(text)” is no size", advice: "such as 500M or 4G")
+        }
+        return number << (unit ?? 0)
+    }
+
+    /// Copies the directories. Nothing is left when this throws.
+    func begin(_ command: [[UInt8]], _ store: GrantStore) throws(GrantError) {
+        let progress = ProgressOutput(isJSON: false)
+        defer { progress.end() }
+        snapshot = try RunSnapshot.make(of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) })
+    }
+
+    /// Something has failed, perhaps before the program was started. What it has changed, if anything, is left to be looked at.
+    func abandon() {
+        guard !hasEnded, let snapshot else { return }
+        hasEnded = true
+        guard let changes = try? snapshot.noteEnd() else { return }
+        if changes.isEmpty { try? snapshot.forget() } else { leave(snapshot, changes) }
+    }
+
+    /// The program has ended, and nothing of it is on its way to the files any more.
+    func end() throws(GrantError) {
+        guard let snapshot else { return }
+        hasEnded = true
+        let changes = try snapshot.noteEnd()
+        if changes.isEmpty {
+            Terminal.note("the program has changed nothing in what it was granted")
+            return try snapshot.forget()
+        }
+        switch manner {
+        case .snapshot: leave(snapshot, changes)
+        case .undo: try putBack(snapshot)
+        case .review:
+            guard isatty(0) == 1, isatty(Terminal.standardError) == 1 else { return leave(snapshot, changes) }
+            try review(snapshot, changes)
+        }
+    }
+
+    private func leave(_ snapshot: RunSnapshot, _ changes: [TreeChange]) {
+        Terminal.note(
+            "\(ChangeText.count(changes)): grantfs diff \(snapshot.id) shows them, grantfs undo \(snapshot.id) puts them back")
+    }
+
+    private func putBack(_ snapshot: RunSnapshot) throws(GrantError) {
+        let result = try snapshot.putBack()
+        Terminal.note("put back: \(ChangeText.count(result.done))")
+        if result.left.isEmpty { return try snapshot.forget() }
+        throw UndoCommand.report(result, snapshot)
+    }
+
+    private func review(_ snapshot: RunSnapshot, _ changes: [TreeChange]) throws(GrantError) {
+        let most = 30
+        for change in changes.prefix(most) { Terminal.say(ChangeText.line(change)) }
+        if changes.count > most { Terminal.say("… and \(changes.count - most) more") }
+        while true {
+            switch Terminal.choice("\(ChangeText.count(changes)). (k)eep, (p)ut back, show the (d)ifferences, or (l)ater?") {
+            case "k":
+                try snapshot.forget()
+                return Terminal.note("kept")
+            case "p": return try putBack(snapshot)
+            case "d": for change in changes { try ChangeText.printPatch(change, of: snapshot, to: Terminal.standardError) }
+            case "l", nil: return leave(snapshot, changes)
+            default: continue
+            }
+        }
+    }
+}

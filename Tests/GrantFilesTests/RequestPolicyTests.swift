@@ -1,0 +1,43 @@
+import GrantFiles
+import GrantModel
+import Testing
+
+/// What a person has decided beforehand about the requests of programs.
+@Suite struct RequestPolicyTests {
+    private func read(_ text: String) throws -> RequestPolicy {
+        try RequestPolicy(Array(text.utf8), file: "policy", home: Array("/home/ann".utf8))
+    }
+
+    private func verdict(_ policy: RequestPolicy, _ path: String, _ access: Access = .readOnly) -> RequestPolicy.Verdict {
+        policy.verdict(on: Array(path.utf8), access)
+    }
+
+    @Test("allows what lies in an allowed directory, for no more than is allowed, and leaves the rest to be asked")
+    func allows() throws {
+        let policy = try read("[[allow]]\npath = \"~/src\"\naccess = \"read-only\"\n[[allow]]\npath = \"/srv/out\"\n")
+        for (path, access, wanted) in [
+            ("/home/ann/src", Access.readOnly, RequestPolicy.Verdict.allowed), ("/home/ann/src/x", .readOnly, .allowed),
+            ("/home/ann/src/x", .readWrite, .toBeAsked), ("/home/ann/srcs", .readOnly, .toBeAsked), ("/home/ann", .readOnly, .toBeAsked),
+            ("/srv/out/a", .readWrite, .allowed), ("/", .readOnly, .toBeAsked),
+        ] {
+            #expect(verdict(policy, path, access) == wanted, "\(path)")
+        }
+    }
+
+    @Test("denies what is denied, all below it and all that holds it, whatever else allows it")
+    func denies() throws {
+        let policy = try read("deny = [\"~/.ssh\"]\n[[allow]]\npath = \"/\"\n")
+        for path in ["/home/ann/.ssh", "/home/ann/.ssh/keys", "/home/ann", "/"] { #expect(verdict(policy, path) == .denied, "\(path)") }
+        #expect(verdict(policy, "/home/ann/.sshd") == .allowed && verdict(policy, "/home/ben", .readWrite) == .allowed)
+    }
+
+    @Test(
+        "is refused when it makes no sense, with the line",
+        arguments: [
+            "allow = 1", "[[allow]]\naccess = \"read-only\"", "deny = [\"relative\"]", "[[allow]]\npath = \"/a\"\naccess = \"all\"",
+            "denies = []", "deny = [",
+        ])
+    func nonsense(text: String) {
+        #expect(throws: GrantError.self) { try read(text) }
+    }
+}

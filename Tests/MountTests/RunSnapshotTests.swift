@@ -1,0 +1,279 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    @Suite(
+        "What a program has changed that grantfs run started", .enabled(if: Machine.hasSandboxes, "bubblewrap cannot make a sandbox here"))
+    struct RunSnapshots {
+        private let fixture: MountFixture
+        private let source: String
+
+        init() throws {
+            fixture = try MountFixture()
+            source = try fixture.source("work")
+        }
+
+        private struct Listed: Decodable {
+            let id: String
+            let state: String
+            let directories: [String]
+        }
+
+        private struct Differences: Decodable {
+            struct Change: Decodable {
+                let path: String
+                let kind: String
+                let what: [String]
+            }
+            let id: String
+            let changes: [Change]
+        }
+
+        private struct PutBack: Decodable {
+            struct Left: Decodable {
+                let cause: String
+                let change: Differences.Change
+            }
+            let putBack: [Differences.Change]
+            let left: [Left]
+        }
+
+        private func run(_ script: String, _ options: String...) throws -> Output {
+            try fixture.grantfs(["run"] + options + ["--grant", source, "--", "sh", "-euc", "cd '\(source)'; " + script])
+        }
+
+        private func listed() throws -> [Listed] { try fixture.grantfs("diff", "--list", "--json").orThrow().decoded() }
+
+        /// Everything of a tree but numbers of inodes: names, kinds, modes, owners, numbers of names, sizes, times, links, contents, attributes.
+        private func picture(_ directory: String) throws -> String {
+            try Command.shell(
+                """
+                cd "$1"
+                find . -printf '%p %y %m %U:%G %n %s %T@ %l\\n' | sort
+                find . -type f -print0 | sort -z | xargs -0r sha256sum
+                find . -type f -size +1M -printf '%p %b\\n' | sort
+                getfattr -Rd . 2>/dev/null || true
+                """, directory
+            ).text
+        }
+
+        private func makeTree() throws {
+            try Command.shell(
+                """
+                cd "$1"
+                mkdir -p sub/deep gone; echo one > a; echo two > b; ln b b2; ln -s a link; echo x > gone/f; mkfifo pipe
+                truncate -s 10M sparse; echo end >> sparse; chmod 750 sub; chmod 444 gone/f; touch -d 2001-01-01 b sub
+                printf 'odd' > "$(printf 'new\\nline \\377')"; setfattr -n user.colour -v red a || true
+                """, source, as: fixture.owner
+            ).orThrow()
+        }
+
+        private static let everyKind = """
+            echo more >> a; echo more >> b; rm -r gone; mkdir -p new/below; echo n > new/below/f; ln -s /etc/passwd new/l; ln -sf b link
+            chmod 700 sub; echo z > sub/deep/z; rm sparse; mkdir sparse; echo q > sparse/q; rm pipe; echo > pipe; rm new?line*
+            """
+
+        @Test("is shown, and put back as it was: contents, holes, modes, times, names of one file, links, attributes, every kind of file")
+        func everyKindIsPutBack() throws {
+            try makeTree()
+            let before = try picture(source)
+            let output = try run(Self.everyKind, "--snapshot").orThrow()
+            let snapshot = try #require(try listed().first)
+            #expect(output.errors.contains("grantfs undo \(snapshot.id)") && snapshot.state == "ended" && snapshot.directories == [source])
+            let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
+            let kinds = Dictionary(differences.changes.map { (String($0.path.dropFirst(source.count + 1)), $0.kind) }) { $1 }
+            #expect(kinds["a"] == "changed" && kinds["gone/f"] == "removed" && kinds["new/below/f"] == "added" && kinds["sub"] == "changed")
+            #expect(kinds["b2"] == "changed" && kinds["pipe"] == "changed" && kinds["sub/deep"] == nil, "\(kinds)")
+            let patch = try fixture.grantfs("diff", "--patch", snapshot.id).orThrow().text
+            #expect(patch.contains("--- a/work/a\n+++ b/work/a\n@@ -1 +1,2 @@\n one\n+more\n"), "\(patch)")
+            let changed = try picture(source)
+            #expect(changed != before)
+            _ = try fixture.grantfs("undo", "--dry-run", snapshot.id).orThrow()
+            #expect(try picture(source) == changed, "a dry run changes nothing")
+            try fixture.grantfs("undo", snapshot.id).orThrow()
+            #expect(try picture(source) == before)
+            #expect(try listed().first?.state == "undone")
+            #expect(FileManager.default.fileExists(atPath: fixture.store + "/snapshots/\(snapshot.id)/after/0/new/below/f"), "kept")
+            try fixture.grantfs("diff", "--forget", snapshot.id).orThrow()
+            #expect(try listed().isEmpty)
+            #expect(try picture(source) == before)
+        }
+
+        @Test("cannot be hidden by setting the time back")
+        func timeSetBack() throws {
+            try Data("one\n".utf8).write(to: URL(fileURLWithPath: source + "/a"))
+            _ = try run("touch -r a ../t 2>/dev/null || touch -r a /tmp/t; echo two > a; touch -r /tmp/t a", "--snapshot")
+            let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
+            #expect(differences.changes.first { $0.path == source + "/a" }?.what.contains("contents") == true, "\(differences)")
+        }
+
+        @Test("cannot be hidden by a name either")
+        func hiddenName() throws {
+            try run("echo x > .grantfs-undo-x; echo x > .grantfs-snapshot-x", "--snapshot").orThrow()
+            let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
+            let added = Set(differences.changes.filter { $0.kind == "added" }.map(\.path))
+            #expect(added == [source + "/.grantfs-undo-x", source + "/.grantfs-snapshot-x"])
+        }
+
+        @Test("is copied whole or not at all: what was killed while it copied leaves nothing that counts, and nothing after the next")
+        func killedWhileCopying() throws {
+            try Command.shell("cd \"$1\"; for i in $(seq 2000); do echo $i > $i; done; head -c 50000000 /dev/urandom > big", source)
+                .orThrow()
+            let snapshots = fixture.store + "/snapshots"
+            let program = try Child(
+                [Programs.grantfs, "run", "--snapshot", "--grant", source, "--", "touch", source + "/ran"],
+                environment: fixture.environment, separateErrors: true)
+            try fixture.wait(until: "it copies") {
+                !((try? FileManager.default.contentsOfDirectory(atPath: snapshots)) ?? []).isEmpty
+            }
+            program.kill()
+            let left = try FileManager.default.contentsOfDirectory(atPath: snapshots)
+            let isWhole = left.contains { !$0.hasPrefix(".") }
+            #expect(try listed().count == (isWhole ? 1 : 0))
+            if isWhole { try fixture.grantfs("diff", "--forget", listed()[0].id).orThrow() }
+            try run("rm -f ran; echo y > 1", "--snapshot").orThrow()
+            #expect(try FileManager.default.contentsOfDirectory(atPath: snapshots) == [try listed()[0].id])
+        }
+
+        @Test("stays where somebody else has changed it since, which is said; --force puts it back, too")
+        func changedByOthers() throws {
+            try makeTree()
+            let before = try picture(source)
+            try run(Self.everyKind, "--snapshot").orThrow()
+            let id = try #require(try listed().first).id
+            try Data("mine".utf8).write(to: URL(fileURLWithPath: source + "/new/below/f"))
+            try Data("mine".utf8).write(to: URL(fileURLWithPath: source + "/own"))
+            let output = try fixture.grantfs("undo", "--json", id)
+            let result: PutBack = try output.decoded()
+            #expect(output.status == 1 && output.errors.contains("own"), "\(output)")
+            #expect(
+                Set(result.left.map(\.change.path)) == Set(["/new", "/new/below", "/new/below/f", "/own"].map { source + $0 }), "\(output)")
+            #expect(FileManager.default.contents(atPath: source + "/new/below/f") == Data("mine".utf8))
+            #expect(FileManager.default.contents(atPath: source + "/own") == Data("mine".utf8))
+            #expect(FileManager.default.contents(atPath: source + "/a") == Data("one\n".utf8), "the rest is put back")
+            // What was put back is the user's own now.
+            try Data("again".utf8).write(to: URL(fileURLWithPath: source + "/a"))
+            #expect(try fixture.grantfs("undo", id).status == 1)
+            #expect(FileManager.default.contents(atPath: source + "/a") == Data("again".utf8))
+            try fixture.grantfs("undo", "--force", id).orThrow()
+            #expect(try picture(source) == before)
+        }
+
+        @Test("is put back without following a link that it has left, inside or in the place of a directory")
+        func links() throws {
+            try makeTree()
+            let outside = fixture.base + "/outside"
+            try Data("safe".utf8).write(to: URL(fileURLWithPath: outside + "/f"))
+            try Data("safe".utf8).write(to: URL(fileURLWithPath: outside + "/deep"))
+            let before = try picture(source)
+            try run("rm -r gone sub; ln -s '\(outside)' gone; ln -s '\(outside)' sub; rm a; ln -s '\(outside)/f' a", "--snapshot").orThrow()
+            let id = try #require(try listed().first).id
+            try fixture.grantfs("undo", id).orThrow()
+            #expect(try picture(source) == before)
+            #expect(FileManager.default.contents(atPath: outside + "/f") == Data("safe".utf8))
+            #expect(FileManager.default.contents(atPath: outside + "/deep") == Data("safe".utf8))
+        }
+
+        @Test("is each file as it was or as it became when undo is killed at any time, and the next undo finishes")
+        func killedWhilePuttingBack() throws {
+            try Command.shell(
+                "cd \"$1\"; for d in 1 2 3 4; do mkdir $d; for i in $(seq 60); do echo before $d/$i > $d/$i; done; done", source,
+                as: fixture.owner
+            ).orThrow()
+            let before = try picture(source)
+            try run(
+                "for f in */*; do echo after $f > $f; done; rm */1*; mkdir new; for i in $(seq 60); do echo new $i > new/$i; done",
+                "--snapshot"
+            )
+            .orThrow()
+            let id = try #require(try listed().first).id
+            var isInterrupted = false
+            for round in 1...8 {
+                let undo = try Child([Programs.grantfs, "undo", id], environment: fixture.environment, separateErrors: true)
+                usleep(useconds_t(6_000 + 4_000 * round))
+                undo.kill()
+                for name in try FileManager.default.subpathsOfDirectory(atPath: source) where !name.contains(".grantfs-undo-") {
+                    guard let data = FileManager.default.contents(atPath: source + "/" + name), name.contains("/") else { continue }
+                    let text = String(decoding: data, as: UTF8.self)
+                    let number = name.split(separator: "/").last ?? ""
+                    #expect(text == "before \(name)\n" || text == "after \(name)\n" || text == "new \(number)\n", "\(name): \(text)")
+                }
+                let now = try picture(source)
+                if now != before, try listed().first?.state != "undone" { isInterrupted = true }
+            }
+            let last = try fixture.grantfs("undo", id)
+            #expect(last.status == 0, "\(last)")
+            #expect(try picture(source) == before)
+            if !isInterrupted { print("every undo was faster than its killer") }
+        }
+
+        @Test("can be found, shown and put back when grantfs run was killed")
+        func killedRun() throws {
+            try makeTree()
+            let before = try picture(source)
+            let program = try Child(
+                [
+                    Programs.grantfs, "run", "--snapshot", "--grant", source, "--", "sh", "-c",
+                    "cd '\(source)'; echo x > a; rm -r gone; echo ready; sleep 600",
+                ],
+                environment: fixture.environment, separateErrors: true)
+            try program.expect("ready")
+            #expect(try listed().first?.state == "running")
+            let id = try #require(try listed().first).id
+            #expect(try fixture.grantfs("undo", id).errors.contains("its program runs"))
+            kill(program.pid, SIGKILL)
+            #expect(program.wait(within: 30) != nil)
+            try fixture.wait(until: "it is nobody's") { try listed().first?.state == "interrupted" }
+            try fixture.wait(until: "the view is gone") { fixture.mountpoints.isEmpty }
+            let differences: Differences = try fixture.grantfs("diff", "--json").orThrow().decoded()
+            #expect(Set(differences.changes.map(\.path)) == Set(["/a", "/gone", "/gone/f"].map { source + $0 }))
+            try fixture.grantfs("undo", id).orThrow()
+            #expect(try picture(source) == before)
+        }
+
+        @Test("is put back at the end with --undo, and nothing is left of the snapshot")
+        func undo() throws {
+            try makeTree()
+            let before = try picture(source)
+            let output = try run(Self.everyKind + "\nexit 5", "--undo")
+            #expect(output.status == 5 && output.errors.contains("put back"), "\(output)")
+            #expect(try picture(source) == before)
+            #expect(try listed().isEmpty)
+            let idle = try run("cat a", "--snapshot").orThrow()
+            #expect(idle.errors.contains("changed nothing"), "\(idle)")
+            #expect(try listed().isEmpty)
+        }
+
+        @Test(
+            "is asked about with --review on a terminal", .enabled(if: Command.exists("script"), "there is no script(1)"),
+            arguments: ["p", "k", "l"])
+        func review(answer: String) throws {
+            try makeTree()
+            let before = try picture(source)
+            let command = "\(Programs.grantfs) run --review --grant \(source) -- sh -c 'cd \(source); echo x > a'"
+            let terminal = try Child(["script", "-qec", command, "/dev/null"], environment: fixture.environment)
+            var seen = ""
+            while let line = terminal.line(), !line.contains("M \(source)/a") { seen += line }
+            terminal.send(answer)
+            terminal.closeInput()
+            #expect(terminal.wait(within: 60) == 0, "\(seen)")
+            #expect(try (picture(source) == before) == (answer == "p"))
+            #expect(try listed().count == (answer == "l" ? 1 : 0))
+        }
+
+        @Test("is not to be had where more would be copied than is allowed, and then nothing runs and nothing is left")
+        func limit() throws {
+            // In memory no data is shared.
+            let other = try MountFixture(in: "/dev/shm")
+            let directory = try other.source("big")
+            try Data(count: 100_000).write(to: URL(fileURLWithPath: directory + "/f"))
+            let output = try other.grantfs(
+                ["run", "--snapshot", "--snapshot-limit", "50K", "--grant", directory, "--", "touch", directory + "/ran"])
+            #expect(output.status == 1 && output.errors.contains("--snapshot-limit"), "\(output)")
+            #expect(!FileManager.default.fileExists(atPath: directory + "/ran"))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: other.store + "/snapshots").isEmpty)
+            #expect(try other.grantfs(["run", "--snapshot", "--grant", directory + ":ro", "--", "true"]).status == 2)
+        }
+    }
+}
