@@ -70,6 +70,8 @@ public struct HandoverReader: ~Copyable {
     private let count: Int
     private var position = 0
     private var descriptors: [Int32]
+    /// Of the format that the rest is in; 0 before it is known.
+    public var version: UInt32 = 0
 
     /// `file` has `count` bytes. Takes `descriptors` over, also when this throws.
     public init(file: borrowing FileDescriptor, count: Int, descriptors: [Int32]) throws(Errno) {

@@ -149,9 +149,6 @@ struct HandoverHead {
     /// `Clock.monotonic`, when programs began to wait.
     var pausedSince: Int64
 
-    /// Whether what is written of the mount is followed by sessions: since version 3.
-    var hasSessions = true
-
     /// Of what follows. A daemon that does not know it leaves the mount to the one that has it; those from the first one on are read.
     private static let (firstVersion, version): (UInt32, UInt32) = (2, 3)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
@@ -198,7 +195,7 @@ struct HandoverHead {
         guard try state.take(UInt64.self) == Self.mark else { throw Errno(EPROTO) }
         let version: UInt32 = try state.take()
         guard (Self.firstVersion...Self.version).contains(version) else { throw Errno(EPROTO) }
-        hasSessions = version >= 3
+        state.version = version
         var layout: [UInt32] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 4)) { layout.append(try state.take()) }
         guard layout == ViewFS.handoverLayout else { throw Errno(EPROTO) }

@@ -143,7 +143,8 @@ struct TakingOver {
             directory: store.runDirectory, name: head.socket,
             handler: MountControl(mounted: mounted, end: { kill(getpid(), SIGTERM) }, handingOver: handingOver), sessions: claims,
             listener: listener)
-        if head.hasSessions, try reader.takeFlag() { try claims.takeOver(from: &reader, try server.takeOverSessions(from: &reader)) }
+        // Since version 3.
+        if reader.version >= 3, try reader.takeFlag() { try claims.takeOver(from: &reader, try server.takeOverSessions(from: &reader)) }
         guard reader.isAtEnd else { throw Errno(EBADMSG) }
         let own = ProcessIdentity.own
         let record = MountRecord(

@@ -79,6 +79,7 @@ struct Recovering {
         try writer.write(into: file)
         let (count, numbers) = (writer.count, writer.descriptors)
         var reader = try HandoverReader(file: file, count: count, descriptors: try left.take(numbers))
+        reader.version = fixed.version
         let taken = try takingOver.make(head, try left.take(listener), &reader, previous: page)
         return taken
     }
