@@ -145,7 +145,7 @@ struct HandoverHead {
     var pausedSince: Int64
 
     /// Of what follows. A daemon that does not know it leaves the mount to the one that has it.
-    private static let version: UInt32 = 2
+    private static let version: UInt32 = 3
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
