@@ -75,7 +75,9 @@ extension ViewFS {
             // Of a file that nobody has open data and attributes go in one notification. The others' data comes when the attributes of all are gone.
             if kernelOpens, !isOpenForWriting(node), !isLink(node) {
                 // It has no pages.
-                if !asked.contains(node), notifier.forgetAttributes(NodeID(node)) == -ENOENT { forgetting.unknown.withLock { $0.append(node) } }
+                if !asked.contains(node), notifier.forgetAttributes(NodeID(node)) == -ENOENT {
+                    forgetting.unknown.withLock { $0.append(node) }
+                }
             } else if isOpen(node) {
                 open.append(node)
                 _ = notifier.forgetAttributes(NodeID(node))

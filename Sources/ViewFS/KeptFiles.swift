@@ -103,7 +103,8 @@ extension ViewFS {
 
     /// Keeps an opened file. Takes the descriptor over, also when it fails.
     func keep(
-        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, as caller: Caller, appendsOnly: Bool = false, must: Bool = false
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, as caller: Caller, appendsOnly: Bool = false,
+        must: Bool = false
     ) -> (file: UnsafeMutablePointer<OpenFile>?, error: Int32) {
         let descriptor = FileDescriptor(owning: opened)
         let scope = node.pointee.scope
@@ -112,7 +113,8 @@ extension ViewFS {
             tree.takeShareAnyway(scope: scope, user: caller.uid)
         }
         let file = OpenFile(
-            descriptor: descriptor, node: id, scope: scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags, appendsOnly: appendsOnly)
+            descriptor: descriptor, node: id, scope: scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
+            appendsOnly: appendsOnly)
         let canWrite = file.canWrite
         guard let number = files.add(file, by: Int(truncatingIfNeeded: id)) else { return (nil, -ENFILE) }
         let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
@@ -161,7 +163,9 @@ extension ViewFS {
         var left: [UInt64] = []
         var seen = Set<UInt64>()
         for id in keptFiles.take() {
-            guard seen.insert(id).inserted, let number = tree.nodes.find(id)?.pointee.scope, let scope = tree.scope(number) else { continue }
+            guard seen.insert(id).inserted, let number = tree.nodes.find(id)?.pointee.scope, let scope = tree.scope(number) else {
+                continue
+            }
             let isLeft = tree.withLive(id, in: scope) { node -> Bool in
                 guard node.pointee.hasKept else { return false }
                 if node.pointee.takeWasUsed(), !all { return true }

@@ -205,7 +205,9 @@ extension ViewFS {
         if kernelOpens, handle != nil {
             node.pointee.beginUse()
             defer { node.pointee.endUse() }
-            if let file = files.find(node.pointee.kept.writer), !file.pointee.appendsOnly { return clinux_ftruncate(file.pointee.descriptor, size) }
+            if let file = files.find(node.pointee.kept.writer), !file.pointee.appendsOnly {
+                return clinux_ftruncate(file.pointee.descriptor, size)
+            }
         }
         let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
         if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }

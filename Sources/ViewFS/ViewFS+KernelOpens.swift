@@ -41,7 +41,7 @@ extension ViewFS {
         let identity = Identity.assume(caller, groups: node.pointee.asksCallers)
         if entry.isChange { Identity.keepSetID(!request.killsSetID) }
         let (file, error) =
-            identity == 0 ? kept(id.rawValue, node, descriptor, forWriting: writes, as: caller, must: echo != nil) : (nil, -identity)
+            identity == 0 ? kept(id.rawValue, node, descriptor, forWriting: writes, as: caller, must: echo != nil) : (nil, 0 - identity)
         if let file {
             body(request, file)
         } else if isLease(error, node) {
@@ -136,7 +136,7 @@ extension ViewFS {
     /// Sees whether a file can be opened for writing, or opens it where that could be different later; inside its scope. Returns 0 or a negative error number.
     private func openForWriting(_ caller: Caller, _ id: NodeID, _ node: NodePointer) -> Int32 {
         let identity = Identity.assume(caller, groups: node.pointee.asksCallers)
-        if identity != 0 { return -identity }
+        if identity != 0 { return 0 - identity }
         let descriptor = tree.pin(node)
         node.pointee.beginUse()
         defer {
@@ -146,7 +146,9 @@ extension ViewFS {
         if descriptor < 0 { return descriptor }
         // Not opened before it is written to: whoever runs it on the host would hear that it is open for writing, and many only ask.
         if node.pointee.asksCallers { return kept(id.rawValue, node, descriptor, forWriting: true, as: caller).error }
-        return node.pointee.kept.writer != 0 ? 0 : clinux_may_write(descriptor)
+        let error = clinux_may_write(descriptor)
+        // Opened when it still could be. What makes a file immutable binds who has it open as well.
+        return error == -EACCES && node.pointee.kept.writer != 0 ? 0 : error
     }
 
     /// Before a file is made harder to open, or loses its name where a server might then know it no more: what programs may have open of it is opened.

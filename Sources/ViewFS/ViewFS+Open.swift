@@ -137,7 +137,8 @@ extension ViewFS {
     /// The kernel goes on by the node alone. What it was made with is kept, since it could be impossible to open it like that once more.
     @inline(never)
     private func replyCreated(
-        _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters, isNameless: Bool,
+        _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters,
+        isNameless: Bool,
         _ info: UnsafeMutablePointer<OpenFileInfo>
     ) {
         guard error == 0, let node = tree.nodes.find(parameters.ino) else {

@@ -25,7 +25,8 @@ extension ViewFS {
     /// `bytes` is the library's buffer, valid for the call.
     @inline(__always)
     static func write(
-        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t, _ info: OpenFileInfo
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t,
+        _ info: OpenFileInfo
     ) {
         let isEcho = info.writepage != 0
         view.onFile(request, info.fh, id, for: isEcho ? .cacheWrite : .write, writes: true, echo: isEcho ? size : nil) { request, file in
@@ -221,6 +222,6 @@ extension ViewFS {
             tree.unpin(id.rawValue, node)
         }
         let (file, error) = kept(id.rawValue, node, descriptor, forWriting: false, as: caller)
-        return file.map(body) ?? Int(error)
+        return file.map(body) ?? Int(truncatingIfNeeded: error)
     }
 }

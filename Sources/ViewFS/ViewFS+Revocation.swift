@@ -152,7 +152,9 @@ extension ViewFS {
         if withdrawal == .all {
             // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
             if policy.writeBack {
-                for node in scope.nodes.ids where tree.nodes.find(node)?.pointee.type == S_IFREG && isOpen(node) { _ = notifier.obscureSize(NodeID(node)) }
+                for node in scope.nodes.ids where tree.nodes.find(node)?.pointee.type == S_IFREG && isOpen(node) {
+                    _ = notifier.obscureSize(NodeID(node))
+                }
             }
             wait(upTo: Self.unlockingMicroseconds) { unlocking?.isDone ?? true }
         }

@@ -174,11 +174,5 @@ extension ViewFS {
     /// The names themselves are not told: that would take the lock of the root (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists the
     /// root holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
     /// before long; `RootDirectory.lapse` says when that is for certain.
-    ///
-    /// Where the kernel opens directories by itself it keeps the root's listing, which may wait for who holds it; that is for a thread that can be left behind.
-    public func noteRootChanged() {
-        guard let notifier = session?.notifier else { return }
-        _ = notifier.forgetAttributes(.root)
-        if kernelOpens { _ = BackgroundTask(mayHang: true) { _ = notifier.forgetData(.root) } }
-    }
+    public func noteRootChanged() { _ = session?.notifier.forgetAttributes(.root) }
 }

@@ -66,15 +66,19 @@ extension ViewFS {
         }
         table.flush = { raw, node, info in serve(raw) { ViewFS.flush($0, $1, NodeID(node), info!.pointee) } }
         table.release = { raw, node, info in serve(raw) { ViewFS.release($0, $1, NodeID(node), info!.pointee) } }
-        table.fsync = { raw, node, dataOnly, info in serve(raw) { ViewFS.fsync($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) } }
+        table.fsync = { raw, node, dataOnly, info in
+            serve(raw) { ViewFS.fsync($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) }
+        }
         table.fallocate = { raw, node, mode, offset, length, info in
             serve(raw) { ViewFS.fallocate($0, $1, NodeID(node), mode, offset, length, info!.pointee) }
         }
-        table.lseek = { raw, node, offset, whence, info in serve(raw) { ViewFS.lseek($0, $1, NodeID(node), offset, whence, info!.pointee) } }
+        table.lseek = { raw, node, offset, whence, info in serve(raw) { ViewFS.lseek($0, $1, NodeID(node), offset, whence, info!.pointee) }
+        }
         table.copy_file_range = { raw, from, sourceOffset, source, to, targetOffset, target, length, flags in
             serve(raw) {
                 ViewFS.copyFileRange(
-                    $0, $1, from: (NodeID(from), source!.pointee.fh), sourceOffset, to: (NodeID(to), target!.pointee.fh), targetOffset, length,
+                    $0, $1, from: (NodeID(from), source!.pointee.fh), sourceOffset, to: (NodeID(to), target!.pointee.fh), targetOffset,
+                    length,
                     flags)
             }
         }
@@ -94,7 +98,9 @@ extension ViewFS {
             serve(raw) { ViewFS.readdir($0, $1, NodeID(node), size, UInt64(truncatingIfNeeded: offset), info!.pointee, plus: true) }
         }
         table.releasedir = { raw, node, info in serve(raw) { ViewFS.releasedir($0, $1, NodeID(node), info!.pointee) } }
-        table.fsyncdir = { raw, node, dataOnly, info in serve(raw) { ViewFS.fsyncdir($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) } }
+        table.fsyncdir = { raw, node, dataOnly, info in
+            serve(raw) { ViewFS.fsyncdir($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) }
+        }
     }
 
     private static func fillAttributes(_ table: inout OperationTable) {

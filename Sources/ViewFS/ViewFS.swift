@@ -30,6 +30,8 @@ public final class ViewFS: @unchecked Sendable {
     /// before the first request.
     public internal(set) nonisolated(unsafe) var kernelOpens = false
     let keptFiles: KeptFiles
+    /// The thread of which the listing of the root is to keep the kernel from keeping it; see `leaveRootUnkept`.
+    let rootLister = Atomic<Int32>(-1)
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
@@ -171,6 +173,8 @@ public final class ViewFS: @unchecked Sendable {
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
         options.forwardsLocks = !kernelOpens
+        // Of a file with write-back it changes nothing. A listing begins with a look at the directory's times then.
+        if kernelOpens { options.checkData = true }
         options.supervised = records == nil ? nil : supervisor?.page
         return options
     }
