@@ -62,9 +62,6 @@ extension Node {
         return user == .max ? nil : (user, writerGroup.load(ordering: .relaxed), writerProcess.load(ordering: .relaxed))
     }
 
-    /// Its last name was removed, so that only its descriptor leads to it.
-    public var hasLostItsName: Bool { isKept.load(ordering: .acquiring) }
-
     /// Its descriptor alone leads to it: it never had a name.
     public func noteNameless() { isKept.store(true, ordering: .releasing) }
 

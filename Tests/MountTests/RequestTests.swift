@@ -70,7 +70,7 @@ extension MountTests {
                     for i in range(4): os.pwrite(d, mmap.mmap(-1, 1 << 20), 0)
                     os.close(d)
                     """,
-                expected: ["shared": "FLUSH 1 OPEN 1 RELEASE 1 WRITE 4"]),
+                expected: ["shared": "FLUSH 1 OPEN 1 RELEASE 1 WRITE 4", "exclusive": "SETATTR 1 WRITE 1"]),
             Workload(
                 name: "twenty appended lines",
                 script: "d = os.open('log', os.O_WRONLY | os.O_APPEND | os.O_CREAT)\nfor i in range(20): os.write(d, b'line')\nos.close(d)",
@@ -88,7 +88,7 @@ extension MountTests {
             Workload(
                 // As long as nobody else has it open, which is known to root's daemons alone.
                 name: "ten transactions of SQLite", script: "for i in range(10): base.execute('insert into t values(1)')",
-                expected: ["shared": Identity.isRoot ? "SETLK 60 WRITE 30" : "READ 40 SETLK 60 WRITE 60"]),
+                expected: ["shared": Identity.isRoot ? "SETLK 60 WRITE 30" : "READ 40 SETLK 60 WRITE 60", "exclusive": ""]),
             Workload(
                 name: "ten transactions of SQLite on a database that is open on the host",
                 script: "for i in range(10): base.execute('insert into t values(1)')",
