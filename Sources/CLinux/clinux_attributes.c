@@ -17,6 +17,15 @@ int clinux_truncate_descriptor(int fd, off_t size) {
     magic_path(path, fd);
     return RETRY(truncate(path, size));
 }
+int clinux_ask(int fd) {
+    struct statx x;
+    return RETRY(statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &x));
+}
+int clinux_may_write(int fd) {
+    char path[40];
+    magic_path(path, fd);
+    return RETRY(faccessat(AT_FDCWD, path, W_OK, 0));
+}
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]) {
     // Linux 5.8 and later take an empty path; before that the magic link does, but not for a symbolic link.
     int result = RETRY(utimensat(fd, "", times, AT_EMPTY_PATH));

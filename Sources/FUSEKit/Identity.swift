@@ -6,6 +6,9 @@ import LinuxFS
 /// alone and only when the caller is another one than before. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front
 /// has checked permissions with the caller's own groups (`default_permissions`), and what is created must belong to the caller.
 public enum Identity {
+    /// Whether it has root's rights to files, whomever it acts for.
+    public static var isRoots: Bool { canChange }
+
     /// Whether the daemon may take on other identities at all: it has CAP_SETUID and CAP_SETGID.
     // Safe to share: written once, by `prepareProcess`, before there are threads.
     nonisolated(unsafe) static var canChange = false

@@ -224,7 +224,7 @@ struct SessionContext {
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
 private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as options: SessionOptions) {
     var wanted =
-        FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS
+        FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
         | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
     // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup came
@@ -234,6 +234,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
     // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
     // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
+    if options.forwardsLocks { wanted |= FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS }
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
     cfuse3_want(connection, UInt64(truncatingIfNeeded: wanted))

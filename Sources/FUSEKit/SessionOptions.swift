@@ -16,6 +16,8 @@ public struct SessionOptions: Sendable {
     public var killsSetID: Bool
     /// Whether files opened past the kernel's cache may be mapped shared (FUSE_DIRECT_IO_ALLOW_MMAP), if the kernel offers it.
     public var mapsDirectly: Bool
+    /// Whether locks are asked for (FUSE_CAP_POSIX_LOCKS, FUSE_CAP_FLOCK_LOCKS); else the kernel has them by itself.
+    public var forwardsLocks = true
     /// What keeps processors from halting while requests come quickly; nil: nothing does.
     public var idlePolling: IdlePolling?
     /// Where is noted which requests are under way, for the daemon that comes next should this one die; nil: nowhere. Mapped for ever.

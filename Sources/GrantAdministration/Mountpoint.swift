@@ -145,8 +145,9 @@ public struct Mountpoint: Sendable {
         let answer = Lock<Int32?>(nil)
         let work: @Sendable () -> Void = {
             let opened = withCString(path) { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) }
-            let result = opened < 0 ? errno : 0
-            if opened >= 0 { close(opened) }
+            var result = opened < 0 ? errno : 0
+            // An opening need not be asked for.
+            if opened >= 0 { result = FileDescriptor(owning: opened).errorOfAsking }
             answer.withLock { $0 = result }
         }
         guard let thread = try? WorkerThread.start("probe", work) else { return false }

@@ -20,3 +20,8 @@ extension FileDescriptor {
     /// removexattr(2). ENODATA when there is none of that name.
     public func removeAttribute(_ name: String) throws(Errno) { _ = try Errno.check(clinux_removexattr_descriptor(number, name)) }
 }
+
+extension FileDescriptor {
+    /// The error number with which the filesystem itself answers what a file's attributes are, whatever the kernel has cached of them; 0 when it tells them. May wait for the filesystem.
+    public var errorOfAsking: Int32 { 0 - min(clinux_ask(number), 0) }
+}

@@ -42,7 +42,7 @@ struct DepartureForgetting {
         forgetData(nodes.filter { isWritable($0) })
     }
 
-    private func isWritable(_ id: UInt64) -> Bool { (view.tree.nodes.find(id)?.pointee.writers.load(ordering: .relaxed) ?? 0) > 0 }
+    private func isWritable(_ id: UInt64) -> Bool { view.mayBeDirty(id) }
 
     /// As far as it can be forgotten: what waits for a program's lock is left to its thread. Files first, for which no program can make it wait.
     private func forgetData(_ ids: [UInt64]) {

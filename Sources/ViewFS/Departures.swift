@@ -141,7 +141,7 @@ final class Departures: Sendable {
             left -= 1
             steps += 1
             hand = hand &+ 1 < limit ? hand &+ 1 : 0
-            guard let directory = view.tree.directory(at: hand) else { continue }
+            guard let directory = view.tree.directory(at: hand, orFile: view.kernelOpens) else { continue }
             seen += 1
             look(directory)
         }

@@ -61,17 +61,24 @@ extension ViewFS {
 
     /// Has the kernel forget every node of a closed scope: attributes first, which wait for nobody, directories before files, so that no cached name
     /// lets anybody further down; then data, that of directories last, because a program can keep a listing's page locked. Returns how many nodes.
-    func forgetAll(_ scope: Scope, _ notifier: Notifier, _ forgetting: Forgetting) -> UInt64 {
+    ///
+    /// `asked`: of these the attributes have been forgotten since the gate was closed: an answer from before does not bring them back (fs/fuse/inode.c, attr_version).
+    func forgetAll(_ scope: Scope, _ notifier: Notifier, _ forgetting: Forgetting, besides asked: Set<UInt64>) -> UInt64 {
         let nodes = scope.nodes.ids
         scope.progress.withLock { $0 = ClosingProgress(stage: .forgetting, total: UInt64(truncatingIfNeeded: nodes.count)) }
         var (closed, open, directories): ([UInt64], [UInt64], [UInt64]) = ([], [], [])
         for node in nodes where isDirectory(node) {
             directories.append(node)
-            _ = notifier.forgetAttributes(NodeID(node))
+            if !asked.contains(node) { _ = notifier.forgetAttributes(NodeID(node)) }
         }
         for node in nodes where !isDirectory(node) {
             // Of a file that nobody has open data and attributes go in one notification. The others' data comes when the attributes of all are gone.
-            if isOpen(node) {
+            if kernelOpens, !isOpenForWriting(node), !isLink(node) {
+                // It has no pages.
+                if !asked.contains(node), notifier.forgetAttributes(NodeID(node)) == -ENOENT {
+                    forgetting.unknown.withLock { $0.append(node) }
+                }
+            } else if isOpen(node) {
                 open.append(node)
                 _ = notifier.forgetAttributes(NodeID(node))
             } else {
@@ -87,6 +94,9 @@ extension ViewFS {
         forgetting.add(directories)
         return UInt64(truncatingIfNeeded: nodes.count)
     }
+
+    /// The kernel keeps what a link says as a file's data.
+    private func isLink(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFLNK }
 
     /// Who was answered longer ago than that has long made use of it.
     static let lateNanoseconds: Int64 = 1_000_000_000

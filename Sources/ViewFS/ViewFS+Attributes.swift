@@ -63,6 +63,7 @@ extension ViewFS {
             if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
+            if view.kernelOpens, changes.changesOwner || changes.contains(.mode) { view.openBeforeChange(id, node, as: request.caller) }
             if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
             // What is written down first is done: it does not wait for a lease then.
             let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
@@ -76,7 +77,7 @@ extension ViewFS {
                     changes.namesNothing
                         ? view.touchOwner(
                             of: descriptor, for: request.caller,
-                            mayPrecedeWrite: !changes.contains(.changeTime) && node.pointee.writers.load(ordering: .relaxed) > 0)
+                            mayPrecedeWrite: !changes.contains(.changeTime) && view.mayBeDirty(node))
                         : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
                 }
             if result == ViewFS.leaseInTheWay {
@@ -200,6 +201,13 @@ extension ViewFS {
         if let handle, let file = files.hold(handle) {
             defer { files.letGo(handle) }
             return clinux_ftruncate(file.pointee.descriptor, size)
+        }
+        if kernelOpens, handle != nil {
+            node.pointee.beginUse()
+            defer { node.pointee.endUse() }
+            if let file = files.find(node.pointee.kept.writer), !file.pointee.appendsOnly {
+                return clinux_ftruncate(file.pointee.descriptor, size)
+            }
         }
         let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
         if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }

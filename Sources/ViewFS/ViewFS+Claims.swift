@@ -54,6 +54,14 @@ extension ViewFS {
         }
     }
 
+    /// The claim that an operation on a file's data waits for, where the kernel opens files by itself: what is stored into a mapping later waits for none.
+    @inline(never)
+    func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry) -> UInt64? {
+        var use = ClaimWaiting.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
+        use.node = id.rawValue
+        return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, .none, isWrite: entry == .write) }
+    }
+
     /// The claim that an operation on an open directory waits for.
     @inline(never)
     func blocker(_ caller: Caller, _ directory: UnsafeMutablePointer<OpenDirectory>, _ entry: Entry) -> UInt64? {
@@ -220,7 +228,7 @@ extension ViewFS {
     ) -> Bool {
         guard let notifier = session?.notifier else { return true }
         let all = nodes(of: scope, under: hold)
-        let open = all.filter { id in tree.nodes.find(id).map { $0.pointee.writers.load(ordering: .relaxed) > 0 } ?? false }
+        let open = all.filter(mayBeDirty)
         // For a reader only what somebody may change is forgotten: of a file that is mapped for writing the pages, so that a store asks again.
         let forgotten = isWriting ? all : open
         let files = isWriting ? all.filter { !isDirectory($0) } : []

@@ -6,6 +6,10 @@ import ViewTree
 
 extension ViewFS {
     static func opendir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        if view.kernelOpens {
+            request.reply(error: ENOSYS)
+            return
+        }
         if id == .root {
             info.pointee.fh = 0
             _ = request.reply(file: info)
@@ -71,12 +75,12 @@ extension ViewFS {
         directories.letGo(handle)
     }
 
-    static func fsyncdir(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
-        if info.fh == 0 {
+    static func fsyncdir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
+        if id == .root || (info.fh == 0 && !view.kernelOpens) {
             request.reply(error: 0)
             return
         }
-        view.onDirectory(request, info.fh) { request, directory in
+        view.onDirectory(request, info.fh, id) { request, directory in
             reply(request, clinux_fsync(directory.pointee.descriptor, dataOnly))
         }
     }
@@ -85,7 +89,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, _ info: OpenFileInfo, plus: Bool
     ) {
         if id == .root { return view.replyRootListing(request, size, offset, plus: plus) }
-        view.onDirectory(request, info.fh) { request, directory in
+        view.onDirectory(request, info.fh, id) { request, directory in
             guard let node = view.tree.nodes.find(id.rawValue) else {
                 request.reply(error: ESTALE)
                 return

@@ -93,6 +93,8 @@ extension ViewFS {
         parameters.ino = id
         parameters.generation = UInt64(truncatingIfNeeded: generation)
         parameters.attr = attributes(status)
+        // The kernel may have forgotten it just now, which is still on its way here.
+        if kernelOpens, let time = shownTime(of: node) { parameters.attr.st_mtim = time }
         if mayKeepNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
             parameters.entry_timeout = policy.timeout
@@ -172,7 +174,8 @@ extension ViewFS {
     }
 
     /// Takes lookups back. Always passes: what the kernel forgets must be forgotten here.
-    func forget(_ node: NodeID, _ count: UInt64) {
+    func forget(_ node: NodeID, _ count: UInt64, slot: Int) {
+        if kernelOpens { settleTime(before: node, slot: slot) }
         if node != .root { tree.forget(node.rawValue, count) }
     }
 }

@@ -31,11 +31,11 @@ extension ViewFS {
             return
         }
         if call.isDirectory {
-            view.onDirectory(request, info.fh, for: changes ? .write : .read) { request, directory in
+            view.onDirectory(request, info.fh, id, for: changes ? .write : .read) { request, directory in
                 view.flags(request, id, directory.pointee.descriptor, call, size, changes: changes)
             }
         } else {
-            view.onFile(request, info.fh, for: changes ? .write : .read) { request, file in
+            view.onFile(request, info.fh, id, for: changes ? .write : .read) { request, file in
                 if changes, view.policy.writeBack, !view.bringBack(id) {
                     request.reply(error: EAGAIN)
                     return

@@ -24,7 +24,7 @@ extension ViewFS {
             }
             return
         }
-        view.onFile(request, info.fh, for: .closing) { request, file in
+        view.onFile(request, info.fh, id, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
             view.lookWhoElse(locks: file, id.rawValue, whole: false)
             let found = view.locks.description(
@@ -53,7 +53,7 @@ extension ViewFS {
     }
 
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
-        view.onFile(request, info.fh, for: .closing) { request, file in
+        view.onFile(request, info.fh, id, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
             // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open it anew could
             // wait for a lease of somebody else's.
@@ -94,7 +94,7 @@ extension ViewFS {
             view.unlock(request, info.fh, id) { .whole(file: info.fh, operation: LOCK_UN) }
             return
         }
-        view.onFile(request, info.fh, for: .closing) { request, file in
+        view.onFile(request, info.fh, id, for: .closing) { request, file in
             view.lookWhoElse(locks: file, id.rawValue, whole: true)
             let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
             view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)

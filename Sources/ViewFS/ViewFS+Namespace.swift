@@ -47,7 +47,7 @@ extension ViewFS {
         view.onNode(request, parent, for: .write, name: name) { request, node, descriptor in
             let result = view.audited(request, node, .entry(descriptor, name)) {
                 if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
-                let held = view.tree.hold(name, in: descriptor, of: node.pointee.owner)
+                let held = view.holdLosing(name, in: descriptor, of: node, directory: directory, request.caller)
                 let result = clinux_unlinkat(descriptor, name, directory)
                 if let held {
                     if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
@@ -89,7 +89,7 @@ extension ViewFS {
                     // Both names stay when they are exchanged.
                     if !isExchange { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
                     return Identity.withReserve(of: request.caller) {
-                        view.rename((parent, from, name), (newParent, to, newName), flags, node.pointee.owner)
+                        view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
                     }
                 }
             view.tree.unpin(newParent.rawValue, target)
@@ -97,12 +97,27 @@ extension ViewFS {
         }
     }
 
+    /// As `NodeTree.hold`, of a name that is about to be removed. Where the kernel opens files by itself, a program may have the file open.
+    private func holdLosing(
+        _ name: UnsafePointer<CChar>, in descriptor: Int32, of directory: NodePointer, directory isDirectory: Bool, _ caller: Caller
+    ) -> HeldNode? {
+        guard kernelOpens, !isDirectory else { return tree.hold(name, in: descriptor, of: directory.pointee.owner) }
+        let held = tree.holdOpened(name, in: descriptor, of: directory.pointee.owner)
+        // A server may not know a file without a name, unless it is open.
+        if let held, directory.pointee.asksCallers { openBeforeChange(NodeID(held.id), held.node, as: caller) }
+        return held
+    }
+
     private typealias Name = (parent: NodeID, directory: Int32, text: UnsafePointer<CChar>)
 
     /// Renames, and keeps the tree in step with it.
-    private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ scope: ScopeNodes) -> Int32 {
-        let moving = tree.hold(from.text, in: from.directory, of: scope)
-        let other = tree.hold(to.text, in: to.directory, of: scope)
+    private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ node: NodePointer, _ caller: Caller) -> Int32 {
+        let moving = tree.hold(from.text, in: from.directory, of: node.pointee.owner)
+        let isLost = flags & renameExchange == 0
+        let other =
+            isLost
+            ? holdLosing(to.text, in: to.directory, of: node, directory: false, caller)
+            : tree.hold(to.text, in: to.directory, of: node.pointee.owner)
         let result = clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
         if let other {
             if result == 0, flags & renameExchange != 0 {

@@ -27,7 +27,7 @@ extension ViewFS {
     /// (fs/inode.c, file_remove_privs; security/commoncap.c, cap_inode_need_killpriv). So that is what it is told of a file that somebody has
     /// open for writing from before the grant became read-only. Reading goes on as it did.
     func mustAskToWrite(_ node: NodePointer) -> Bool {
-        policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
+        !kernelOpens && policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
     }
 
     @inline(__always)

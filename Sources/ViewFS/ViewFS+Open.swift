@@ -7,6 +7,10 @@ import ViewTree
 
 extension ViewFS {
     static func open(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        if view.kernelOpens {
+            request.reply(error: ENOSYS)
+            return
+        }
         let flags = info.pointee.flags
         view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
             // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
@@ -112,6 +116,9 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
+            if view.kernelOpens {
+                return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
+            }
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
                 let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
             else {
@@ -124,6 +131,34 @@ extension ViewFS {
                 view.release(handle, of: parameters.ino)
                 view.tree.forget(parameters.ino, 1)
             }
+        }
+    }
+
+    /// The kernel goes on by the node alone. What it was made with is kept, since it could be impossible to open it like that once more.
+    @inline(never)
+    private func replyCreated(
+        _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters,
+        isNameless: Bool,
+        _ info: UnsafeMutablePointer<OpenFileInfo>
+    ) {
+        guard error == 0, let node = tree.nodes.find(parameters.ino) else {
+            _ = clinux_close(opened)
+            request.reply(error: error == 0 ? ENFILE : error)
+            return
+        }
+        let caller = request.caller
+        if isNameless { node.pointee.noteNameless() }
+        if flags & O_ACCMODE != O_RDONLY { node.pointee.noteWriter(user: caller.uid, group: caller.gid, process: caller.pid) }
+        node.pointee.beginUse()
+        let failure = keep(opened, of: parameters.ino, node, backingFlags(flags), as: caller).error
+        node.pointee.endUse()
+        info.pointee.fh = 0
+        info.pointee.keep_cache = 1
+        if failure < 0 {
+            tree.forget(parameters.ino, 1)
+            request.reply(failure: failure)
+        } else if !request.reply(entry: &parameters, file: info) {
+            tree.forget(parameters.ino, 1)
         }
     }
 

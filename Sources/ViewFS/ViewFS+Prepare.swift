@@ -56,12 +56,14 @@ extension ViewFS {
 
     /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
     ///
-    /// `echo`: how many bytes the kernel's cache brings of its own accord: `drop`.
+    /// `echo`: how many bytes the kernel's cache brings of its own accord: `drop`. `id`: its node. `writes`: whether it has to be open for writing,
+    /// where the kernel opens files by itself.
     @inline(__always)
     func onFile(
-        _ request: consuming Request, _ handle: UInt64, for entry: Entry, echo: Int? = nil,
+        _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry, writes: Bool = false, echo: Int? = nil,
         _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void
     ) {
+        if kernelOpens { return onKeptFile(request, id, for: entry, writes: writes, echo: echo, body) }
         guard let file = files.hold(handle) else {
             request.reply(error: EBADF)
             return
@@ -91,9 +93,10 @@ extension ViewFS {
 
     /// The same for an open directory.
     func onDirectory(
-        _ request: consuming Request, _ handle: UInt64, for entry: Entry = .read,
+        _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry = .read,
         _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
     ) {
+        if kernelOpens { return onKeptDirectory(request, id, for: entry, body) }
         guard let directory = directories.hold(handle) else {
             request.reply(error: EBADF)
             return
@@ -120,7 +123,7 @@ extension ViewFS {
 
     /// Leaves the scope, and lets the request wait for a claim.
     @inline(never)
-    private func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
+    func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
         let call = waitingCall(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
         waiting.wait(request, for: hold, scope: scope, node: node, call)
@@ -135,7 +138,7 @@ extension ViewFS {
 
     /// Whether the claims are to be looked at by who has come in with this verdict.
     @inline(__always)
-    private func isClaimed(_ verdict: Verdict, _ entry: Entry, _ scope: UInt32) -> Bool {
+    func isClaimed(_ verdict: Verdict, _ entry: Entry, _ scope: UInt32) -> Bool {
         verdict == .claimed
             || (verdict == .crowded && (entry == .read || entry == .write)
                 && coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.claimed))

@@ -7,8 +7,8 @@ import ViewTree
 
 extension ViewFS {
     @inline(__always)
-    static func read(_ view: ViewFS, _ request: consuming Request, _ size: Int, _ offset: off_t, _ info: OpenFileInfo) {
-        view.onFile(request, info.fh, for: .read) { request, file in
+    static func read(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: off_t, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, id, for: .read) { request, file in
             let buffer = request.worker.pointee.buffer
             let count = clinux_pread(file.pointee.descriptor, buffer, min(size, Worker.bufferSize), offset)
             if count < 0 {
@@ -25,10 +25,11 @@ extension ViewFS {
     /// `bytes` is the library's buffer, valid for the call.
     @inline(__always)
     static func write(
-        _ view: ViewFS, _ request: consuming Request, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t, _ info: OpenFileInfo
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t,
+        _ info: OpenFileInfo
     ) {
         let isEcho = info.writepage != 0
-        view.onFile(request, info.fh, for: isEcho ? .cacheWrite : .write, echo: isEcho ? size : nil) { request, file in
+        view.onFile(request, info.fh, id, for: isEcho ? .cacheWrite : .write, writes: true, echo: isEcho ? size : nil) { request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
             let appends = !isEcho && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
@@ -55,6 +56,8 @@ extension ViewFS {
                 done &+= min(result, size &- done)
             }
             view.noteChange(of: file.pointee.node)
+            // No close(2) will say that this was the last.
+            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleKeptTime(of: node, file) }
             if done == 0, result < 0, !isEcho {
                 request.reply(failure: result)
                 return
@@ -82,7 +85,8 @@ extension ViewFS {
     /// what a file can have, which is nobody else's: whoever has the file open is told of that by the daemon.
     @inline(never)
     private func replyToLoss(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
-        if error == EFBIG, policy.writeBack {
+        // Where the kernel opens by itself nobody says who has the file open, so it tells close(2) and fsync(2) by itself.
+        if error == EFBIG, policy.writeBack, !kernelOpens {
             lostWrites.note(file.pointee.node, in: file.pointee.scope)
             request.reply(written: size)
         } else {
@@ -114,6 +118,10 @@ extension ViewFS {
     /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.
     /// Never refused: close does not fail because a grant was revoked.
     static func flush(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        if view.kernelOpens {
+            request.reply(error: ENOSYS)
+            return
+        }
         guard let file = view.files.hold(info.fh) else {
             view.locks.releaseOwner(info.lock_owner, of: id)
             request.reply(error: 0)
@@ -144,9 +152,10 @@ extension ViewFS {
         view.coordinator.leave(slot: slot)
     }
 
-    static func fsync(_ view: ViewFS, _ request: consuming Request, dataOnly: Bool, _ info: OpenFileInfo) {
+    static func fsync(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
         view.settleTime(of: info.fh, request)
-        view.onFile(request, info.fh, for: .closing) { request, file in
+        view.onFile(request, info.fh, id, for: .closing) { request, file in
+            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleKeptTime(of: node, file) }
             let result = clinux_fsync(file.pointee.descriptor, dataOnly)
             let loss = view.lossToTell(file)
             reply(request, loss != 0 ? 0 &- loss : result)
@@ -154,9 +163,9 @@ extension ViewFS {
     }
 
     static func fallocate(
-        _ view: ViewFS, _ request: consuming Request, _ mode: Int32, _ offset: off_t, _ length: off_t, _ info: OpenFileInfo
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ mode: Int32, _ offset: off_t, _ length: off_t, _ info: OpenFileInfo
     ) {
-        view.onFile(request, info.fh, for: .write) { request, file in
+        view.onFile(request, info.fh, id, for: .write, writes: true) { request, file in
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             view.noteTime(of: file.pointee.node, file.pointee.descriptor)
             let result = Identity.withReserve(of: request.caller) { clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
@@ -167,33 +176,52 @@ extension ViewFS {
 
     /// Between files of one scope. Of two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its own scope.
     static func copyFileRange(
-        _ view: ViewFS, _ request: consuming Request, from source: UInt64, _ sourceOffset: off_t, to target: UInt64, _ targetOffset: off_t,
-        _ length: Int, _ flags: Int32
+        _ view: ViewFS, _ request: consuming Request, from source: (node: NodeID, handle: UInt64), _ sourceOffset: off_t,
+        to target: (node: NodeID, handle: UInt64), _ targetOffset: off_t, _ length: Int, _ flags: Int32
     ) {
-        view.onFile(request, target, for: .write) { request, file in
-            guard let from = view.files.hold(source) else {
-                request.reply(error: EBADF)
-                return
+        view.onFile(request, target.handle, target.node, for: .write, writes: true) { request, file in
+            let caller = request.caller
+            let result = view.withSource(source.node, source.handle, for: caller) { from -> Int in
+                if view.refuses(from.pointee.standing, .read) { return -Int(EACCES) }
+                // Where there are claims the kernel reads by itself, so that it waits for those on the source.
+                let scope = ScopeID(rawValue: file.pointee.scope)
+                guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
+                    return -Int(EXDEV)
+                }
+                view.settleSetID(of: file.pointee.descriptor, for: caller)
+                view.noteTime(of: file.pointee.node, file.pointee.descriptor)
+                let result = Identity.withReserve(of: caller) {
+                    clinux_copy_file_range(
+                        from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
+                }
+                view.noteChange(of: file.pointee.node)
+                return result
             }
-            defer { view.files.letGo(source) }
-            if view.refuses(from.pointee.standing, .read) {
-                request.reply(error: EACCES)
-                return
-            }
-            // Where there are claims the kernel reads by itself, so that it waits for those on the source.
-            let scope = ScopeID(rawValue: file.pointee.scope)
-            guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
-                request.reply(error: EXDEV)
-                return
-            }
-            view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
-            let result = Identity.withReserve(of: request.caller) {
-                clinux_copy_file_range(
-                    from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
-            }
-            view.noteChange(of: file.pointee.node)
             if result < 0 { request.reply(failure: result) } else { request.reply(written: result) }
         }
+    }
+
+    /// Runs `body` with a file that is read besides the one that an operation works on, open meanwhile. Returns what `body` does, or a negative error number.
+    @inline(__always)
+    private func withSource(
+        _ id: NodeID, _ handle: UInt64, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int
+    ) -> Int {
+        if kernelOpens { return withKeptSource(id, for: caller, body) }
+        guard let file = files.hold(handle) else { return -Int(EBADF) }
+        defer { files.letGo(handle) }
+        return body(file)
+    }
+
+    private func withKeptSource(_ id: NodeID, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int) -> Int {
+        guard let node = tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else { return -Int(ESTALE) }
+        if isOutside(id, node, for: .read) { return -Int(EACCES) }
+        let descriptor = tree.pin(node)
+        node.pointee.beginUse()
+        defer {
+            node.pointee.endUse()
+            tree.unpin(id.rawValue, node)
+        }
+        let (file, error) = kept(id.rawValue, node, descriptor, forWriting: false, as: caller)
+        return file.map(body) ?? Int(truncatingIfNeeded: error)
     }
 }

@@ -111,8 +111,11 @@ extension ViewFS {
 
         // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
         // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
+        // Where the kernel opens by itself, nobody knows who may write: then of all, directories first, once for the rest as well.
+        var asked = Set<UInt64>()
+        if kernelOpens, withdrawal == .all { asked = forgetAttributes(of: scope.nodes.ids, notifier) }
         let writable = openForWriting(scope.nodes.ids)
-        for file in writable { _ = notifier.forgetAttributes(NodeID(file)) }
+        if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.forgetAttributes(NodeID(file)) } }
         scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
         for round in 0..<8 where !writable.isEmpty {
             // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
@@ -136,7 +139,7 @@ extension ViewFS {
         // 4. The kernel forgets.
         let forgetting = Forgetting(self, notifier)
         if withdrawal == .all {
-            outcome.invalidatedInodes = forgetAll(scope, notifier, forgetting)
+            outcome.invalidatedInodes = forgetAll(scope, notifier, forgetting, besides: asked)
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
             forgetting.add(writable)
@@ -149,7 +152,9 @@ extension ViewFS {
         if withdrawal == .all {
             // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
             if policy.writeBack {
-                for node in scope.nodes.ids where !isDirectory(node) && isOpen(node) { _ = notifier.obscureSize(NodeID(node)) }
+                for node in scope.nodes.ids where tree.nodes.find(node)?.pointee.type == S_IFREG && isOpen(node) {
+                    _ = notifier.obscureSize(NodeID(node))
+                }
             }
             wait(upTo: Self.unlockingMicroseconds) { unlocking?.isDone ?? true }
         }
@@ -176,14 +181,27 @@ extension ViewFS {
         _ = session?.answer(slot: visit.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(visit) }
     }
 
+    /// Directories first. Returns of which the kernel has forgotten them; others may be on their way to it.
+    private func forgetAttributes(of nodes: [UInt64], _ notifier: Notifier) -> Set<UInt64> {
+        var done = Set<UInt64>(minimumCapacity: nodes.count)
+        for directories in [true, false] {
+            for node in nodes where isDirectory(node) == directories {
+                if notifier.forgetAttributes(NodeID(node)) == 0 { done.insert(node) }
+            }
+        }
+        return done
+    }
+
     private func openForWriting(_ ids: [UInt64]) -> [UInt64] { ids.filter(isOpenForWriting) }
 
     func isOpenForWriting(_ id: UInt64) -> Bool {
-        guard let node = tree.nodes.find(id) else { return false }
-        return node.pointee.type == S_IFREG && node.pointee.writers.load(ordering: .relaxed) > 0
+        mayBeDirty(id)
     }
 
-    func isOpen(_ id: UInt64) -> Bool { (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0 }
+    /// Where the kernel opens files by itself, each may be.
+    func isOpen(_ id: UInt64) -> Bool {
+        kernelOpens || (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0
+    }
 
     func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
 

@@ -76,6 +76,14 @@ extension ViewFS {
     /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
     func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+        if kernelOpens, offset == 0, request.caller.pid == rootLister.load(ordering: .acquiring) {
+            var parameters = EntryParameters()
+            parameters.attr.st_ino = 1
+            parameters.attr.st_mode = S_IFDIR
+            listing.add(&parameters, ".", next: UInt64.random(in: 1 << 61..<1 << 62))
+            request.reply(bytes: listing.buffer, count: listing.used)
+            return
+        }
         for (position, dots) in [(1 as UInt64, "."), (2, "..")] where offset < position {
             var parameters = EntryParameters()
             parameters.attr.st_ino = 1
@@ -97,5 +105,17 @@ extension ViewFS {
             if !hasRoom { break }
         }
         request.reply(bytes: listing.buffer, count: listing.used)
+    }
+
+    /// Keeps the kernel from keeping the root's listing, where it opens directories by itself and would: whoever reads a kept listing can hold its page's lock for ever, and
+    /// with that all who list the root (docs/decisions/held-kernel-locks.md). For the thread that has mounted the view, before anybody else can use it.
+    ///
+    /// The kernel puts an entry to those that it keeps if it lies where the last one ended (fs/fuse/readdir.c, fuse_add_dirent_to_cache), and uses them once a listing
+    /// has ended there. So one listing ends after its first entry, at a place that nobody will ever begin from.
+    public func leaveRootUnkept(_ root: borrowing FileDescriptor) {
+        guard kernelOpens, let directory = try? FileDescriptor.openAt(root.number, ".".utf8, O_RDONLY | O_DIRECTORY) else { return }
+        rootLister.store(clinux_gettid(), ordering: .releasing)
+        defer { rootLister.store(-1, ordering: .releasing) }
+        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 16) { _ = clinux_getdents(directory.number, $0.baseAddress!, $0.count) }
     }
 }

@@ -7,8 +7,8 @@ import ViewTree
 
 extension ViewFS {
     /// SEEK_DATA and SEEK_HOLE; the kernel does the others by itself.
-    static func lseek(_ view: ViewFS, _ request: consuming Request, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
-        view.onFile(request, info.fh, for: .read) { request, file in
+    static func lseek(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
+        view.onFile(request, info.fh, id, for: .read) { request, file in
             if view.policy.writeBack, !view.bringBack(NodeID(file.pointee.node)) {
                 request.reply(error: EAGAIN)
                 return
@@ -25,7 +25,7 @@ extension ViewFS {
     /// at once: false, and nothing done, when there are too many.
     func bringBack(_ id: NodeID) -> Bool {
         // Closing writes back. So does unmapping, and a mapping keeps its file open.
-        guard let node = tree.nodes.find(id.rawValue), node.pointee.writers.load(ordering: .relaxed) > 0 else { return true }
+        guard let node = tree.nodes.find(id.rawValue), mayBeDirty(node) else { return true }
         guard let notifier = session?.notifier else { return true }
         defer { seekers.wrappingSubtract(1, ordering: .relaxed) }
         guard seekers.wrappingAdd(1, ordering: .relaxed).oldValue < Self.workerLimit / 4 else { return false }

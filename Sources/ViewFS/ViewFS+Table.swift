@@ -23,14 +23,16 @@ extension ViewFS {
         table.lookup = { raw, parent, name in serve(raw) { ViewFS.lookup($0, $1, NodeID(parent), name!) } }
         table.forget = { raw, node, count in
             serve(raw) { view, request in
+                let slot = request.worker.pointee.slot
                 request.replyNothing()
-                view.forget(NodeID(node), count)
+                view.forget(NodeID(node), count, slot: slot)
             }
         }
         table.forget_multi = { raw, count, list in
             serve(raw) { view, request in
                 // The list is the library's until the answer, which is why it is read first.
-                for place in 0..<count { view.forget(NodeID(list![place].ino), list![place].nlookup) }
+                let slot = request.worker.pointee.slot
+                for place in 0..<count { view.forget(NodeID(list![place].ino), list![place].nlookup, slot: slot) }
                 request.replyNothing()
             }
         }
@@ -52,27 +54,32 @@ extension ViewFS {
     private static func fillFiles(_ table: inout OperationTable) {
         table.open = { raw, node, info in serve(raw) { ViewFS.open($0, $1, NodeID(node), info!) } }
         table.create = { raw, parent, name, mode, info in serve(raw) { ViewFS.create($0, $1, NodeID(parent), name!, mode, info!) } }
-        table.read = { raw, _, size, offset, info in serve(raw) { ViewFS.read($0, $1, size, offset, info!.pointee) } }
-        table.write_buf = { raw, _, vector, offset, info in
+        table.read = { raw, node, size, offset, info in serve(raw) { ViewFS.read($0, $1, NodeID(node), size, offset, info!.pointee) } }
+        table.write_buf = { raw, node, vector, offset, info in
             serve(raw) { view, request in
                 guard let bytes = vector!.pointee.contiguousBytes else {
                     request.reply(error: EIO)
                     return
                 }
-                ViewFS.write(view, request, bytes.baseAddress!, bytes.count, offset, info!.pointee)
+                ViewFS.write(view, request, NodeID(node), bytes.baseAddress!, bytes.count, offset, info!.pointee)
             }
         }
         table.flush = { raw, node, info in serve(raw) { ViewFS.flush($0, $1, NodeID(node), info!.pointee) } }
         table.release = { raw, node, info in serve(raw) { ViewFS.release($0, $1, NodeID(node), info!.pointee) } }
-        table.fsync = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsync($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
-        table.fallocate = { raw, _, mode, offset, length, info in
-            serve(raw) { ViewFS.fallocate($0, $1, mode, offset, length, info!.pointee) }
+        table.fsync = { raw, node, dataOnly, info in
+            serve(raw) { ViewFS.fsync($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) }
         }
-        table.lseek = { raw, _, offset, whence, info in serve(raw) { ViewFS.lseek($0, $1, offset, whence, info!.pointee) } }
-        table.copy_file_range = { raw, _, sourceOffset, source, _, targetOffset, target, length, flags in
+        table.fallocate = { raw, node, mode, offset, length, info in
+            serve(raw) { ViewFS.fallocate($0, $1, NodeID(node), mode, offset, length, info!.pointee) }
+        }
+        table.lseek = { raw, node, offset, whence, info in serve(raw) { ViewFS.lseek($0, $1, NodeID(node), offset, whence, info!.pointee) }
+        }
+        table.copy_file_range = { raw, from, sourceOffset, source, to, targetOffset, target, length, flags in
             serve(raw) {
                 ViewFS.copyFileRange(
-                    $0, $1, from: source!.pointee.fh, sourceOffset, to: target!.pointee.fh, targetOffset, length, flags)
+                    $0, $1, from: (NodeID(from), source!.pointee.fh), sourceOffset, to: (NodeID(to), target!.pointee.fh), targetOffset,
+                    length,
+                    flags)
             }
         }
         table.getlk = { raw, node, info, lock in serve(raw) { ViewFS.getlk($0, $1, NodeID(node), info!.pointee, lock!.pointee) } }
@@ -91,7 +98,9 @@ extension ViewFS {
             serve(raw) { ViewFS.readdir($0, $1, NodeID(node), size, UInt64(truncatingIfNeeded: offset), info!.pointee, plus: true) }
         }
         table.releasedir = { raw, node, info in serve(raw) { ViewFS.releasedir($0, $1, NodeID(node), info!.pointee) } }
-        table.fsyncdir = { raw, _, dataOnly, info in serve(raw) { ViewFS.fsyncdir($0, $1, dataOnly: dataOnly != 0, info!.pointee) } }
+        table.fsyncdir = { raw, node, dataOnly, info in
+            serve(raw) { ViewFS.fsyncdir($0, $1, NodeID(node), dataOnly: dataOnly != 0, info!.pointee) }
+        }
     }
 
     private static func fillAttributes(_ table: inout OperationTable) {

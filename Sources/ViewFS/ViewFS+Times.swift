@@ -94,6 +94,11 @@ extension ViewFS {
 
     private static let timeRounds = 8
 
+    /// The time of modification that the kernel shows of a file which may have another one; nil where it has no other.
+    func shownTime(of node: NodePointer) -> timespec? {
+        node.pointee.hasOtherTime.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
+    }
+
     // MARK: the time of last access
 
     /// Whether reading files and listing directories leaves their times of last access alone, from their next opening on. By any thread.

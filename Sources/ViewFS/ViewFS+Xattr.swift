@@ -11,9 +11,10 @@ extension ViewFS {
             request.reply(error: ENODATA)
             return
         }
+        if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return askedToWrite(view, request, id) }
         view.onNode(request, id, for: .read) { request, node, descriptor in
             if isReserved(name) {
-                if size == 0, view.mustAskToWrite(node), strcmp(name, "security.capability") == 0 {
+                if size == 0, view.mustAskToWrite(node), strcmp(name, capabilityName) == 0 {
                     request.reply(xattrSize: 1)
                 } else {
                     request.reply(error: ENODATA)
@@ -66,12 +67,15 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .write) { request, node, descriptor in
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
-                isReserved(name) ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
+                if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.refusalOfWriting(request.caller, id, node) }
+                return isReserved(name) ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
             }
             reply(request, result)
         }
     }
 }
+
+private let capabilityName = "security.capability"
 
 private func replyXattr(_ request: consuming Request, _ result: Int, _ buffer: UnsafeMutableRawPointer, asked size: Int) {
     if result < 0 {

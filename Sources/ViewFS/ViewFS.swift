@@ -26,6 +26,12 @@ public final class ViewFS: @unchecked Sendable {
     let closers = Closers()
     let refusedReads = RefusedReads()
     let policy: CachePolicy
+    /// Whether the kernel opens files and directories by itself, locks them by itself, and no request says so: docs/decisions/zero-message-open.md. Said
+    /// before the first request.
+    public internal(set) nonisolated(unsafe) var kernelOpens = false
+    let keptFiles: KeptFiles
+    /// The thread of which the listing of the root is to keep the kernel from keeping it; see `leaveRootUnkept`.
+    let rootLister = Atomic<Int32>(-1)
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
     /// nil where the kernel asks each time, or nobody else changes anything.
@@ -86,8 +92,9 @@ public final class ViewFS: @unchecked Sendable {
     ) {
         self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
-        coordinator = Coordinator(slotCount: Self.lockSlots.upperBound)
+        coordinator = Coordinator(slotCount: Self.sweeperSlot + 1)
         plan = DescriptorPlan(limit: descriptorLimit)
+        keptFiles = KeptFiles(limit: max(16, min(4096, plan.held / 8)))
         self.supervisor = supervisor
         tree = NodeTree(plan: plan, page: supervisor?.page)
         let chunks = supervisor == nil ? nil : try? (SharedChunks(withElements: true), SharedChunks(withElements: true))
@@ -104,6 +111,16 @@ public final class ViewFS: @unchecked Sendable {
         leases.view = self
         closers.view = self
         refusedReads.view = self
+        tree.close = { [unowned self] reader, writer, isDirectory in closeKept(reader, writer, isDirectory: isDirectory) }
+    }
+
+    /// Whether the kernel is to open files by itself: alone where nothing depends on who has what open. Before the mount; the granted directories that there
+    /// are by then are known.
+    ///
+    /// `hasMandatory`: claims bind who comes through the mount, which is asked at openings.
+    public func letKernelOpen(hasMandatory: Bool) {
+        let hasServer = root.open.contains { $0.scope.nodes.asksCallers }
+        kernelOpens = policy.writeBack && audit == nil && records == nil && !hasServer && !hasMandatory
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
@@ -143,6 +160,7 @@ public final class ViewFS: @unchecked Sendable {
         departures.start(for: self)
         hostWatch?.start(for: self)
         oplocks?.start(for: self)
+        if kernelOpens { keptFiles.start(for: self) }
         try session?.start()
     }
 
@@ -154,6 +172,9 @@ public final class ViewFS: @unchecked Sendable {
         options.killsSetID = !leavesSetID
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
+        options.forwardsLocks = !kernelOpens
+        // Of a file with write-back it changes nothing. A listing begins with a look at the directory's times then.
+        if kernelOpens { options.checkData = true }
         options.supervised = records == nil ? nil : supervisor?.page
         return options
     }

@@ -113,6 +113,20 @@ public struct Node: ~Copyable {
     /// Where moves are not told: when it was last seen where it lies, CLOCK_MONOTONIC in milliseconds, without the higher bits.
     public let lookedAt: Atomic<UInt32>
 
+    /// Where the kernel opens files by itself (docs/decisions/zero-message-open.md): what the daemon has open of the node for reading and for writing,
+    /// numbers of `OpenFiles` or `OpenDirectories`; 0 for nothing. Used and taken away as `Node+Kept.swift` says.
+    let keptReader: Atomic<UInt64>
+    let keptWriter: Atomic<UInt64>
+    let keptUses: Atomic<UInt32>
+    /// Used since somebody last looked whether it still is.
+    let isKeptUsed: Atomic<Bool>
+    /// There too: the kernel may have pages of the file, which may be dirty.
+    public let mayHavePages: Atomic<Bool>
+    /// Who last asked to write to the file; `writerUser` is .max when nobody has.
+    let writerUser: Atomic<UInt32>
+    let writerGroup: Atomic<UInt32>
+    let writerProcess: Atomic<Int32>
+
     /// So many locks are worth a look at who else has the file open.
     public static let manyLockings: UInt8 = 8
 
@@ -149,6 +163,14 @@ public struct Node: ~Copyable {
         standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
         lookedAt = Atomic(0)
         dataVersion = Atomic(0)
+        keptReader = Atomic(0)
+        keptWriter = Atomic(0)
+        keptUses = Atomic(0)
+        isKeptUsed = Atomic(false)
+        mayHavePages = Atomic(false)
+        writerUser = Atomic(.max)
+        writerGroup = Atomic(.max)
+        writerProcess = Atomic(0)
     }
 
     deinit {

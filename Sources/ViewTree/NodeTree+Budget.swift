@@ -123,6 +123,9 @@ extension NodeTree {
         return true
     }
 
+    /// Takes a share however few there are: what was acknowledged has to be written.
+    public func takeShareAnyway(scope: UInt32, user: UInt32) { shares.takeOver(scope: scope, user: user) }
+
     /// Calls `open`, and again after descriptors were lent if there are no numbers left.
     @inline(__always)
     public func makingRoom(_ open: () -> Int32) -> Int32 {

@@ -15,9 +15,9 @@ extension NodeTree {
     /// No node has this index or a higher one.
     public var indexLimit: UInt32 { nodes.indexLimit }
 
-    /// The directory at an index of the table that has a descriptor and has not left, in passing.
-    public func directory(at index: UInt32) -> Glimpse? {
-        guard let (id, node) = nodes.element(at: index), node.pointee.type == S_IFDIR,
+    /// The directory, or with `files` the regular file, at an index of the table that has a descriptor and has not left, in passing.
+    public func directory(at index: UInt32, orFile files: Bool = false) -> Glimpse? {
+        guard let (id, node) = nodes.element(at: index), node.pointee.type == S_IFDIR || (files && node.pointee.type == S_IFREG),
             node.pointee.standing.load(ordering: .relaxed) & Standing.left == 0
         else { return nil }
         let held = node.pointee.hold.load(ordering: .relaxed) & Node.descriptorMask

@@ -5,8 +5,8 @@ import Synchronization
 
 /// A node whose name is about to be changed: counted, its descriptor pinned, until it is given back.
 public struct HeldNode {
-    let id: UInt64
-    let node: UnsafeMutablePointer<Node>
+    public let id: UInt64
+    public let node: UnsafeMutablePointer<Node>
     /// Whether the name is its only one.
     let isLast: Bool
 }
@@ -35,6 +35,26 @@ extension NodeTree {
         node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing)
         _ = install(opened, in: node)
         return HeldNode(id: id, node: node, isLast: status.st.st_nlink <= 1 || node.pointee.type == S_IFDIR)
+    }
+
+    /// The same for a file that is about to lose a name, where the daemon may open by handle, and nothing else keeps it: what a program has open is not known.
+    /// By a look at the name alone.
+    ///
+    /// Locking: the shard's.
+    public func holdOpened(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> HeldNode? {
+        guard scope.opensByHandle else { return hold(name, in: directory, of: scope) }
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG, case let key = NodeKey(status),
+            let (id, node) = scope.withShard(
+                of: key,
+                { index -> (UInt64, UnsafeMutablePointer<Node>)? in
+                    guard let id = index.find(key, in: nodes), let node = index.count(id, in: nodes) else { return nil }
+                    return (id, node)
+                })
+        else { return nil }
+        // While the name is still there its handle leads to it.
+        _ = pin(node)
+        return HeldNode(id: id, node: node, isLast: status.st.st_nlink <= 1)
     }
 
     /// The name it was held by is gone.

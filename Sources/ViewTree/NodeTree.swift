@@ -16,6 +16,9 @@ public final class NodeTree: @unchecked Sendable {
     /// What programs hold of the descriptors: files and directories that are open, and what carries their locks.
     public let shares: HolderShares
 
+    /// Closes what was kept open of a node that ends, numbers of `OpenFiles`, or of `OpenDirectories` when it is one. Set before the first request.
+    public nonisolated(unsafe) var close: (_ reader: UInt64, _ writer: UInt64, _ isDirectory: Bool) -> Void = { _, _, _ in }
+
     public convenience init(plan: DescriptorPlan, page: UnsafeMutablePointer<clinux_supervised>? = nil) {
         self.init(descriptorLimit: plan.nodes, shared: plan.shared, held: plan.held, page: page)
     }
@@ -178,7 +181,9 @@ public final class NodeTree: @unchecked Sendable {
     private func finish(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
         let held = node.pointee.hold.load(ordering: .acquiring)
         let scope = node.pointee.scope
+        let (kept, isDirectory) = (node.pointee.kept, node.pointee.type == S_IFDIR)
         nodes.remove(id)
+        if kept.reader != 0 || kept.writer != 0 { close(kept.reader, kept.writer, isDirectory) }
         if held & Node.descriptorMask != 0 { close(held, of: scope) }
     }
 

@@ -38,6 +38,7 @@ public struct OpenFile: ~Copyable {
     deinit { _ = clinux_close(descriptor) }
 
     public var canWrite: Bool { flags & O_ACCMODE != O_RDONLY }
+    public var canRead: Bool { flags & O_ACCMODE != O_WRONLY }
 }
 
 /// A directory that somebody has open through the mount.
@@ -100,6 +101,10 @@ public final class OpenFiles: @unchecked Sendable {
         return file
     }
 
+    /// A file that somebody keeps open meanwhile.
+    @inline(__always)
+    public func find(_ id: UInt64) -> UnsafeMutablePointer<OpenFile>? { table.find(id) }
+
     @inline(__always)
     public func letGo(_ id: UInt64) {
         guard let file = table.find(id) else { return }
@@ -156,6 +161,9 @@ public final class OpenDirectories: @unchecked Sendable {
         directory.pointee.holders.wrappingAdd(1, ordering: .relaxed)
         return directory
     }
+
+    /// A directory that somebody keeps open meanwhile.
+    public func find(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? { table.find(id) }
 
     public func letGo(_ id: UInt64) {
         guard let directory = table.find(id) else { return }

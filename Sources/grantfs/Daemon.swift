@@ -67,6 +67,7 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
+            files.letKernelOpen(hasMandatory: mounted.hasMandatory)
             let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery) { (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)

@@ -108,7 +108,10 @@ extension MountedView {
         }
     }
 
-    /// Whether claims on a grant bind whoever comes through the mount.
+    /// Whether claims on some grant bind whoever comes through the mount.
+    var hasMandatory: Bool { state.withLock { $0.grants.values.contains { $0.grant.coordination == .mandatory } } }
+
+    /// Whether claims on a grant do.
     func isMandatory(_ grant: GrantID) -> Bool { state.withLock { $0.grants[grant]?.grant.coordination == .mandatory } }
 
     var status: MountStatus {

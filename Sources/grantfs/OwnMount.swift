@@ -40,6 +40,7 @@ struct OwnMount: Sendable {
             do throws(Errno) {
                 try serve(files, view, options, polling, at: Array("/dev/fd/\(mount.device)".utf8))
                 try made.answer(mount.root)
+                files.leaveRootUnkept(mount.root)
             } catch {
                 throw refusal(view, mountpoint, error)
             }
@@ -106,6 +107,7 @@ struct OwnMount: Sendable {
             let root = try FileDescriptor.openWithoutLinks(mountpoint)
             made = try OwnMount(of: root, at: mountpoint, files)
             try made.answer(root)
+            files.leaveRootUnkept(root)
         } catch {
             throw refusal(view, mountpoint, error)
         }
@@ -182,7 +184,8 @@ struct OwnMount: Sendable {
             case .unknown:
                 // Every descriptor and every mapping is an open file here.
                 let isMounted = identity.number.map { MountNumber.isThere($0) != false } ?? true
-                return !isMounted && files.files.count == 0 && files.directories.count == 0
+                // Nobody says what is open where the kernel opens by itself.
+                return !isMounted && !files.kernelOpens && files.files.count == 0 && files.directories.count == 0
             case .there:
                 if Clock.monotonic >= deadline { return false }
                 usleep(5_000)

@@ -58,7 +58,7 @@ extension MountTests {
         private func words(_ child: Child) throws -> [Substring] { try #require(child.line(within: 120)).split(separator: " ") }
 
         @Test(
-            "eight thousand who wait in a chain cost no other grant anything, and hardly a processor", arguments: ["shared", "exclusive"])
+            "eight thousand who wait in a chain cost no other grant anything, and hardly a processor", arguments: ["shared", "none"])
         func chain(cache: String) throws {
             let place = try Place(options: "cache=\(cache)")
             let before = try place.microseconds()

@@ -26,7 +26,9 @@ struct Situation: Sendable, CustomTestStringConvertible {
                 for cache in ["shared", "exclusive", "none"] { list.append(Situation(cold: cold, cache: cache)) }
                 if Machine.plainUser != nil { list.append(Situation(cold: cold, plainCaller: true)) }
             }
-            if Machine.usersCanMount { list.append(Situation(cold: cold, plainCaller: true, mounting: .byUser)) }
+            for cache in ["shared", "exclusive"] where Machine.usersCanMount {
+                list.append(Situation(cold: cold, plainCaller: true, mounting: .byUser, cache: cache))
+            }
         }
         return list
     }()
@@ -102,6 +104,8 @@ struct ProbedMount {
         case "ANY": true
         // With write-back the kernel trusts the size it has, and tells it without asking: the size from before.
         case _ where result.row == "fd-read: lseek-end" && cache == "exclusive": true
+        // Locks are the kernel's own there: they show nothing of the file.
+        case _ where result.held == "fd-locked" && cache == "exclusive": true
         // What cannot be mapped shows nothing.
         case "SIGBUS" where result.errno == "ENODEV": true
         case "EACCES" where result.errno == "EIO" && Machine.losesErrorsOfReads:

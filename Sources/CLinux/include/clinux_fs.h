@@ -100,6 +100,10 @@ int clinux_path_is_above(const char *top, size_t length, int fd);
 int clinux_chmod_descriptor(int fd, mode_t mode);
 int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid);
 int clinux_truncate_descriptor(int fd, off_t size);
+// Has the filesystem itself say what a file's attributes are, whatever the kernel has cached. 0 or a negative error number.
+int clinux_ask(int fd);
+// Whether the process may open the file of an O_PATH descriptor for writing, whomever the thread acts for: as access(2). 0 or a negative error number.
+int clinux_may_write(int fd);
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]);
 ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size);
 ssize_t clinux_listxattr_descriptor(int fd, char *list, size_t size);

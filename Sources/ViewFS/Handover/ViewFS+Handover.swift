@@ -51,6 +51,7 @@ extension ViewFS {
     /// Writes what the next daemon has to know. While everything rests. `closed`: the scopes that are withdrawn and not forgotten.
     public func handOver(open: [Scope], closed: [Scope], to state: inout HandoverWriter) throws(HandoverRefusal) {
         guard let session else { throw HandoverRefusal("it is not mounted") }
+        state.put(flag: kernelOpens)
         state.put(descriptor: session.device)
         state.put(bytes: session.negotiation.request)
         state.put(bytes: session.negotiation.answer)
@@ -80,6 +81,8 @@ extension ViewFS {
     public func takeOver(
         from state: inout HandoverReader, source: String, words: [String], leavesSetID: Bool, mapsDirectly: Bool, idlePolling: IdlePolling?
     ) throws(Errno) -> [Scope] {
+        // Since version 3.
+        kernelOpens = state.version >= 3 ? try state.takeFlag() : false
         let device = try state.takeDescriptor()
         guard device >= 0 else { throw Errno(EBADMSG) }
         let negotiation = Negotiation(request: try state.takeBytes(), answer: try state.takeBytes())
@@ -96,6 +99,7 @@ extension ViewFS {
         try tree.takeOver(from: &state)
         try files.takeOver(from: &state)
         try directories.takeOver(from: &state)
+        if kernelOpens { takeOverKept() }
         var scopes: [Scope] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) { scopes.append(try takeOverScope(from: &state)) }
         try lostWrites.takeOver(from: &state)

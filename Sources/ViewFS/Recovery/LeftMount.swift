@@ -58,6 +58,8 @@ public struct LeftMount {
     public func write(_ fixed: Fixed, to state: inout HandoverWriter) throws(Errno) {
         let page = left.page
         guard page.pointee.next_scope > 0, page.pointee.device_count <= UInt32(CLINUX_SUPERVISED_DEVICES) else { throw Errno(EPROTO) }
+        // With a supervisor, the kernel asks for openings.
+        state.put(flag: false)
         state.put(descriptor: fixed.device)
         state.put(bytes: fixed.negotiation.request)
         state.put(bytes: fixed.negotiation.answer)

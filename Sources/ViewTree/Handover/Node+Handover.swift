@@ -45,6 +45,7 @@ extension Node {
         state.put(flag: hasOtherTime.load(ordering: .relaxed))
         state.put(standing.load(ordering: .relaxed))
         state.put(lookedAt.load(ordering: .relaxed))
+        handOverKept(to: &state)
     }
 
     /// A node of the scope that `scopes` finds. Who else has its file open is not known any more: as if somebody had.
@@ -88,6 +89,7 @@ extension Node {
         hasOtherTime.store(try state.takeFlag(), ordering: .relaxed)
         standing.store(try state.take(), ordering: .relaxed)
         lookedAt.store(try state.take(), ordering: .relaxed)
+        try takeOverKept(from: &state)
         oplock.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0 ? .shared : .unknown, ordering: .relaxed)
     }
 }
