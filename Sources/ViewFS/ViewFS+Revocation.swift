@@ -152,9 +152,7 @@ extension ViewFS {
         if withdrawal == .all {
             // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
             if policy.writeBack {
-                for node in scope.nodes.ids where tree.nodes.find(node)?.pointee.type == S_IFREG && isOpen(node) {
-                    _ = notifier.obscureSize(NodeID(node))
-                }
+                obscureSizes(of: scope.nodes.ids.filter { tree.nodes.find($0)?.pointee.type == S_IFREG && isOpen($0) }, notifier)
             }
             wait(upTo: Self.unlockingMicroseconds) { unlocking?.isDone ?? true }
         }
@@ -179,6 +177,19 @@ extension ViewFS {
     /// Answers a request in the place of a worker that is stuck in the backing file system.
     func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
         _ = session?.answer(slot: visit.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(visit) }
+    }
+
+    /// By several threads where there are many: each takes some microseconds in the kernel, and waits for nobody.
+    private func obscureSizes(of nodes: [UInt64], _ notifier: Notifier) {
+        let turn = { @Sendable (part: ArraySlice<UInt64>) in for node in part { _ = notifier.obscureSize(NodeID(node)) } }
+        let threads =
+            nodes.count < 1_000 ? 1 : min(4, max(1, Int(truncatingIfNeeded: sysconf(Int32(truncatingIfNeeded: _SC_NPROCESSORS_ONLN)))))
+        let size = nodes.count / threads
+        let tasks = (1..<threads).map { number in
+            BackgroundTask { turn(nodes[(number * size)..<(number == threads - 1 ? nodes.count : (number + 1) * size)]) }
+        }
+        turn(nodes[..<(threads == 1 ? nodes.count : size)])
+        for task in tasks { while !task.isDone { usleep(100) } }
     }
 
     /// Directories first. Returns of which the kernel has forgotten them; others may be on their way to it.

@@ -75,6 +75,8 @@ extension Node {
     }
 
     func takeOverKept(from state: inout HandoverReader) throws(Errno) {
+        // Before that nothing was.
+        if state.version < 3 { return }
         keptReader.store(try state.take(), ordering: .relaxed)
         keptWriter.store(try state.take(), ordering: .relaxed)
         mayHavePages.store(try state.takeFlag(), ordering: .relaxed)
