@@ -101,7 +101,7 @@ struct Message {
     @inline(__always)
     func address(of place: Int) -> UnsafeRawPointer { bytes.baseAddress! + place }
 
-    private func wide(at place: Int) -> UInt64 {
+    func wide(at place: Int) -> UInt64 {
         place + 8 <= bytes.count ? bytes.loadUnaligned(fromByteOffset: place, as: UInt64.self) : 0
     }
 

@@ -87,15 +87,17 @@ extension Session {
 
 /// Requests that a daemon which has died had received and not answered, on a kernel that cannot ask again.
 public enum LeftRequests {
-    /// Those that are to be served. The others, which may have been done and must not be done twice, and those of which not everything is known, are answered with EIO here.
+    /// Those that are to be served, and the others, which may have been done and must not be done twice, or of which not everything is known: for `Session.takeOver(refused:)`.
     ///
     /// `page`: what that daemon has left; `device`: its way to the kernel. EOVERFLOW when not all of them are known.
-    public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> [[UInt8]] {
-        guard page.pointee.notes_requests != 0 else { return [] }
+    public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> (
+        served: [[UInt8]], refused: [[UInt8]]
+    ) {
+        guard page.pointee.notes_requests != 0 else { return ([], []) }
         if page.pointee.notes_lost != 0 { throw Errno(EOVERFLOW) }
         let suspects = Supervisor.suspects(after: page)
         var seen = Set<UInt64>()
-        var messages: [[UInt8]] = []
+        var (messages, refused): ([[UInt8]], [[UInt8]]) = ([], [])
         for place in 0..<UInt32(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS)
             + min(page.pointee.notes_end, UInt32(truncatingIfNeeded: CLINUX_ASIDE))
         {
@@ -105,15 +107,15 @@ public enum LeftRequests {
             let message = Message(noted)
             guard message.wantsAnswer, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
             let suspect = suspects.first { $0.unique == message.unique }
-            if noted.count == size, suspect.map({ Message.mayBeServedAgain($0) }) ?? true {
+            // struct fuse_in_header begins with how long all of it is, whatever was noted.
+            let isWhole = Int(clamping: message.number(at: 0)) == noted.count
+            if isWhole, suspect.map({ Message.mayBeServedAgain($0) }) ?? true {
                 messages.append(Array(noted))
             } else {
-                // struct fuse_out_header
-                var header: (UInt32, Int32, UInt64) = (16, -EIO, message.unique)
-                _ = write(device, &header, 16)
+                refused.append(Array(noted))
             }
         }
-        return messages.sorted { Message.unique(of: $0) < Message.unique(of: $1) }
+        return (messages.sorted { Message.unique(of: $0) < Message.unique(of: $1) }, refused)
     }
 
     /// Whether the kernel still waits for an answer. It says so when it is told that an INTERRUPT of the request came too early: ENOENT when there is no such request, and else it sends the INTERRUPT again,

@@ -7,7 +7,11 @@ extension Session {
     /// Has the request served that a worker has received into `buffer`, on the worker's thread. One that lacks what its kind brings is EIO.
     @inline(__always)
     func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
-        guard message.isWhole, !message.isResent || mayServeAgain(message) else { return refuse(message) }
+        guard message.isWhole else { return refuse(message) }
+        if message.isResent, !mayServeAgain(message) {
+            refuse(message)
+            return forgetWhatChanged(by: [message.copy])
+        }
         worker.pointee.noteBegin(message)
         Message.passOn(buffer, message.opcode)
         worker.pointee.isServing.store(true, ordering: .relaxed)

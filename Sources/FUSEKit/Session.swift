@@ -25,6 +25,8 @@ public final class Session: @unchecked Sendable {
     let endings = Semaphore()
     let slots: Lock<WorkerSlots>
     let suspended = Lock(SuspendedRequests())
+    /// What a daemon that has died had received, and is to be EIO: see `answerRefused`.
+    let refused = Lock<[SuspendedMessage]>([])
     /// Somebody is to serve what is ready, and no worker could be had for it.
     let readyWaits = Atomic<Bool>(false)
     let resumeCall = Semaphore()

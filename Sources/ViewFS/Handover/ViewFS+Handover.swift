@@ -74,6 +74,8 @@ extension ViewFS {
         let unserved = session.unserved + locks.waitingMessages
         state.put(UInt64(truncatingIfNeeded: unserved.count))
         for message in unserved { state.put(bytes: message) }
+        // None was refused.
+        state.put(0 as UInt64)
     }
 
     /// What `handOver` wrote, in a daemon that has nothing yet. Returns the scopes, those that were open and closed, in the order in which they were given. `begin` is what
@@ -109,6 +111,11 @@ extension ViewFS {
         var unserved: [[UInt8]] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { unserved.append(try state.takeBytes()) }
         session.takeOver(unserved: unserved)
+        if state.version >= 3 {
+            var refused: [[UInt8]] = []
+            for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { refused.append(try state.takeBytes()) }
+            session.takeOver(refused: refused)
+        }
         return scopes
     }
 

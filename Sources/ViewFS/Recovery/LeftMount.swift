@@ -87,8 +87,10 @@ public struct LeftMount {
         // Where this is none the kernel asks again for all requests.
         let device = try left.take(fixed.device)
         let unserved = try LeftRequests.take(page, device: device.number)
-        state.put(UInt64(truncatingIfNeeded: unserved.count))
-        for message in unserved { state.put(bytes: message) }
+        for messages in [unserved.served, unserved.refused] {
+            state.put(UInt64(truncatingIfNeeded: messages.count))
+            for message in messages { state.put(bytes: message) }
+        }
     }
 
     // MARK: locks

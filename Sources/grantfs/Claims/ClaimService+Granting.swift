@@ -22,13 +22,13 @@ extension ClaimService {
     }
 
     private func tell(_ id: ClaimID) {
-        let claim = state.withLock { state -> LiveClaim? in
-            guard state.claims[id] != nil else { return nil }
+        state.withLock { state in
             state.claims[id]?.isGranted = true
-            if let claim = state.claims[id] { ClaimService.note(.claimGranted, claim, &state) }
-            return state.claims[id]
+            guard let claim = state.claims[id] else { return }
+            ClaimService.note(.claimGranted, claim, &state)
+            // Before anybody can say that it has ended.
+            claim.session.send(.granted(claim: claim.number, reach: claim.reach))
         }
-        if let claim { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
     }
 
     /// The open scopes of mandatory grants that a claim reaches.

@@ -63,11 +63,15 @@ final class HandingOver: Sendable {
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
-        guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
-        defer { server.begin() }
-        if let claims = mounted.claims, !claims.settle(until: deadline) {
-            throw HandoverRefusal("a claim is being granted or ended, which does not come to an end")
+        // Pausing begins when claims are settled: what one waits for may be the end of another, which is said on a connection.
+        while true {
+            let isSettled = mounted.claims?.settle(until: deadline) ?? true
+            guard isSettled else { throw HandoverRefusal("a claim is being granted or ended, which does not come to an end") }
+            guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
+            if mounted.claims?.settle(until: Clock.monotonic + 20_000_000) ?? true { break }
+            server.begin()
         }
+        defer { server.begin() }
         let files = mounted.files
         let began = Clock.monotonic
         try files.rest(until: deadline)

@@ -48,7 +48,9 @@ struct Recovering {
         return try takingOver.serve(
             taken, hasDied: true,
             begun: {
-                guard let session = taken.mounted.files.session, session.canResend else { return }
+                guard let session = taken.mounted.files.session else { return }
+                session.answerRefused()
+                guard session.canResend else { return }
                 let result = session.askAgain()
                 if result < 0 {
                     SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
