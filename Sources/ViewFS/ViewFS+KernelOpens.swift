@@ -8,7 +8,9 @@ import ViewTree
 // Where the kernel opens files and directories by itself, and no request says so (docs/decisions/zero-message-open.md): operations come by nodes alone.
 extension ViewFS {
     /// As `onFile`, by the file's node. `writes`: the file has to be open for writing.
-    @inline(never)
+    ///
+    /// Always inlined: a function of its own would count references to what `body` has with it.
+    @inline(__always)
     func onKeptFile(
         _ request: consuming Request, _ id: NodeID, for entry: Entry, writes: Bool, echo: Int? = nil,
         _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void

@@ -28,6 +28,7 @@ public final class ViewFS: @unchecked Sendable {
     let policy: CachePolicy
     /// Whether the kernel opens files and directories by itself, locks them by itself, and no request says so: docs/decisions/zero-message-open.md. Said
     /// before the first request.
+    @exclusivity(unchecked)
     public internal(set) nonisolated(unsafe) var kernelOpens = false
     let keptFiles: KeptFiles
     /// The thread of which the listing of the root is to keep the kernel from keeping it; see `leaveRootUnkept`.
