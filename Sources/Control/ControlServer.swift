@@ -201,6 +201,12 @@ extension ControlServer {
         try hub?.takeOver(from: &state) ?? [:]
     }
 
+    /// Goes on with the session on a connection that a daemon had which has died. Before `begin`.
+    public func restoreSession(_ descriptor: consuming FileDescriptor) throws(Errno) -> ControlSession {
+        guard let hub else { throw Errno(EINVAL) }
+        return try hub.restore(descriptor)
+    }
+
     /// Lets clients in: ends a pause.
     public func begin() {
         hub?.resume()

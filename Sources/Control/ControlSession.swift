@@ -30,6 +30,9 @@ public final class ControlSession: Sendable {
         self.wake = wake
     }
 
+    /// Of its socket, for as long as the session lives.
+    public var descriptor: Int32 { connection.socket.number }
+
     /// Sends, from any thread and without waiting. To a client that is gone nothing is sent.
     public func send(_ news: SessionNews) {
         let message = news.encoded

@@ -125,6 +125,21 @@ final class SessionHub: Sendable {
         return Dictionary(taken.map { ($0.session.number, $0.session) }, uniquingKeysWith: { first, _ in first })
     }
 
+    /// Goes on with a connection that a daemon had which has died: what that had not taken of a message, or not sent, is lost. Before `resume`.
+    func restore(_ descriptor: consuming FileDescriptor) throws(Errno) -> ControlSession {
+        let connection = ControlConnection(UnixSocket(connected: descriptor))
+        let (uid, pid) = try connection.socket.peer()
+        return arrivals.withLock { arrivals in
+            arrivals.last += 1
+            arrivals.count += 1
+            let session = ControlSession(number: arrivals.last, peer: Peer(uid: uid, pid: pid), connection: connection) { [weak self] in
+                self?.wake()
+            }
+            arrivals.handedOver.append(Client(session: session))
+            return session
+        }
+    }
+
     /// On the hub's thread: waits while there is a pause.
     private func rest(_ clients: [Client]) {
         // Who has just come is one of them first.

@@ -12,6 +12,11 @@ extension ClaimTable {
     }
 }
 
+extension ClaimTable {
+    /// Grants what nobody blocks, after some of its claims may not have come along.
+    public mutating func reconsider() -> Effect { promoteAndBreakCircles() }
+}
+
 extension ClaimTable.Claim {
     public init(restored id: ClaimID, claimant: ClaimantID, purpose: [UInt8]?, accesses: [ItemAccess], isHeld: Bool, awaited: Set<[UInt8]>?)
     {

@@ -52,6 +52,9 @@ public struct HandoverWriter: ~Copyable {
         if descriptor >= 0 { descriptors.append(descriptor) }
     }
 
+    /// All that was written, but for the descriptors.
+    public var bytes: [UInt8] { Array(UnsafeRawBufferPointer(start: memory, count: count)) }
+
     /// Copies all that was written into a file, from its start.
     public borrowing func write(into file: borrowing FileDescriptor) throws(Errno) {
         var done = 0
@@ -72,6 +75,11 @@ public struct HandoverReader: ~Copyable {
     private var descriptors: [Int32]
     /// Of the format that the rest is in; 0 before it is known.
     public var version: UInt32 = 0
+
+    /// Reads bytes that a writer had (`HandoverWriter.bytes`), with descriptors that are to be taken in that order.
+    public init(_ bytes: [UInt8], descriptors: [Int32] = []) throws(Errno) {
+        try self.init(file: try MemoryFile.of(bytes), count: bytes.count, descriptors: descriptors)
+    }
 
     /// `file` has `count` bytes. Takes `descriptors` over, also when this throws.
     public init(file: borrowing FileDescriptor, count: Int, descriptors: [Int32]) throws(Errno) {
@@ -114,7 +122,13 @@ public struct HandoverReader: ~Copyable {
     }
 
     public mutating func takeBytes() throws(Errno) -> [UInt8] {
-        let size = try takeCount()
+        try takeBytes(try take(UInt64.self))
+    }
+
+    /// So many bytes.
+    public mutating func takeBytes(_ size: UInt64) throws(Errno) -> [UInt8] {
+        guard size <= UInt64(truncatingIfNeeded: count - position) else { throw Errno(EBADMSG) }
+        let size = Int(truncatingIfNeeded: size)
         guard size > 0, let memory else { return [] }
         defer { position += size }
         return Array(UnsafeRawBufferPointer(start: memory + position, count: size))

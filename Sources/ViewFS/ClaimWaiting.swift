@@ -67,6 +67,11 @@ final class ClaimWaiting: @unchecked Sendable {
         }
     }
 
+    /// How a claim binds; nil while it does not, or is only beginning to.
+    func hold(_ id: UInt64) -> Hold? {
+        state.withLock { state in state.holds[id].flatMap { $0.letsReadsPass || $0.flushing != nil ? nil : $0 } }
+    }
+
     // MARK: claims come and go
 
     func begin(_ id: UInt64, _ hold: Hold) {

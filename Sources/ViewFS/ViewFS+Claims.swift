@@ -158,13 +158,18 @@ extension ViewFS {
     }
 
     /// The claim has ended, or was not needed: whoever waits goes on, and the kernel looks anew at what the claimant may have changed.
-    public func unbind(_ id: UInt64) {
-        guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return }
+    ///
+    /// `done` is called when that is so.
+    public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
+        guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
         let scopes = root.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
         claimForgetting.ending.wrappingAdd(1, ordering: .relaxed)
         // Pages that others have asked for just now are waited for.
         _ = BackgroundTask { [self] in
-            defer { claimForgetting.ending.wrappingSubtract(1, ordering: .releasing) }
+            defer {
+                done()
+                claimForgetting.ending.wrappingSubtract(1, ordering: .releasing)
+            }
             guard let notifier = session?.notifier else { return }
             let forgetting = Forgetting(self, notifier)
             var directories: [UInt64] = []

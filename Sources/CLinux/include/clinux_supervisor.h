@@ -65,6 +65,8 @@ struct clinux_supervised {
     int32_t directories;
     int32_t scopes;
     int32_t locks;
+    // Two logs of claims, one of which counts: see `claims_valid`.
+    int32_t claims[2];
     // The socket to the keeper, or -1.
     int32_t keeper;
     // The number of the next scope.
@@ -82,6 +84,10 @@ struct clinux_supervised {
     uint32_t notes_end;
     // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
     uint32_t device_count;
+    // How many bytes of a log of claims are valid, and in the highest bit which of the two it is. Written at once.
+    uint64_t claims_valid;
+    // How many have registered as presenters.
+    uint32_t presenter_count;
 };
 
 // The word that asks for descriptors, the one that says that the next daemon serves, and the one that says that it never will.
@@ -112,6 +118,11 @@ struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page
 // Only its worker writes it; who reads it does so when that has died.
 static inline void clinux_note_request(struct clinux_request *request, uint64_t unique) {
     __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
+}
+
+// From now on `claims_valid` is that, whenever this process dies.
+static inline void clinux_publish_claims(struct clinux_supervised *page, uint64_t valid) {
+    __atomic_store_n(&page->claims_valid, valid, __ATOMIC_RELEASE);
 }
 
 // As read(2) of at most `size` bytes from a FUSE device to `*memory`, which is made by malloc(3) when it is NULL; what comes is noted in `request`. Returns how many bytes, or a negative

@@ -50,6 +50,8 @@ struct ClaimWait {
     var circle: CircleOfWaits?
     var parts: [ClaimPart] = []
 
+    /// So many daemons may die one after the other, each with the claim.
+    private static let mostTurns = 10
     /// How long a daemon may take to say whether there is anything to wait for: nanoseconds.
     private static let patience: Int64 = 10_000_000_000
     /// So long at least, however short the caller's time is, because who waits for nothing at all is to get what is free.
@@ -65,25 +67,25 @@ struct ClaimWait {
 
     /// Waits for the claim in one mount. False when the mount leads nowhere, and says so; `reach` is noted either way.
     mutating func take(_ record: MountRecord, in directory: String, _ reach: inout [ItemReach]) throws(CoordinationError) -> Bool {
-        guard let client = try connect(record, directory) else { return false }
-        do throws(ControlClient.Failure) {
-            try client.send(.claim(request))
-        } catch {
-            throw .daemonDied(mountpoint: record.mountpoint)
-        }
-        var part = ClaimPart(record: record, client: client)
+        guard var client = try ask(record, in: directory) else { return false }
         let silence = silence()
-        var hasHeard = false
+        var (hasHeard, turns) = (false, 0)
         while true {
             let news: SessionNews?
             do throws(ControlClient.Failure) {
                 news = try client.next()
             } catch {
-                throw .daemonDied(mountpoint: record.mountpoint)
+                // Another daemon may have followed, and does not know of it or has said that it does not.
+                turns += 1
+                guard turns < Self.mostTurns, record.isServed(in: directory), let other = try ask(record, in: directory) else {
+                    throw .daemonDied(mountpoint: record.mountpoint)
+                }
+                client = other
+                continue
             }
             switch news {
             case .granted(_, let own):
-                part.reach = own
+                let part = ClaimPart(record: record, client: client, reach: own)
                 for place in own.indices where place < reach.count && own[place] != .outside && reach[place] != .reached {
                     reach[place] = own[place]
                 }
@@ -107,6 +109,15 @@ struct ClaimWait {
         }
     }
 
+    /// Asks for the claim on a connection of its own. nil when the daemon is dead.
+    private func ask(_ record: MountRecord, in directory: String) throws(CoordinationError) -> SessionClient? {
+        for _ in 0..<Self.mostTurns {
+            guard let client = try connect(record, directory) else { return nil }
+            if (try? client.send(.claim(request))) != nil { return client }
+        }
+        throw .daemonDied(mountpoint: record.mountpoint)
+    }
+
     /// nil when the daemon is dead.
     private func connect(_ record: MountRecord, _ directory: String) throws(CoordinationError) -> SessionClient? {
         let limit = silence()
@@ -116,7 +127,7 @@ struct ClaimWait {
             } catch {
                 switch error {
                 case .absent, .hungUp:
-                    if !record.process.isRunning { return nil }
+                    if !record.isServed(in: directory) { return nil }
                     // It is about to listen, or to end.
                     if Clock.monotonic >= limit { throw .failed("\(error.description)") }
                     usleep(10_000)

@@ -107,7 +107,8 @@ final class PresenterConnections: @unchecked Sendable {
         let version = try? store.dataVersion()
         let isLost = sources.values.contains { $0.client == nil && $0.refusal == nil }
         next = Clock.monotonic + (isLost ? Self.turn : Self.longTurn)
-        guard isLost || version == nil || version != seen, let records = try? store.mounts().filter({ $0.process.isRunning }) else {
+        guard isLost || version == nil || version != seen, let records = try? store.mounts().filter({ $0.isServed(in: store.runDirectory) })
+        else {
             return
         }
         let isOther = version != seen

@@ -13,32 +13,59 @@ extension ViewFS {
         state.put(UInt64(truncatingIfNeeded: holds.count))
         for (id, hold) in holds {
             state.put(id)
-            state.put(hold.process)
-            state.put(hold.patience ?? -1)
-            state.put(numbers: hold.scopes)
-            state.put(accesses: hold.accesses)
-            state.put(UInt64(truncatingIfNeeded: hold.whole.count))
-            for (scope, uses) in hold.whole {
-                state.put(scope)
-                state.put(bytes: uses.map(\.rawValue))
-            }
+            hold.handOver(to: &state)
         }
     }
 
     /// Has them bind. After the scopes, and before anybody is served.
     public func takeOverClaims(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
-            let (id, process, patience): (UInt64, Int32, Int64) = (try state.take(), try state.take(), try state.take())
-            var hold = ClaimWaiting.Hold(
-                process: process, patience: patience < 0 ? nil : patience, scopes: try state.takeNumbers(),
-                accesses: try state.takeAccesses(), whole: [:])
-            for _ in 0..<(try state.takeCount(ofAtLeast: 8)) {
-                let scope: UInt32 = try state.take()
-                hold.whole[scope] = try state.takeBytes().compactMap { ItemUse(rawValue: $0) }
-            }
-            hold.letsReadsPass = false
-            waiting.begin(id, hold)
+            let id: UInt64 = try state.take()
+            waiting.begin(id, try ClaimWaiting.Hold(from: &state))
         }
+    }
+
+    /// Writes how a claim binds who comes through the mount, if it does, for the daemon that comes next should this one die.
+    public func recordClaim(_ id: UInt64, to state: inout HandoverWriter) {
+        let hold = waiting.hold(id)
+        state.put(flag: hold != nil)
+        hold?.handOver(to: &state)
+    }
+
+    /// Has a claim bind as `recordClaim` has written it in a daemon that has died, in those scopes that are still open. Returns them. Before anybody is served.
+    public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
+        guard try state.takeFlag() else { return [] }
+        var hold = try ClaimWaiting.Hold(from: &state)
+        hold.scopes.formIntersection(root.open.map(\.scope.id.rawValue))
+        hold.whole = hold.whole.filter { hold.scopes.contains($0.key) }
+        if !hold.scopes.isEmpty { waiting.begin(id, hold) }
+        return hold.scopes
+    }
+}
+
+extension ClaimWaiting.Hold {
+    fileprivate func handOver(to state: inout HandoverWriter) {
+        state.put(process)
+        state.put(patience ?? -1)
+        state.put(numbers: scopes)
+        state.put(accesses: accesses)
+        state.put(UInt64(truncatingIfNeeded: whole.count))
+        for (scope, uses) in whole {
+            state.put(scope)
+            state.put(bytes: uses.map(\.rawValue))
+        }
+    }
+
+    fileprivate init(from state: inout HandoverReader) throws(Errno) {
+        let (process, patience): (Int32, Int64) = (try state.take(), try state.take())
+        self.init(
+            process: process, patience: patience < 0 ? nil : patience, scopes: try state.takeNumbers(),
+            accesses: try state.takeAccesses(), whole: [:])
+        for _ in 0..<(try state.takeCount(ofAtLeast: 8)) {
+            let scope: UInt32 = try state.take()
+            whole[scope] = try state.takeBytes().compactMap { ItemUse(rawValue: $0) }
+        }
+        letsReadsPass = false
     }
 }
 

@@ -56,6 +56,7 @@ public final class RecoveryRecords: Sendable {
     private let scopes: SlotTable<ScopeRecord>
     private let locks: SlotTable<LockRecord>
     private let supervisor: Supervisor
+    public let claims: ClaimRecords
     private let numbers = Lock<[UInt32: UInt64]>([:])
 
     public init(_ supervisor: Supervisor, _ tree: NodeTree, _ files: OpenFiles, _ directories: OpenDirectories) throws(Errno) {
@@ -63,6 +64,7 @@ public final class RecoveryRecords: Sendable {
         scopes = SlotTable(shared: scopeChunks)
         locks = SlotTable(shared: lockChunks)
         self.supervisor = supervisor
+        claims = try ClaimRecords(supervisor)
         guard let nodes = tree.shared, let files = files.shared, let directories = directories.shared else { throw Errno(ENOMEM) }
         supervisor.page.pointee.nodes = nodes.file.number
         supervisor.page.pointee.files = files.file.number

@@ -39,6 +39,7 @@ extension ClaimService {
             if round.isOver { return (effect, []) }
             state.presenting.rounds[round.id] = .claim(id)
             effect += state.table.ask(id, of: round.purposes)
+            record(id, state)
             ClaimService.note(.claimWaits, claim, &state, text: "for presenters")
             let asked = Set(round.questions.compactMap { state.presenting.live[$0.presenter]?.session.peer.pid })
             return (effect, asked.sorted())

@@ -12,7 +12,12 @@ extension ClaimService {
         let (found, hasPresenters) = state.withLock { ($0.claims[id], !$0.presenting.live.isEmpty) }
         guard let claim = found else { return }
         // Where presenters are is looked for in the files.
-        if hasPresenters, !claim.isPrepared { return _ = BackgroundTask { [self] in askPresenters(of: id) } }
+        if hasPresenters || isExpectingPresenters, !claim.isPrepared {
+            return _ = BackgroundTask { [self] in
+                awaitPresenters()
+                askPresenters(of: id)
+            }
+        }
         let scopes = mandatoryScopes(of: claim)
         if scopes.isEmpty { return tell(id) }
         // The kernel may have much to write back.
@@ -25,6 +30,7 @@ extension ClaimService {
         state.withLock { state in
             state.claims[id]?.isGranted = true
             guard let claim = state.claims[id] else { return }
+            record(id, state)
             ClaimService.note(.claimGranted, claim, &state)
             // Before anybody can say that it has ended.
             claim.session.send(.granted(claim: claim.number, reach: claim.reach))
@@ -106,6 +112,7 @@ extension ClaimService {
             } else {
                 _ = bind(id, in: scopes)
             }
+            state.withLock { record(id, $0) }
         }
     }
 }

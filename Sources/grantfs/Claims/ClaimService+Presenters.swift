@@ -66,6 +66,7 @@ extension ClaimService {
             state.presenting.live[id] = LivePresenter(
                 session: session, number: request.number, path: request.path, target: target, scopes: reached, grant: home.grant,
                 below: home.below)
+            recordPresenters(state)
             let (missed, hasMissed) = state.events.after(request.since)
             session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
             // Who looks anew needs no news of before. It is reached now, whatever was revoked meanwhile.
@@ -96,6 +97,7 @@ extension ClaimService {
                 return ClaimTable.Effect()
             }
             state.presenting.live[id] = nil
+            recordPresenters(state)
             return roundsAreOver(state.presenting.table.remove(id).over, &state)
         }
         carryOut(effect)
@@ -112,6 +114,7 @@ extension ClaimService {
             state.presenting.failures += effect.passedOver.compactMap { state.presenting.failure($0, .ended) }
             state.presenting.live[id] = nil
         }
+        recordPresenters(state)
         return roundsAreOver(over, &state)
     }
 

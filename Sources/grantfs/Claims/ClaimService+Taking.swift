@@ -88,7 +88,10 @@ extension ClaimService {
                 state.claims[id] = LiveClaim(
                     session: session, number: request.number, id: request.id, parts: parts, reach: reach,
                     holdMilliseconds: request.holdMilliseconds)
-                if case .waits = answer, let claim = state.claims[id] { ClaimService.note(.claimWaits, claim, &state) }
+                if case .waits = answer, let claim = state.claims[id] {
+                    record(id, state)
+                    ClaimService.note(.claimWaits, claim, &state)
+                }
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))
             case .deadlock:

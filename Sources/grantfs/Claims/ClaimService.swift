@@ -37,7 +37,7 @@ final class ClaimService: SessionHandler, Sendable {
         /// Those who want every event, by their session's number.
         var watchers: [UInt64: ControlSession] = [:]
         /// Claims that have ended and still bind those who come through the mount.
-        var toUnbind: [ClaimID] = []
+        var toUnbind: [(id: ClaimID, claim: LiveClaim)] = []
         /// Claims that are being looked for.
         var looking = 0
     }
@@ -145,7 +145,7 @@ final class ClaimService: SessionHandler, Sendable {
             state.numbers[claim.session.number]?[claim.number] = nil
             ClaimService.note(.claimEnded, claim, &state)
             letBack(claim, id, &state)
-            if !claim.bound.isEmpty { state.toUnbind.append(id) }
+            if claim.bound.isEmpty { forget(id) } else { state.toUnbind.append((id, claim)) }
         }
         return state.table.remove(ids)
     }
@@ -158,7 +158,10 @@ final class ClaimService: SessionHandler, Sendable {
             defer { state.toUnbind = [] }
             return state.toUnbind
         }
-        for id in ended { files.unbind(id.rawValue) }
+        for (id, claim) in ended {
+            // What is on record is open until it is not.
+            files.unbind(id.rawValue) { [self] in withExtendedLifetime(claim) { forget(id) } }
+        }
         for id in effect.granted { grant(id) }
         lookAtWritten()
         reportFailures()
@@ -167,6 +170,7 @@ final class ClaimService: SessionHandler, Sendable {
                 guard let claim = state.claims.removeValue(forKey: id) else { return nil }
                 state.numbers[claim.session.number]?[claim.number] = nil
                 letBack(claim, id, &state)
+                forget(id)
                 return claim
             }
         }

@@ -23,6 +23,8 @@ struct Presenting {
     var failures: [PresenterFailure] = []
     /// Somebody has registered since the mount began: he may be away for a moment, and is to miss nothing.
     var hasBegun = false
+    /// How many were there when the last daemon died, and until when they are waited for (`Clock.monotonic`).
+    var (expected, expectedUntil) = (0, Int64.max)
 }
 
 struct LivePresenter {

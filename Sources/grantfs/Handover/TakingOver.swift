@@ -92,6 +92,7 @@ struct TakingOver {
         let mounted: MountedView
         let mount: OwnMount
         let server: ControlServer
+        let claims: ClaimService
         let handingOver: HandingOver
         let record: MountRecord
         let scopes: (open: [Scope], withdrawals: [() -> Void])
@@ -157,7 +158,8 @@ struct TakingOver {
         // Whoever sees the other daemon end finds this one on record. Should that one go on, it puts itself back.
         try store.register(record)
         return Taken(
-            head: head, process: process, mounted: mounted, mount: mount, server: server, handingOver: handingOver, record: record,
+            head: head, process: process, mounted: mounted, mount: mount, server: server, claims: claims, handingOver: handingOver,
+            record: record,
             scopes: scopes, audit: audit, recovery: recovery)
     }
 
@@ -189,6 +191,7 @@ struct TakingOver {
             HandingOver.Mount(
                 mount: mount, record: taken.record, store: store, temporary: taken.head.temporary, recovery: taken.recovery))
         taken.server.begin()
+        if hasDied { taken.claims.resumeRestored() }
         ready(.success(paused))
         let what =
             hasDied

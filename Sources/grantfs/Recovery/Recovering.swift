@@ -75,7 +75,7 @@ struct Recovering {
         }
         var writer = HandoverWriter()
         try MountedView.write(mount, unchanging, grants, to: &writer)
-        // Sessions have ended with the daemon.
+        // Claims do not come this way.
         writer.put(flag: false)
         let file = try MemoryFile.of([])
         try writer.write(into: file)
@@ -83,6 +83,7 @@ struct Recovering {
         var reader = try HandoverReader(file: file, count: count, descriptors: try left.take(numbers))
         reader.version = fixed.version
         let taken = try takingOver.make(head, try left.take(listener), &reader, previous: page)
+        try taken.claims.restore(try ClaimRecords.read(from: left), taken.server) { (numbers) throws(Errno) in try left.take(numbers) }
         return taken
     }
 

@@ -68,14 +68,18 @@ extension ClaimService {
         taken.table = try ClaimTable(from: &reader)
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) {
             let id = ClaimID(rawValue: try reader.take())
-            let claim = try LiveClaim(from: &reader, targets, sessions)
+            let claim = try LiveClaim(from: &reader, targets) { (number) throws(Errno) in try Self.session(number, sessions) }
             guard taken.table[id] != nil else { throw Errno(EBADMSG) }
             taken.claims[id] = claim
             taken.numbers[claim.session.number, default: [:]][claim.number] = .some(id)
         }
         taken.presenting = try Presenting(from: &reader, targets, sessions)
         let (all, hasPresenters) = (taken, taken.presenting.hasBegun)
-        state.withLock { $0 = all }
+        state.withLock { state in
+            state = all
+            for id in all.claims.keys { record(id, state) }
+            recordPresenters(state)
+        }
         if hasPresenters { startClock() }
     }
 
@@ -118,7 +122,7 @@ struct HandedTargets {
 }
 
 extension ClaimService.LiveClaim {
-    fileprivate func handOver(to writer: inout HandoverWriter, _ targets: HandedTargets) {
+    func handOver(to writer: inout HandoverWriter, _ targets: HandedTargets) {
         writer.put(session.number)
         writer.put(number)
         writer.put(grant: id)
@@ -143,8 +147,11 @@ extension ClaimService.LiveClaim {
         for move in moves { writer.put(bytes: move) }
     }
 
-    fileprivate init(from reader: inout HandoverReader, _ targets: HandedTargets, _ sessions: [UInt64: ControlSession]) throws(Errno) {
-        session = try ClaimService.session(try reader.take(), sessions)
+    /// `find`: the session of a number.
+    init(
+        from reader: inout HandoverReader, _ targets: HandedTargets, session find: (UInt64) throws(Errno) -> ControlSession
+    ) throws(Errno) {
+        session = try find(try reader.take())
         number = try reader.take()
         id = try reader.takeGrant()
         parts = []

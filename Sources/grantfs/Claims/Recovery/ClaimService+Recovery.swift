@@ -1,0 +1,128 @@
+import Control
+import Coordinator
+import Glibc
+import GrantModel
+import LinuxFS
+import ViewFS
+
+// Claims in a daemon that dies, with `-o recover`: those that are held and those that wait are in memory that outlives it, with the connections of their claimants, which the supervisor keeps
+// open. Presenters and watchers come again by themselves.
+extension ClaimService {
+    /// Has the next daemon know of the claim as it is now.
+    ///
+    /// Locking: call it with `state` held, before anybody is told.
+    func record(_ id: ClaimID, _ state: State) {
+        guard let records = files.records?.claims, let claim = state.claims[id], let entry = state.table[id] else { return }
+        var writer = HandoverWriter()
+        writer.put(entry.claimant.high)
+        writer.put(entry.claimant.low)
+        writer.put(optional: entry.purpose)
+        writer.put(descriptor: claim.session.descriptor)
+        var targets = HandedTargets()
+        for part in claim.parts { targets.add(part.target) }
+        targets.handOver(to: &writer)
+        claim.handOver(to: &writer, targets)
+        files.recordClaim(id.rawValue, to: &writer)
+        var description = HandoverWriter()
+        description.put(UInt64(truncatingIfNeeded: writer.descriptors.count))
+        for number in writer.descriptors { description.put(number) }
+        records.note(id.rawValue, description.bytes + writer.bytes)
+    }
+
+    /// The next daemon is not to know of it any more. Before its descriptors are closed.
+    func forget(_ id: ClaimID) { files.records?.claims.remove(id.rawValue) }
+
+    /// Has the next daemon know how many presenters come again.
+    ///
+    /// Locking: call it with `state` held.
+    func recordPresenters(_ state: State) { files.records?.claims.note(presenters: state.presenting.live.count) }
+
+    // MARK: in the next daemon
+
+    /// Has the claims of a daemon that has died, before anybody is served. `descriptors`: gives those with these numbers in that daemon.
+    func restore(
+        _ left: ClaimRecords.Left, _ server: ControlServer, descriptors take: ([Int32]) throws(Errno) -> [Int32]
+    ) throws(Errno) {
+        let open = Set(files.root.open.map(\.scope.id.rawValue))
+        var taken = State()
+        var entries: [ClaimTable.Claim] = []
+        var (sessions, lost): ([Int32: ControlSession], [LiveClaim]) = ([:], [])
+        for (number, description) in left.claims {
+            var head = try HandoverReader(description)
+            var numbers: [Int32] = []
+            for _ in 0..<(try head.takeCount(ofAtLeast: 4)) { numbers.append(try head.take()) }
+            var reader = try HandoverReader(Array(description.dropFirst(8 + 4 * numbers.count)), descriptors: try take(numbers))
+            let id = ClaimID(rawValue: number)
+            let claimant = ClaimantID(high: try reader.take(), low: try reader.take())
+            let purpose = try reader.takeOptional()
+            let connection = try reader.takeDescriptor()
+            guard connection >= 0, let old = numbers.first else { throw Errno(EBADMSG) }
+            // Several claims may have come on one connection.
+            let session: ControlSession
+            if let known = sessions[old] {
+                close(connection)
+                session = known
+            } else {
+                session = try server.restoreSession(FileDescriptor(owning: connection))
+                sessions[old] = session
+            }
+            let targets = try HandedTargets(from: &reader)
+            var claim = try LiveClaim(from: &reader, targets) { _ in session }
+            claim.bound = try files.restoreClaim(number, from: &reader)
+            // They are asked anew.
+            claim.round = nil
+            if !claim.isGranted { claim.isPrepared = false }
+            for place in claim.parts.indices { claim.parts[place].scopes.formIntersection(open) }
+            if claim.parts.contains(where: { $0.scopes.isEmpty }) {
+                lost.append(claim)
+                files.unbind(number)
+                continue
+            }
+            taken.claims[id] = claim
+            taken.numbers[session.number, default: [:]][claim.number] = .some(id)
+            entries.append(
+                ClaimTable.Claim(
+                    restored: id, claimant: claimant, purpose: purpose, accesses: claim.parts.map(\.access), isHeld: claim.isGranted,
+                    awaited: nil))
+        }
+        guard let table = ClaimTable(claims: entries, lastNumber: left.last) else { throw Errno(EBADMSG) }
+        taken.table = table
+        let (all, expected) = (taken, left.presenterCount)
+        state.withLock { state in
+            state = all
+            state.presenting.expected = expected
+            for id in all.claims.keys { record(id, state) }
+        }
+        // They may not have come when this daemon dies as well.
+        files.records?.claims.note(presenters: expected)
+        // Whether they were told is not known; twice does no harm.
+        for claim in all.claims.values where claim.isGranted { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
+        for claim in lost { claim.session.send(.refused(claim: claim.number, .revoked, text: "")) }
+    }
+
+    /// Goes on with what was restored. Once sessions are served.
+    func resumeRestored() {
+        let (effect, hasClaims) = state.withLock { state -> (ClaimTable.Effect, Bool) in
+            if state.presenting.expected > 0 { state.presenting.expectedUntil = Clock.monotonic + Self.presentersPatience }
+            return (state.table.reconsider(), !state.claims.isEmpty)
+        }
+        carryOut(effect)
+        // Grants may have become mandatory while nobody served.
+        if hasClaims { _ = BackgroundTask { [self] in reconsider(until: 0) } }
+    }
+
+    /// So long presenters that were connected to the last daemon may take to come again, before a claim goes on without them: nanoseconds.
+    private static let presentersPatience: Int64 = 2_000_000_000
+
+    /// Whether presenters are to come that were there before the last daemon died.
+    var isExpectingPresenters: Bool {
+        state.withLock { state in
+            if state.presenting.expected > state.presenting.live.count, Clock.monotonic < state.presenting.expectedUntil { return true }
+            state.presenting.expected = 0
+            return false
+        }
+    }
+
+    /// Waits until they have come, or their time is over.
+    func awaitPresenters() { while isExpectingPresenters { usleep(2_000) } }
+}
