@@ -90,7 +90,7 @@ extension MountedView {
     }
 
     /// One line of the log for the refusals of a second, with who was refused last: of withdrawn grants, and of changes below read-only ones.
-    private func logDenials() {
+    func logDenials() {
         let refusals = state.withLock { state -> [Refusal] in
             var refusals: [Refusal] = []
             let scopes = files.takeHasDenials() ? state.closed + state.summed().open.map(\.scope) : []

@@ -157,6 +157,27 @@ extension MountTests {
             try presenter.expect("told released")
         }
 
+        @Test("goes on counting: requests, bytes, refusals, withdrawals")
+        func counters() throws {
+            let scene = try Succession()
+            let fixture = scene.fixture
+            try fixture.grant(try fixture.source("b"))
+            for _ in 0..<5 { try Command.run(["cat", scene.mount + "/a/file"]).orThrow() }
+            _ = try fixture.revoke("b")
+            #expect(access(scene.mount + "/b/file", R_OK) == -1 && errno == EACCES)
+            let values = { () throws -> [Double] in
+                let text = try fixture.metrics()
+                return [
+                    text.value("grantfs_withdrawal_duration_seconds_count", ["kind": "revocation"]),
+                    text.value("grantfs_denials_total", ["name": "b"]),
+                    text.value("grantfs_grant_read_bytes_total", ["name": "a"]), text.value("grantfs_requests_total", ["kind": "LOOKUP"]),
+                ].map { $0 ?? 0 }
+            }
+            try scene.replaceDaemon(2)
+            let after = try values()
+            #expect(after[0] == 1 && after[1] >= 1 && after[2] > 0 && after[3] > 0, "\(after)")
+        }
+
         @Test("keeps telling who watches, and nothing twice")
         func watches() throws {
             struct Event: Decodable {

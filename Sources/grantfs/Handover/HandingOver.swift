@@ -63,6 +63,8 @@ final class HandingOver: Sendable {
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
+        // What was refused and not written down yet would be known to nobody.
+        mounted.logDenials()
         // Pausing begins when claims are settled: what one waits for may be the end of another, which is said on a connection.
         while true {
             let isSettled = mounted.claims?.settle(until: deadline) ?? true
@@ -88,6 +90,8 @@ final class HandingOver: Sendable {
                     server.handOverSessions(to: &writer)
                     try claims.handOver(to: &writer)
                 }
+                writer.put(flag: true)
+                state.counts.handOver(to: &writer)
                 try send(writer, into: file, over: socket)
                 do {
                     try settle(mount, over: socket)
@@ -154,7 +158,7 @@ struct HandoverHead {
     var pausedSince: Int64
 
     /// Of what follows. A daemon that does not know it leaves the mount to the one that has it; those from the first one on are read.
-    private static let (firstVersion, version): (UInt32, UInt32) = (2, 3)
+    private static let (firstVersion, version): (UInt32, UInt32) = (2, 4)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {

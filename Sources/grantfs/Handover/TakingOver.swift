@@ -146,6 +146,11 @@ struct TakingOver {
             listener: listener)
         // Since version 3.
         if reader.version >= 3, try reader.takeFlag() { try claims.takeOver(from: &reader, try server.takeOverSessions(from: &reader)) }
+        // Since version 4.
+        if reader.version >= 4, try reader.takeFlag() {
+            let counts = try MountCounts(from: &reader)
+            mounted.state.withLock { $0.counts = counts }
+        }
         guard reader.isAtEnd else { throw Errno(EBADMSG) }
         let own = ProcessIdentity.own
         let record = MountRecord(

@@ -75,7 +75,8 @@ struct Recovering {
         }
         var writer = HandoverWriter()
         try MountedView.write(mount, unchanging, grants, to: &writer)
-        // Claims do not come this way.
+        // Claims do not come this way, and what was counted is lost.
+        writer.put(flag: false)
         writer.put(flag: false)
         let file = try MemoryFile.of([])
         try writer.write(into: file)
