@@ -21,7 +21,8 @@ extern char **environ;
 
 // What runs here after clone(2) is a copy of a process that may have had locks: nothing is called but the kernel.
 
-enum { PATIENCE_SECONDS = 30 };
+// How long what was killed may take to end.
+enum { END_SECONDS = 30 };
 
 static int64_t now(void) {
     struct timespec time;
@@ -87,7 +88,7 @@ static bool pass_on(int fd, const int *descriptors, int count, int64_t deadline)
 // Passes on what the next daemon asks for. Its last word, or 0 when it has died or takes too long.
 static char serve(int fd, const struct clinux_supervised *page) {
     while (true) {
-        int64_t deadline = now() + PATIENCE_SECONDS;
+        int64_t deadline = now() + page->patience;
         char word;
         if (!receive(fd, &word, 1, deadline)) return 0;
         switch (word) {
@@ -140,7 +141,7 @@ static bool may_go_on(struct clinux_supervised *page) {
 static bool await_end(pid_t next) {
     int status = open_status(next);
     bool has_ended = false;
-    for (int64_t deadline = now() + PATIENCE_SECONDS; !has_ended && now() <= deadline;) {
+    for (int64_t deadline = now() + END_SECONDS; !has_ended && now() <= deadline;) {
         pid_t result = waitpid(next, NULL, WNOHANG);
         has_ended = result == next || (result == -1 && errno == ECHILD) || (status != -1 && is_over(status));
         if (!has_ended) poll(NULL, 0, 2);
@@ -165,7 +166,8 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
     for (int place = 0; place < 4; place++) close(reserve[place]);
     // It never had the mount: who has started it goes on.
     if (previous != NULL && __atomic_load_n(&previous->armed, __ATOMIC_SEQ_CST) != CLINUX_ARMED_NOT) return;
-    while (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) == CLINUX_ARMED && may_go_on(page)) {
+    int64_t died = now();
+    while (__atomic_load_n(&page->armed, __ATOMIC_SEQ_CST) == CLINUX_ARMED && may_go_on(page) && now() - died <= page->longest_alone) {
         int ends[2];
         pid_t next = start(arguments, ends);
         if (next == -1) return;

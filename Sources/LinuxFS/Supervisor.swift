@@ -11,9 +11,12 @@ public final class Supervisor: @unchecked Sendable {
     private static var bytes: Int { Int(clamping: clinux_supervised_size()) }
 
     /// Starts it. `arguments`: of the program of this process, should that die. `goodbye`: what the keeper is told when another daemon serves. `crashesAllowed`: so many deaths
-    /// within a minute are followed by another daemon. `previous`: what this daemon's
+    /// within a minute are followed by another daemon. `patience`: how long that may take to serve, `longestAlone`: how long the mount may be without one, in seconds. `previous`: what this daemon's
     /// own supervisor has left it. Before there are threads.
-    public init(arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, previous: UnsafeMutablePointer<clinux_supervised>? = nil)
+    public init(
+        arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, patience: UInt32, longestAlone: UInt32,
+        previous: UnsafeMutablePointer<clinux_supervised>? = nil
+    )
         throws(Errno)
     {
         file = try MemoryFile.of([])
@@ -29,6 +32,7 @@ public final class Supervisor: @unchecked Sendable {
         page.pointee.page = file.number
         page.pointee.keeper = -1
         page.pointee.crashes_allowed = crashesAllowed
+        (page.pointee.patience, page.pointee.longest_alone) = (patience, longestAlone)
         let words = arguments.map { strdup($0) } + [nil]
         defer { for word in words { free(word) } }
         process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye)))

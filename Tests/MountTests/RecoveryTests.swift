@@ -215,6 +215,19 @@ extension MountTests {
             }
         }
 
+        @Test("and whose successors get stuck as they take over: they are given up, and after a time the mount is dead and says so")
+        func successorsGetStuck() throws {
+            let scene = try Succession(
+                .death, switches: ["GRANTFS_TEST_RECOVER": "stuck taken", "GRANTFS_TEST_CRASHES": "1000", "GRANTFS_TEST_PATIENCE": "1"])
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
+            try scene.fixture.wait(until: "the mount is dead") { access(scene.mount + "/a", F_OK) == -1 && errno == ENOTCONN }
+            try scene.fixture.wait(until: "the keeper has made the kernel forget") {
+                try Succession.said(holder) == "map SIGBUS fd ENOTCONN cwd ENOTCONN"
+            }
+            #expect(try scene.fixture.grantfs("status").status == 1)
+        }
+
         @Test("can be upgraded, and its successor dies and is followed as well")
         func upgraded() throws {
             let scene = try Succession(.death)

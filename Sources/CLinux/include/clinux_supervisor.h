@@ -74,6 +74,9 @@ struct clinux_supervised {
     uint32_t crashes;
     // So many within CLINUX_CRASH_SECONDS are followed by another daemon.
     uint32_t crashes_allowed;
+    // How long the next daemon may take to ask for more or to serve, and how long the mount may be without one: seconds.
+    uint32_t patience;
+    uint32_t longest_alone;
     // CLOCK_MONOTONIC in seconds, the last one at `crashes - 1` modulo their number.
     int64_t crashed[CLINUX_CRASHES_KEPT];
     uint32_t suspect_count;

@@ -20,8 +20,12 @@ final class DaemonRecovery: @unchecked Sendable {
     /// The number of the socket to the keeper.
     var keeper: Int32?
 
-    /// For tests: more.
-    private static var crashesAllowed: UInt32 { getenv("GRANTFS_TEST_CRASHES").flatMap { UInt32(String(cString: $0)) } ?? 5 }
+    // For tests other ones.
+    private static var crashesAllowed: UInt32 { number("GRANTFS_TEST_CRASHES") ?? 5 }
+    private static var patience: UInt32 { number("GRANTFS_TEST_PATIENCE") ?? 30 }
+    private static var longestAlone: UInt32 { 2 * patience }
+
+    private static func number(_ name: String) -> UInt32? { getenv(name).flatMap { UInt32(String(cString: $0)) } }
 
     /// Starts the supervisor of the daemon of mount `id`. `previous`: what the daemon before this one has left, if that has died. Before there are threads.
     init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError)
@@ -33,7 +37,7 @@ final class DaemonRecovery: @unchecked Sendable {
             state = try MemoryFile.of([])
             supervisor = try Supervisor(
                 arguments: ["grantfs", "recover", "--store", store.directory, id.description], goodbye: KeeperCommand.Word.ended.rawValue,
-                crashesAllowed: Self.crashesAllowed, previous: previous)
+                crashesAllowed: Self.crashesAllowed, patience: Self.patience, longestAlone: Self.longestAlone, previous: previous)
         } catch {
             throw GrantError(.system, "the view “\(view)” cannot be mounted with -o recover", cause: error.description)
         }

@@ -91,6 +91,7 @@ struct Recovering {
     /// For tests: dies, or takes its time, as a daemon can at any moment.
     private func fail(at stage: String) {
         guard let fault = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) else { return }
+        if fault == "stuck " + stage { kill(getpid(), SIGSTOP) }
         if fault == stage { kill(getpid(), SIGKILL) }
         if fault == "slow " + stage { usleep(1_500_000) }
     }
