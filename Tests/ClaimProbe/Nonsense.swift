@@ -5,6 +5,20 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
+/// Asks the daemon of the store's mount to hand it over, and to write what it knows to this file; prints its answer.
+func takeOver(into path: String) throws {
+    let store = try GrantStore(directory: CommandLine.arguments[1], create: false)
+    let deadline = Clock.deadline(seconds: 20)
+    let socket = try ControlClient.open(try store.mounts()[0].socket, in: store.runDirectory, deadline: deadline)
+    try Frame.send(ControlRequest.handOver.encoded, over: socket, deadline: deadline)
+    let file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+    try socket.send(descriptors: [file], deadline: deadline)
+    switch try HandoverMessage.receive(over: socket, deadline: deadline) {
+    case .refused(let reason): print("refused: \(reason)")
+    default: print("something else")
+    }
+}
+
 /// Says to the daemon of the store's mount what no presenter says, on a connection for each, and prints what becomes of it.
 func talkNonsense(_ path: [UInt8]) throws {
     let store = try GrantStore(directory: CommandLine.arguments[1], create: false)

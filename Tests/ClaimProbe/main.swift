@@ -5,7 +5,7 @@ import GrantStore
 import LinuxFS
 
 // Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`, and presenters:
-// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`, `ClaimProbe STORE nonsense PATH`. And what works on files and knows of
+// `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`, `ClaimProbe STORE nonsense PATH`, `ClaimProbe STORE take-over FILE`. And what works on files and knows of
 // no claims: `ClaimProbe - load DIRECTORY THREADS`, `ClaimProbe - map FILE`.
 
 setvbuf(stdout, nil, _IOLBF, 0)
@@ -158,6 +158,7 @@ case "script": script()
 case "present" where words.count >= 4:
     ProbePresenter().present(
         Array(words[3].utf8), purpose: words.count > 5 ? words[5] : nil, patience: words.count > 4 ? Double(words[4]) : nil)
+case "take-over" where words.count == 4: try takeOver(into: words[3])
 case "nonsense" where words.count == 4: try talkNonsense(Array(words[3].utf8))
 case "presenters" where words.count == 5: presentMany(Array(words[3].utf8), Int(words[4]) ?? 0)
 default: exit(2)

@@ -275,6 +275,38 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
         }
 
+        @Test("with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths)
+        func afterAnError(_ way: Succession.Way) throws {
+            let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
+            let place = scene.mount + "/a"
+            let renames = try Child([
+                "sh", "-uc",
+                """
+                cd "$1"; mkdir one; echo ready; from=one; to=two; errors=0
+                while [ ! -e "$3/stop" ]; do
+                    if mv -T "$from" "$to" 2> "$3/error"; then :; else
+                        grep -q 'Input/output error' "$3/error" || { cat "$3/error"; exit; }
+                        errors=$((errors+1)); turn=0
+                        # It is done or not done, and the mount says what the directory says.
+                        until [ "$(ls -d one two 2> /dev/null)" = "$(cd "$2"; ls -d one two 2> /dev/null)" ]; do
+                            turn=$((turn+1)); [ "$turn" -lt 100 ] || { echo "still another name"; exit; }
+                        done
+                        [ -d "$2/$to" ] || continue
+                    fi
+                    next=$from; from=$to; to=$next
+                done; echo "$errors"
+                """, "sh", place, scene.source, scene.fixture.base,
+            ])
+            try renames.expect("ready")
+            for _ in 1...30 {
+                usleep(UInt32.random(in: 0..<50_000))
+                try scene.replaceDaemon()
+            }
+            _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
+            let errors = renames.line(within: 60) ?? ""
+            #expect(Int(errors) != nil, "\(errors)")
+        }
+
         @Test("whose supervisor has died too leaves the mount as it would without the option")
         func bothDie() throws {
             let scene = try Succession(.death)

@@ -301,6 +301,29 @@ extension MountTests {
             try scene.replaceDaemon()
         }
 
+        @Test("by a program that would have agreed on something else with the kernel is declined, and all goes on")
+        func otherwiseAgreed() throws {
+            let scene = try Succession()
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            let output = try Command.run(
+                [Programs.grantfs, "upgrade", scene.mount, "--json"],
+                environment: scene.fixture.environment.merging(["GRANTFS_TEST_NO_DIRECT_MAPS": "1"]) { $1 })
+            #expect(output.status == 1 && output.text.contains("\"upgraded\":false"), "\(output)")
+            #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+        }
+
+        @Test("is written to memory alone: a file, of the mount itself even, is declined")
+        func notMemory() throws {
+            let scene = try Succession()
+            for file in [scene.fixture.base + "/state", scene.mount + "/a/state"] {
+                let output = try Command.run(
+                    [Programs.claimProbe, scene.fixture.base + "/store", "take-over", file], environment: scene.fixture.environment, within: 30)
+                #expect(output.text.hasPrefix("refused: ") && output.text.contains("no memory"), "\(output)")
+            }
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+        }
+
         @Test("of nothing, or of what is no mount, is an error that says so")
         func badInput() throws {
             let scene = try Succession()
