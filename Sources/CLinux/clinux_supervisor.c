@@ -150,9 +150,17 @@ static bool await_end(pid_t next) {
     return has_ended;
 }
 
+// Ends all locks that this table of descriptors has in these files: closing any descriptor of a file does (fcntl(2), F_SETLK).
+static void unlock(char *const *locked) {
+    for (; *locked != NULL; locked++) {
+        int file = open(*locked, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        if (file != -1) close(file);
+    }
+}
+
 // `reserve`: descriptors that are given up for those that are needed then. What is open here is what the daemon had open, and that may be all that there can be.
 static void supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye,
-                      int pidfd, int status, const int reserve[4]) {
+                      char *const *locked, int pidfd, int status, const int reserve[4]) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -164,6 +172,7 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
     await_death(pidfd, status);
     // Nobody else is there who could take their places.
     for (int place = 0; place < 4; place++) close(reserve[place]);
+    unlock(locked);
     // It never had the mount: who has started it goes on.
     if (previous != NULL && __atomic_load_n(&previous->armed, __ATOMIC_SEQ_CST) != CLINUX_ARMED_NOT) return;
     int64_t died = now();
@@ -187,7 +196,8 @@ static void supervise(struct clinux_supervised *page, struct clinux_supervised *
     }
 }
 
-int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye) {
+int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye,
+                     char *const *locked) {
     pid_t daemon = getpid();
     int pidfd = (int)syscall(SYS_pidfd_open, daemon, 0);
     if (pidfd == -1) return -errno;
@@ -203,7 +213,7 @@ int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *p
         return result;
     }
     if (child == 0) {
-        supervise(page, previous, arguments, goodbye, pidfd, status, reserve);
+        supervise(page, previous, arguments, goodbye, locked, pidfd, status, reserve);
         _exit(0);
     }
     return (int)child;

@@ -22,7 +22,15 @@ extension MountRecord {
 
     /// Whether its daemon, should that be dead, is followed by another one just now.
     public func isSupervised(in directory: String) -> Bool {
-        MountRecord.supervisors(of: id, in: directory).contains(where: \.isRunning)
+        var seen: [ProcessIdentity]
+        var now = MountRecord.supervisors(of: id, in: directory)
+        // One ends when the next daemon serves, which has noted its own before: what was read may be old when it is looked at.
+        repeat {
+            seen = now
+            if seen.contains(where: \.isRunning) { return true }
+            now = MountRecord.supervisors(of: id, in: directory)
+        } while now != seen
+        return false
     }
 
     /// Whether it was to be followed by another daemon, and may not have been.

@@ -12,6 +12,8 @@ public final class GrantStore: Sendable {
     public let directory: String
     /// The directory of the control sockets, mode 0700.
     public var runDirectory: String { place.run }
+    /// The files in which a process that uses it may have locks of its own (fcntl(2), F_SETLK).
+    public var lockedFiles: [String] { place.locked }
 
     private let place: StoreDirectory
     private let fileKey: FileKey

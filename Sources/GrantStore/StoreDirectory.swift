@@ -9,6 +9,8 @@ struct StoreDirectory: Sendable {
     let path: String
 
     var database: String { path + "/grants.sqlite" }
+    /// Where SQLite locks something: the database, and the index of its log (sqlite.org/walformat.html).
+    var locked: [String] { [database, database + "-shm"] }
     var key: String { path + "/key" }
     var run: String { path + "/run" }
 

@@ -12,10 +12,10 @@ public final class Supervisor: @unchecked Sendable {
 
     /// Starts it. `arguments`: of the program of this process, should that die. `goodbye`: what the keeper is told when another daemon serves. `crashesAllowed`: so many deaths
     /// within a minute are followed by another daemon. `patience`: how long that may take to serve, `longestAlone`: how long the mount may be without one, in seconds. `previous`: what this daemon's
-    /// own supervisor has left it. Before there are threads.
+    /// own supervisor has left it. `locked`: files in which the daemon may have locks that are to end with it. Before there are threads.
     public init(
         arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, patience: UInt32, longestAlone: UInt32,
-        previous: UnsafeMutablePointer<clinux_supervised>? = nil
+        locked: [String], previous: UnsafeMutablePointer<clinux_supervised>? = nil
     )
         throws(Errno)
     {
@@ -34,8 +34,9 @@ public final class Supervisor: @unchecked Sendable {
         page.pointee.crashes_allowed = crashesAllowed
         (page.pointee.patience, page.pointee.longest_alone) = (patience, longestAlone)
         let words = arguments.map { strdup($0) } + [nil]
-        defer { for word in words { free(word) } }
-        process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye)))
+        let paths = locked.map { strdup($0) } + [nil]
+        defer { for word in words + paths { free(word) } }
+        process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye), paths))
     }
 
     /// What was under way when the daemon of `page` died or before, and with how many daemons it was. Those of this death come first.

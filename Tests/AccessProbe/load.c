@@ -9,6 +9,8 @@
 
 static _Atomic unsigned epoch;  // odd while revoked
 static _Atomic bool stopping;
+// Daemons die meanwhile: what may not be done twice, and may have been done, is EIO then.
+static bool daemons_die;
 
 struct worker {
     const char *name;
@@ -20,7 +22,7 @@ struct worker {
     int fd;
     unsigned char *map;
     int number;
-    uint64_t succeeded, failed_while_revoked, failed_while_granted, leaked, odd, longest;
+    uint64_t succeeded, failed_while_revoked, failed_while_granted, leaked, odd, interrupted, longest;
     int last_error, granted_error, odd_error;
     pthread_t thread;
 };
@@ -140,6 +142,8 @@ static void *work(void *argument) {
             if (before == after && before % 2) w->leaked++;
         } else if ((before % 2 == 0 || before != after) && w->operation == op_rename && result == ENOENT) {
             w->number++;  // the rename before this one was refused, and took place all the same
+        } else if (daemons_die && result == EIO && (w->operation == op_rename || w->operation == op_create)) {
+            w->interrupted++;
         } else {
             w->last_error = result;
             if (result != EACCES && result != BUS) w->odd++, w->odd_error = result;
@@ -154,7 +158,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-int run_load(const char *dir) {
+int run_load(const char *dir, bool dies) {
+    daemons_die = dies;
     static struct probe probe;
     probe.dir = dir;
     catch_bus();
@@ -194,10 +199,10 @@ int run_load(const char *dir) {
     for (size_t i = 0; i < count; i++) {
         struct worker *w = &workers[i];
         printf("{\"worker\":\"%s\",\"succeeded\":%ju,\"leaked\":%ju,\"refused\":%ju,\"failed\":%ju,\"failedWith\":\"%s\","
-               "\"odd\":%ju,\"oddError\":\"%s\",\"lastError\":\"%s\",\"longestMilliseconds\":%.3f}\n",
+               "\"odd\":%ju,\"oddError\":\"%s\",\"lastError\":\"%s\",\"interrupted\":%ju,\"longestMilliseconds\":%.3f}\n",
                w->name, (uintmax_t)w->succeeded, (uintmax_t)w->leaked, (uintmax_t)w->failed_while_revoked,
                (uintmax_t)w->failed_while_granted, result_name(w->granted_error), (uintmax_t)w->odd, result_name(w->odd_error),
-               result_name(w->last_error), (double)w->longest / 1e6);
+               result_name(w->last_error), (uintmax_t)w->interrupted, (double)w->longest / 1e6);
     }
     puts("done");
     fflush(stdout);

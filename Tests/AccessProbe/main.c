@@ -65,7 +65,7 @@ static void become(long uid, long gid) {
 }
 
 static int usage(void) {
-    fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR | lock FILE KIND try|wait\n"
+    fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR [dying] | lock FILE KIND try|wait\n"
           "       | dirty FILE | peek FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | late OPERATION PATH [THREADS]\n"
           "       | again FILE read|populate\n"
           "       | call NAME ARGUMENT...\n"
@@ -94,7 +94,7 @@ int main(int count, char **arguments) {
     if (left < 2) return usage();
     if (!strcmp(rest[0], "setup"))
         return set_up(rest[1], left > 2 ? (uid_t)atol(rest[2]) : geteuid(), left > 3 ? (gid_t)atol(rest[3]) : getegid());
-    if (!strcmp(rest[0], "load")) return run_load(rest[1]);
+    if (!strcmp(rest[0], "load")) return run_load(rest[1], left == 3 && !strcmp(rest[2], "dying"));
     if (!strcmp(rest[0], "lock") && left == 4) return run_lock(left - 1, rest + 1);
     if (!strcmp(rest[0], "ranges") && left == 3) return run_ranges(rest[1], rest[2]);
     if (!strcmp(rest[0], "call")) return run_call(left - 1, rest + 1);

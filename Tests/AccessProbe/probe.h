@@ -78,7 +78,7 @@ int populate(void *address, size_t length);
 
 // other roles
 int run_again(const char *file, const char *how);
-int run_load(const char *dir);
+int run_load(const char *dir, bool daemons_die);
 int run_lock(int count, char **arguments);
 int run_ranges(const char *file, const char *kind);
 int run_dirty(const char *file);

@@ -275,7 +275,9 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
         }
 
-        @Test("with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths)
+        @Test(
+            "with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths
+        )
         func afterAnError(_ way: Succession.Way) throws {
             let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
             let place = scene.mount + "/a"

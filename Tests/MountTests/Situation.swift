@@ -43,7 +43,8 @@ struct ProbedMount {
     var held: String { mountpoint + "/held" }
     var other: String { mountpoint + "/other" }
 
-    init(_ situation: Situation) throws {
+    /// `options`: of the mount, besides those of the situation.
+    init(_ situation: Situation, options: String = "", switches: [String: String] = [:]) throws {
         self.situation = situation
         fixture = try MountFixture(owner: situation.owner)
         source = try fixture.source("held")
@@ -51,7 +52,9 @@ struct ProbedMount {
         try Probe.prepare(try fixture.source("other"), for: situation.caller)
         try fixture.grant(source)
         try fixture.grant(fixture.base + "/source/other")
-        mountpoint = try fixture.mount(options: situation.options)
+        fixture.switches = switches
+        mountpoint = try fixture.mount(options: situation.options + options)
+        fixture.switches = [:]
     }
 
     func probe(_ directory: String) throws -> Probe {

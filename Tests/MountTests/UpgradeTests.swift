@@ -318,7 +318,8 @@ extension MountTests {
             let scene = try Succession()
             for file in [scene.fixture.base + "/state", scene.mount + "/a/state"] {
                 let output = try Command.run(
-                    [Programs.claimProbe, scene.fixture.base + "/store", "take-over", file], environment: scene.fixture.environment, within: 30)
+                    [Programs.claimProbe, scene.fixture.base + "/store", "take-over", file], environment: scene.fixture.environment,
+                    within: 30)
                 #expect(output.text.hasPrefix("refused: ") && output.text.contains("no memory"), "\(output)")
             }
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)

@@ -88,5 +88,7 @@ public struct WorkerResult: Decodable, Sendable {
     public let odd: Int
     public let oddError: String
     public let lastError: String
+    /// Changes that were EIO, done or not, because a daemon died.
+    public let interrupted: Int
     public let longestMilliseconds: Double
 }

@@ -64,8 +64,9 @@ public final class Probe {
 public final class Load {
     private let child: Child
 
-    public init(below directory: String) throws {
-        child = try Probe.role(["load", directory])
+    /// `daemonsDie`: meanwhile; then a change that may have been done may be EIO.
+    public init(below directory: String, daemonsDie: Bool = false) throws {
+        child = try Probe.role(["load", directory] + (daemonsDie ? ["dying"] : []))
         try child.expect("ready")
     }
 

@@ -105,7 +105,8 @@ enum { CLINUX_SUPERVISOR_PAGE = 'p', CLINUX_SUPERVISOR_DESCRIPTORS = 'd', CLINUX
 //
 // Returns its process number.
 // `previous`: the page of the supervisor that has started this daemon, or NULL. As long as that one is armed the mount is its, and this one's supervisor ends with the daemon.
-int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye);
+// `locked`: paths, ending with NULL, of files in which the daemon may have locks of its own (fcntl(2), F_SETLK). Those belong to the table of descriptors, so they would last as long as that.
+int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye, char *const *locked);
 
 void clinux_arm(struct clinux_supervised *page, bool is_armed);
 

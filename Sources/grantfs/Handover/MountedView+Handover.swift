@@ -113,6 +113,10 @@ extension MountedView {
                 if taken.isShown { files.root.takeOver(taken.name, scope) }
                 open.append(scope)
             }
+            // A name that was refused stays so until its directory is open again or found to be gone: which of them were is not known.
+            for grant in grants where state.grants[grant.id] == nil && files.root.place(grant.name) == nil {
+                files.root.set(grant.name, .refused(grant.id))
+            }
             return (open, withdrawals)
         }
     }

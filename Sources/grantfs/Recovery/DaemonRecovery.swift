@@ -37,7 +37,8 @@ final class DaemonRecovery: @unchecked Sendable {
             state = try MemoryFile.of([])
             supervisor = try Supervisor(
                 arguments: ["grantfs", "recover", "--store", store.directory, id.description], goodbye: KeeperCommand.Word.ended.rawValue,
-                crashesAllowed: Self.crashesAllowed, patience: Self.patience, longestAlone: Self.longestAlone, previous: previous)
+                crashesAllowed: Self.crashesAllowed, patience: Self.patience, longestAlone: Self.longestAlone,
+                locked: store.lockedFiles, previous: previous)
         } catch {
             throw GrantError(.system, "the view “\(view)” cannot be mounted with -o recover", cause: error.description)
         }
