@@ -9,7 +9,7 @@ extension Session {
     /// Whether the kernel can ask again. Known once it has sent its first request.
     public var canResend: Bool { context.pointee.canResend }
 
-    /// Has the kernel ask again for what another daemon has received and not answered. Returns 0 or a negative error number.
+    /// Has the kernel ask again for what was received and not answered, by whomever: so before this daemon receives anything. Returns 0 or a negative error number.
     public func askAgain() -> Int32 {
         // struct fuse_out_header; FUSE_NOTIFY_RESEND is 7.
         var header: (UInt32, Int32, UInt64) = (16, 7, 0)

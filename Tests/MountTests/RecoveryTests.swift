@@ -275,6 +275,44 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
         }
 
+        @Test("does nothing twice: a file that was not there is made, or EIO, and never there already", arguments: deaths)
+        func once(_ way: Succession.Way) throws {
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+            let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
+            try scene.replaceDaemon(15)
+            for maker in makers { #expect(maker.stop().isEmpty) }
+        }
+
+        /// Makes one file after the other, each with a name of its own, until `stop`.
+        private final class Maker: @unchecked Sendable {
+            // Safe to share: what changes is behind the lock.
+            private let lock = NSLock()
+            private var (isStopped, errors) = (false, Set<Int32>())
+            private let ended = DispatchSemaphore(value: 0)
+
+            init(_ prefix: String) {
+                Thread.detachNewThread { [self] in
+                    var number = 0
+                    while !lock.withLock({ isStopped }) {
+                        number += 1
+                        let file = open(prefix + String(number), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
+                        let error = errno
+                        if file < 0 { lock.withLock { _ = errors.insert(error) } }
+                        if file >= 0 { close(file) }
+                        unlink(prefix + String(number))
+                    }
+                    ended.signal()
+                }
+            }
+
+            /// The errors that were not EIO.
+            func stop() -> Set<Int32> {
+                lock.withLock { isStopped = true }
+                ended.wait()
+                return lock.withLock { errors.subtracting([EIO]) }
+            }
+        }
+
         @Test(
             "with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths
         )

@@ -170,16 +170,18 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `hasDied`: the other daemon; `begun` is called when requests are served.
-    func serve(_ taken: Taken, hasDied: Bool = false, begun: () -> Void = {}, _ ready: (Result<Int64, GrantError>) -> Void)
-        throws(GrantError) -> Int32
-    {
+    /// `hasDied`: the other daemon; `before` is called when no request has been received yet, `begun` when they are served.
+    func serve(
+        _ taken: Taken, hasDied: Bool = false, before: () -> Void = {}, begun: () -> Void = {},
+        _ ready: (Result<Int64, GrantError>) -> Void
+    ) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
         // What was withdrawn while nobody served is refused before anybody is.
         _ = mounted.takeAway()
         if let audit = taken.audit, let limit = taken.head.options.audit {
             try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
         }
+        before()
         do throws(Errno) {
             try mounted.files.begin()
         } catch {

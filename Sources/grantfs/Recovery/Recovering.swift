@@ -47,15 +47,14 @@ struct Recovering {
         ServiceManager.handOver(to: getpid())
         return try takingOver.serve(
             taken, hasDied: true,
-            begun: {
-                guard let session = taken.mounted.files.session else { return }
-                session.answerRefused()
-                guard session.canResend else { return }
+            before: {
+                // What this daemon had received by then would come twice.
+                guard let session = taken.mounted.files.session, session.canResend else { return }
                 let result = session.askAgain()
                 if result < 0 {
                     SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
                 }
-            },
+            }, begun: { taken.mounted.files.session?.answerRefused() },
             { _ in })
     }
 
