@@ -74,7 +74,9 @@ extension MountTests {
                 Thread.detachNewThread { [self] in
                     while !lock.withLock({ isStopped }) {
                         usleep(UInt32.random(in: 0..<120_000))
-                        guard let daemon = try? self.mount.fixture.daemon(at: self.mount.mountpoint), kill(daemon, SIGKILL) == 0 else { continue }
+                        guard let daemon = try? self.mount.fixture.daemon(at: self.mount.mountpoint), kill(daemon, SIGKILL) == 0 else {
+                            continue
+                        }
                         lock.withLock { deaths += 1 }
                     }
                     ended.signal()
