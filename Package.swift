@@ -135,6 +135,7 @@ let package = Package(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
+        tests("FleetTests", ["Fleet", "GrantModel", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17

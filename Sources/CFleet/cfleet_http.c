@@ -20,6 +20,7 @@ struct cfleet_connection {
 struct transfer {
     const struct cfleet_request *request;
     int64_t date;
+    bool has_bytes;
 };
 
 static char *copy(const char *text) { return text == NULL ? NULL : strdup(text); }
@@ -51,6 +52,7 @@ void cfleet_close(struct cfleet_connection *connection) {
 static size_t on_bytes(char *bytes, size_t size, size_t count, void *context) {
     struct transfer *transfer = context;
     (void)size;
+    transfer->has_bytes = true;
     return transfer->request->each(transfer->request->context, bytes, count) ? count : 0;
 }
 
@@ -70,6 +72,11 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t c, 
     struct transfer *transfer = context;
     (void)a, (void)b, (void)c, (void)d;
     return transfer->request->goes_on == NULL || transfer->request->goes_on(transfer->request->context) ? 0 : 1;
+}
+
+/// Whether OpenSSL says that the other side refuses our certificate: it comes as a failure to receive or to connect.
+static bool is_refusal(const char *error) {
+    return strstr(error, "alert") != NULL && (strstr(error, "certificate") != NULL || strstr(error, "unknown ca") != NULL);
 }
 
 static void set_blob(CURL *handle, CURLoption option, char *text) {
@@ -152,13 +159,18 @@ enum cfleet_outcome cfleet_post(
     }
     LIBRARY.curl_easy_setopt(handle, CURLOPT_HTTPHEADER, headers);
     CURLcode code = LIBRARY.curl_easy_perform(handle);
+    snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+    if (outcome(code) == CFLEET_BROKEN && strncmp(request->url, "https:", 6) == 0 && !transfer.has_bytes && !is_refusal(error)) {
+        // By TLS 1.3 a server says only after the handshake that it does not accept our certificate, and what it says may be lost with the connection. By 1.2 it says so within.
+        LIBRARY.curl_easy_setopt(handle, CURLOPT_SSLVERSION, (long)(CURL_SSLVERSION_TLSv1_2 | CURL_SSLVERSION_MAX_TLSv1_2));
+        LIBRARY.curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
+        error[0] = 0;
+        code = LIBRARY.curl_easy_perform(handle);
+        snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
+    }
     LIBRARY.curl_slist_free_all(headers);
     *status = 0;
     LIBRARY.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, status);
     *date = transfer.date;
-    snprintf(reason, size, "%s", error[0] != 0 ? error : LIBRARY.curl_easy_strerror(code));
-    // What OpenSSL has to say of the other side's refusal of our certificate comes as a failure to receive or to connect.
-    if (code != CURLE_OK && (strstr(error, "alert") != NULL) && strstr(error, "certificate") != NULL)
-        return CFLEET_OWN_CERTIFICATE;
-    return outcome(code);
+    return code != CURLE_OK && is_refusal(error) ? CFLEET_OWN_CERTIFICATE : outcome(code);
 }

@@ -93,16 +93,25 @@ extension FleetAgent {
             orders.append(order(grant, known[grant.id], skew, &problems))
         }
         let result = try store.obey(orders, by: administrator.actor)
+        // The agent before this one may have stored something, and ended before all mounts had confirmed it.
+        let isFirst = shared.withLock { $0.batches == 0 }
+        let changed =
+            result.changed
+            + known.values.filter { own in
+                isFirst && own.fleetActivation != nil && !result.changed.contains { $0.id == own.id }
+            }
         for (id, reason) in result.refused { problems[id] = reason }
         for (id, problem) in problems where shared.withLock({ $0.problems[id] }) != problem { says(.warning, "grant \(id): \(problem)") }
-        shared.withLock { shared in
+        let batch = shared.withLock { shared in
+            shared.batches += 1
+            if !changed.isEmpty { shared.unconfirmed[shared.batches] = shared.stored }
             shared.stored = max(shared.stored, revision)
             (shared.problems, shared.audiences) = (problems, audiences.list)
-            if !result.changed.isEmpty { shared.unconfirmed.insert(revision) }
+            return shared.batches
         }
         // Grants that are to be opened wait for nothing else.
         wakeRenewing()
-        if !result.changed.isEmpty { confirm(result.changed, revision) }
+        if !changed.isEmpty { confirm(changed, result.strays, batch) }
     }
 
     private static func withdrawal(of own: Grant) -> FleetOrder {
@@ -156,13 +165,19 @@ extension FleetAgent {
     }
 
     /// Asks the mounts until all have confirmed, and says so.
-    private func confirm(_ grants: [Grant], _ revision: Int64) {
+    private func confirm(_ grants: [Grant], _ strays: [GrantID], _ batch: Int) {
         let work: @Sendable () -> Void = { [self] in
-            while !isEnding {
-                if let changes = try? administrator.confirm(grants, timeout: 10), changes.areConfirmed { break }
+            while (try? administrator.confirm(grants, timeout: 10))?.areConfirmed != true {
+                // Whoever is started next asks again.
+                if isEnding { return }
                 WorkerPause.milliseconds(200)
             }
-            shared.withLock { _ = $0.unconfirmed.remove(revision) }
+            if !strays.isEmpty {
+                try? store.remove(strays, by: administrator.actor)
+                // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
+                _ = try? administrator.confirm(grants.filter { strays.contains($0.id) }, timeout: 1)
+            }
+            shared.withLock { $0.unconfirmed[batch] = nil }
             wakeApplying()
         }
         do throws(Errno) {

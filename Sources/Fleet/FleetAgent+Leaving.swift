@@ -22,8 +22,14 @@ extension FleetAgent {
         _ = consume lock
         try FleetValidity.write(0, in: store.runDirectory)
         let administrator = GrantAdministrator(store: store, lookout: lookout)
-        let changes = try administrator.confirm(try store.obey([], by: administrator.actor).changed, timeout: timeout)
+        // Those that an agent has withdrawn, too: it may have ended before the mounts had confirmed it.
+        let own = try store.grants().filter { $0.fleetActivation != nil }
+        let result = try store.obey([], by: administrator.actor)
+        let changes = try administrator.confirm(
+            result.changed + own.filter { grant in !result.changed.contains { $0.id == grant.id } }, timeout: timeout)
         guard changes.areConfirmed else { return changes }
+        try store.remove(own.map(\.id), by: administrator.actor)
+        _ = try administrator.confirm(own, timeout: timeout)
         if let credentials = try? FleetCredentials(file: place + "host.json"), let client = try? EtcdClient(credentials.settings) {
             let state = AgentState(file: place + "agent.json")
             // Best effort: it ends by itself.

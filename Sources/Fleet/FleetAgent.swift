@@ -41,8 +41,9 @@ public final class FleetAgent: @unchecked Sendable {
         var stored: Int64 = 0
         /// What the last renewal has seen changed.
         var wanted: Int64 = 0
-        /// Changes that some mount has not confirmed, by the revision at which they were stored.
-        var unconfirmed: Set<Int64> = []
+        /// Changes that some mount has not confirmed, each with the last revision at which all was confirmed but for others before it: a change may be of any revision behind that.
+        var unconfirmed: [Int: Int64] = [:]
+        var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
         /// What was said to etcd last.
@@ -50,7 +51,7 @@ public final class FleetAgent: @unchecked Sendable {
         var isEnding = false
 
         /// How far this host is.
-        var watermark: Int64 { unconfirmed.min().map { min($0 - 1, stored) } ?? stored }
+        var watermark: Int64 { min(unconfirmed.values.min() ?? stored, stored) }
     }
 
     /// `.alreadyExists` when an agent runs here for the same store; `.notFound` when the host is in no fleet.

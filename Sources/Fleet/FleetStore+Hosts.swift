@@ -179,7 +179,7 @@ private final class Watching {
 
     func confirmations(of grant: FleetGrant, left: (FleetHost) -> Int64?) -> [HostConfirmation] {
         concerned.sorted().compactMap { id in
-            guard let host = hosts[id], host.isConcerned(by: grant) || settled[id] == nil else { return nil }
+            guard let host = hosts[id], host.registered == nil || host.isConcerned(by: grant) || settled[id] == nil else { return nil }
             let problem = host.problems[grant.id.description]
             if let (state, milliseconds) = settled[id] {
                 return HostConfirmation(host: id, state: state, milliseconds: milliseconds, until: nil, reason: problem)

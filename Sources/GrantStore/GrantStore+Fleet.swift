@@ -30,12 +30,14 @@ public struct FleetOrder: Sendable {
 public struct FleetResult: Sendable {
     /// As they are now, or were when they were forgotten.
     public var changed: [Grant] = []
+    /// Those of them that are ordered no more, and revoked: to be removed when all mounts have confirmed it.
+    public var strays: [GrantID] = []
     /// Why some were left out.
     public var refused: [GrantID: String] = [:]
 }
 
 extension GrantStore {
-    /// Makes the fleet's grants in this store those of `orders`, in one transaction: what is there and not ordered is forgotten. Grants that were made here are left alone, and
+    /// Makes the fleet's grants in this store those of `orders`, in one transaction: what is there and not ordered is revoked, and forgotten the next time. Grants that were made here are left alone, and
     /// keep their names. What somebody has withdrawn here stays withdrawn until the fleet activates it anew.
     public func obey(_ orders: [FleetOrder], by actor: Actor) throws(GrantError) -> FleetResult {
         let all = try grants()
@@ -49,9 +51,17 @@ extension GrantStore {
         if isSame, stray.isEmpty { return FleetResult() }
         return try write(withdraws: true) { (database) throws(GrantError) in
             var result = FleetResult()
-            for grant in stray {
-                try database.query("DELETE FROM grants WHERE id = ?", [.blob(grant.id.bytes)])
-                try log(.removed, grant, actor, "by the fleet", in: database)
+            for var grant in stray {
+                // Not in one step: whoever comes after a crash has to know of what it has to ask the mounts.
+                if grant.state == .active {
+                    grant.state = .revoked
+                    try save(grant, in: database)
+                    try log(.revoked, grant, actor, "by the fleet", in: database)
+                    result.strays.append(grant.id)
+                } else {
+                    try database.query("DELETE FROM grants WHERE id = ?", [.blob(grant.id.bytes)])
+                    try log(.removed, grant, actor, "by the fleet", in: database)
+                }
                 result.changed.append(grant)
             }
             for order in orders {

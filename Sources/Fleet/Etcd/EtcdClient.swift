@@ -58,6 +58,8 @@ public final class EtcdClient: @unchecked Sendable {
                 do throws(EtcdFailure) {
                     return try send(path, .object(body), &state)
                 } catch {
+                    // A token names the index at which it was given, and a member that is not there yet, such as one that was restored from a backup, waits instead of refusing it.
+                    if case .unreachable = error { state.token = nil }
                     guard case .other(let text) = error else { throw error }
                     if text.contains("invalid auth token"), !isFresh {
                         state.token = nil
