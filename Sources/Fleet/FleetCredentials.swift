@@ -18,11 +18,7 @@ public struct FleetCredentials: Sendable, Equatable {
         try EtcdClient.load()
         let bytes: [UInt8]
         do throws(Errno) {
-            let descriptor = try FileDescriptor.open(file.utf8, O_RDONLY)
-            var status = stat()
-            guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
-            guard status.st_mode & 0o077 == 0, status.st_uid == geteuid() || status.st_uid == 0 else { throw Errno(EPERM) }
-            bytes = try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
+            bytes = try PrivateFile.read(file)
         } catch {
             switch error.rawValue {
             case ENOENT: throw GrantError(.notFound, "\(file) is not there")
@@ -72,7 +68,17 @@ public struct FleetCredentials: Sendable, Equatable {
 
 /// Files of mode 0600 that are there whole or not at all.
 enum PrivateFile {
-    static func write(_ bytes: [UInt8], to path: String) throws(GrantError) {
+    /// EPERM when it is not this user's or root's, or others may read it.
+    static func read(_ path: String) throws(Errno) -> [UInt8] {
+        let descriptor = try FileDescriptor.open(path.utf8, O_RDONLY)
+        var status = stat()
+        guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
+        guard status.st_mode & 0o077 == 0, status.st_uid == geteuid() || status.st_uid == 0 else { throw Errno(EPERM) }
+        return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
+    }
+
+    /// `lasts`: it is on the disk when this returns.
+    static func write(_ bytes: [UInt8], to path: String, lasts: Bool = true) throws(GrantError) {
         let fresh = "\(path).\(GrantID.random())"
         do throws(Errno) {
             do throws(Errno) {
@@ -83,7 +89,7 @@ enum PrivateFile {
                     if count < 0, errno != EINTR { throw Errno(errno) }
                     rest = rest.dropFirst(max(0, count))
                 }
-                if fsync(file.number) != 0 { throw Errno(errno) }
+                if lasts, fsync(file.number) != 0 { throw Errno(errno) }
                 if rename(fresh, path) != 0 { throw Errno(errno) }
             } catch {
                 unlink(fresh)

@@ -11,7 +11,7 @@ public struct FleetHost: Sendable {
     public var lease: Int64?
     /// It has done all that was asked up to this revision.
     public var applied: Int64 = 0
-    /// How much its clock is before etcd's, in seconds.
+    /// How much etcd's clock is ahead of its own, in seconds.
     public var clock: Int64 = 0
     public var version = ""
     /// What it cannot do, by grant.

@@ -75,6 +75,31 @@ extension FleetTests {
             #expect(elsewhere.status == 1 && elsewhere.errors.contains("no fleet is administered from here"))
         }
 
+        @Test(
+            "opens no grant that expires on a host whose clock is a year wrong, and says so; others open, and their fence is the same",
+            .enabled(if: Command.exists("clang"), "needs clang"), arguments: [-31_536_000, 31_536_000])
+        func clocks(shift: Int) throws {
+            let fleet = try FleetFixture(hosts: [])
+            let (library, seconds) = (fleet.files.base + "/shift.so", fleet.files.base + "/seconds")
+            let code = URL(fileURLWithPath: #filePath).appendingPathComponent("../../ClockShift/shift.c").standardized.path
+            try Command.run(["clang", "-shared", "-fPIC", "-O1", "-o", library, code]).orThrow()
+            try "\(shift)".write(toFile: seconds, atomically: true, encoding: .utf8)
+            try fleet.invite("h1")
+            try fleet.startAgent("h1", environment: ["LD_PRELOAD": library, "CLOCK_SHIFT": seconds])
+            try fleet.awaitLive(["h1"])
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source("lasting"), "--view", "v").orThrow()
+            let granted = try fleet.administer("grant", "--fleet", try fleet.source("passing"), "--view", "v", "--expires", "1h").orThrow()
+            #expect(granted.errors.contains("the clocks of this host and of etcd differ"), "\(granted)")
+            try fleet.awaitReading(mount + "/lasting/file", 0)
+            #expect([EACCES, ENOENT].contains(FleetFixture.reading(mount + "/passing/file")))
+            fleet.killAgent("h1")
+            try fleet.awaitReading(mount + "/lasting/file", EACCES)
+            // With a clock that is right it opens.
+            try fleet.startAgent("h1")
+            for name in ["lasting", "passing"] { try fleet.awaitReading("\(mount)/\(name)/file", 0) }
+        }
+
         @Test("refuses grants when the database of etcd is full, and says why; a revocation still works")
         func fullDatabase() throws {
             let fleet = try FleetFixture(hosts: ["h1"], options: ["--quota-backend-bytes", "2000000"])

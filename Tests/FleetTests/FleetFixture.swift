@@ -8,11 +8,21 @@ final class FleetFixture {
     let files: MountFixture
     let servers: EtcdServers
     private var agents: [String: Child] = [:]
+    /// What `init` and `invite` are given where etcd wants certificates.
+    private var certificate: [String] = []
 
-    init(hosts: [String] = ["h1", "h2"], members: Int = 1, lease: String = "6s", options: [String] = []) throws {
+    init(
+        hosts: [String] = ["h1", "h2"], members: Int = 1, lease: String = "6s", options: [String] = [],
+        _ security: EtcdServers.Security = .plain
+    ) throws {
         files = try MountFixture()
-        servers = try EtcdServers(in: files.base, count: members, options: options)
-        try administer("fleet", "init", "--endpoints", servers.list, "--lease", lease).orThrow()
+        servers = try EtcdServers(in: files.base, count: members, security, options: options)
+        if security == .certificates {
+            certificate = ["--cert", servers.directory + "/client.pem", "--key", servers.directory + "/client.key"]
+        }
+        let authority = certificate.isEmpty ? [] : ["--ca", servers.authority]
+        try run(["fleet", "init", "--endpoints", servers.list, "--lease", lease] + authority + certificate, store: "administrator")
+            .orThrow()
         for host in hosts {
             try invite(host, "role=build", "zone=\(host)")
             try startAgent(host)
@@ -40,15 +50,15 @@ final class FleetFixture {
     /// Makes a host, which needs no agent yet.
     func invite(_ host: String, _ labels: String...) throws {
         let file = "\(files.base)/\(host).invitation"
-        try run(["fleet", "invite", host, "--output", file] + labels.flatMap { ["--label", $0] }, store: "administrator").orThrow()
+        try run(["fleet", "invite", host, "--output", file] + certificate + labels.flatMap { ["--label", $0] }, store: "administrator")
+            .orThrow()
         try on(host, "fleet", "join", file).orThrow()
     }
 
-    /// `says`: what it writes to standard error goes to this file's end.
-    func startAgent(_ host: String) throws {
-        agents[host] = try Child([
-            "sh", "-c", "exec \"$1\" agent --store \"$2\" 2>>\"$3\"", "sh", Programs.grantfs, store(host), log(host),
-        ])
+    /// What it says is in `said`.
+    func startAgent(_ host: String, environment: [String: String] = [:]) throws {
+        let words = ["sh", "-c", "exec \"$1\" agent --store \"$2\" 2>>\"$3\"", "sh", Programs.grantfs, store(host), log(host)]
+        agents[host] = try Child(words, environment: environment)
     }
 
     private func log(_ host: String) -> String { store(host) + ".log" }

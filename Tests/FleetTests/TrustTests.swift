@@ -106,6 +106,51 @@ extension FleetTests {
         }
     }
 
+    @Suite struct AFleetWithCertificates {
+        @Test("gives and takes back, and nobody comes in without a certificate of his own")
+        func certificates() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], .certificates)
+            let mount = try fleet.mount("h1")
+            let granted = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            #expect(!granted.errors.contains("unencrypted"))
+            try fleet.awaitReading(mount + "/x/file", 0)
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+            let bare = try fleet.administer("fleet", "invite", "h2")
+            #expect(bare.status == 2 && bare.errors.contains("give the host's own with --cert and --key"))
+            // Of another authority.
+            let file = fleet.store("h1") + "/fleet/host.json"
+            var credentials = try FleetCredentials(file: file)
+            credentials.settings.authorities = try String(contentsOfFile: fleet.servers.directory + "/other.pem", encoding: .utf8)
+            let copy = fleet.files.base + "/copy"
+            try credentials.write(to: copy)
+            let stranger = try fleet.on("h9", "fleet", "join", copy)
+            #expect(stranger.status == 1 && stranger.errors.contains("the server's certificate is not trusted"), "\(stranger)")
+            (credentials.settings.authorities, credentials.settings.certificate, credentials.settings.key) = (
+                try FleetCredentials(file: file).settings.authorities, nil, nil
+            )
+            try credentials.write(to: copy)
+            let nobody = try fleet.on("h9", "fleet", "join", copy)
+            #expect(nobody.status == 1 && nobody.errors.contains("the client's certificate is not accepted"), "\(nobody)")
+        }
+    }
+
+    @Suite struct TheFilesOfAFleet {
+        @Test("are for their user alone, and a token that is worth nothing costs a login and no more")
+        func files() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let place = fleet.store("administrator") + "/fleet/administrator.json"
+            for file in [place, place + ".token", fleet.store("h1") + "/fleet/host.json", fleet.files.base + "/h1.invitation"] {
+                var status = stat()
+                #expect(stat(file, &status) == 0 && status.st_mode & 0o777 == 0o600, "\(file)")
+            }
+            for token in ["root\nnonsense.1\n", "root\nnonsense.999999999\n", "somebody\nnonsense.1\n", "", "root\n\u{1}\n", "a\nb\nc\n"] {
+                try token.write(toFile: place + ".token", atomically: false, encoding: .utf8)
+                try fleet.administer("list", "--fleet").orThrow()
+            }
+        }
+    }
+
     @Suite struct ALocalAdministrator {
         @Test("may withdraw what the fleet granted, which stays so until the fleet restores it, and may widen nothing")
         func withdrawing() throws {

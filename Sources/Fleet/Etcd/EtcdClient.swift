@@ -18,6 +18,8 @@ public final class EtcdClient: @unchecked Sendable {
     private struct State {
         var endpoint = 0
         var token: String?
+        /// The token is one that was kept, and nobody has taken it yet.
+        var isKept = false
         var clock: Int64?
     }
 
@@ -30,20 +32,30 @@ public final class EtcdClient: @unchecked Sendable {
         }
     }
 
-    /// Connects to nobody yet. `.unsupported` as `load`.
-    public init(_ settings: EtcdSettings, patience: Int = 3_000) throws(GrantError) {
+    /// Where the token is kept for the next command, because etcd takes a tenth of a second to compare a password.
+    private let tokenFile: String?
+
+    /// Connects to nobody yet. `tokenFile`: as secret as the password; what makes no sense there costs a login. `.unsupported` as `load`.
+    public init(_ settings: EtcdSettings, patience: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
+        self.tokenFile = tokenFile
         self.patience = patience
         guard let connection = cfleet_open(settings.authorities, settings.certificate, settings.key) else {
             throw GrantError(.exhausted, "etcd cannot be asked", cause: "there is no memory")
         }
         self.connection = connection
+        if let tokenFile, let user = settings.user, let bytes = try? PrivateFile.read(tokenFile) {
+            let words = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+            if words.count == 2, words[0] == user, words[1].utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
+                turn.withLock { ($0.token, $0.isKept) = (String(words[1]), true) }
+            }
+        }
     }
 
     deinit { cfleet_close(connection) }
 
-    /// How much the server's clock is before this one's, in seconds, at its last answer; its precision is a second. nil when it has not said.
+    /// How much the server's clock is ahead of this one's, in seconds, at its last answer; its precision is a second. nil when it has not said.
     public var clockDifference: Int64? { turn.withLock { $0.clock } }
 
     /// Sends a request to the first endpoint that answers.
@@ -56,10 +68,18 @@ public final class EtcdClient: @unchecked Sendable {
                     isFresh = true
                 }
                 do throws(EtcdFailure) {
-                    return try send(path, .object(body), &state)
+                    let answer = try send(path, .object(body), &state)
+                    state.isKept = false
+                    return answer
                 } catch {
                     // A token names the index at which it was given, and a member that is not there yet, such as one that was restored from a backup, waits instead of refusing it.
-                    if case .unreachable = error { state.token = nil }
+                    if case .unreachable = error {
+                        state.token = nil
+                        if state.isKept {
+                            state.isKept = false
+                            continue
+                        }
+                    }
                     guard case .other(let text) = error else { throw error }
                     if text.contains("invalid auth token"), !isFresh {
                         state.token = nil
@@ -81,7 +101,9 @@ public final class EtcdClient: @unchecked Sendable {
         guard let token = answer["token"]?.string else {
             throw .nonsense(endpoint: settings.endpoints[state.endpoint], "it gives no token")
         }
-        state.token = token
+        (state.token, state.isKept) = (token, false)
+        // Best effort: without it the next command logs in as well.
+        if let tokenFile { try? PrivateFile.write(Array("\(user)\n\(token)\n".utf8), to: tokenFile, lasts: false) }
     }
 
     /// One endpoint after the other, beginning with the one that answered last.

@@ -29,16 +29,17 @@ extension ParsedArguments {
 
     /// The fleet, as its administrator: $GRANTFS_FLEET, or what the store has of it.
     func openFleet() throws(GrantError) -> FleetStore {
-        try FleetStore(try EtcdClient(try administratorCredentials().settings))
+        let credentials = try administratorCredentials()
+        return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"))
+    }
+
+    private func administratorFile() throws(GrantError) -> String {
+        if let named = getenv("GRANTFS_FLEET"), named.pointee != 0 { return String(cString: named) }
+        return FleetCredentials.place(host: false, store: try storeDirectory())
     }
 
     func administratorCredentials() throws(GrantError) -> FleetCredentials {
-        let file: String
-        if let named = getenv("GRANTFS_FLEET"), named.pointee != 0 {
-            file = String(cString: named)
-        } else {
-            file = FleetCredentials.place(host: false, store: try storeDirectory())
-        }
+        let file = try administratorFile()
         let credentials: FleetCredentials
         do throws(GrantError) {
             credentials = try FleetCredentials(file: file)
