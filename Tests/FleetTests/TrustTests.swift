@@ -116,6 +116,11 @@ extension FleetTests {
             try fleet.awaitReading(mount + "/x/file", 0)
             try fleet.administer("revoke", "--fleet", "x").orThrow()
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+            let named = ["--cert", fleet.servers.directory + "/named.pem", "--key", fleet.servers.directory + "/named.key"]
+            for words in [["fleet", "invite", "h2"] + named, ["fleet", "init", "--endpoints", fleet.servers.list] + named] {
+                let output = try Command.run([Programs.grantfs] + words, environment: ["GRANTFS_STORE": fleet.store("administrator")])
+                #expect(output.status == 2 && output.errors.contains("its subject has a common name (CN)"), "\(output)")
+            }
             let bare = try fleet.administer("fleet", "invite", "h2")
             #expect(bare.status == 2 && bare.errors.contains("give the host's own with --cert and --key"))
             // Of another authority.

@@ -134,7 +134,7 @@ public final class EtcdServers {
     }
 }
 
-/// An authority and what it has signed: `ca.pem`; `server`, `client` and `expired`, each a `.pem` and a `.key`; `other.pem`, of another authority.
+/// An authority and what it has signed: `ca.pem`; `server`, `client`, which has no common name, and `named`, which has one, each a `.pem` and a `.key`; `other.pem`, of another authority.
 enum Certificates {
     static func make(in directory: String) throws {
         try Command.shell(
@@ -143,8 +143,8 @@ enum Certificates {
             for name in ca other; do
                 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$name" -keyout $name.key -out $name.pem 2>/dev/null
             done
-            for name in server client; do
-                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$name" -keyout $name.key -out $name.csr 2>/dev/null
+            for name in server client named; do
+                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$([ $name = client ] && echo /O=fleet || echo /CN=$name)" -keyout $name.key -out $name.csr 2>/dev/null
                 printf 'subjectAltName=IP:127.0.0.1\\nextendedKeyUsage=serverAuth,clientAuth\\n' >$name.ext
                 openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem 2>/dev/null
             done

@@ -140,6 +140,9 @@ public final class EtcdClient: @unchecked Sendable {
         }
         state.clock = answer.date.map { $0 - Clock.realtime / 1_000_000_000 }
         guard let value = try? JSONValue(text: collected.bytes), case .object = value else {
+            if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains("CommonName of client") {
+                throw .ownCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
+            }
             throw .nonsense(endpoint: endpoint, "it answers \(answer.status) with something that is no JSON")
         }
         if answer.status == 200 { return value }

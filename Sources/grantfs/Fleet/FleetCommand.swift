@@ -75,6 +75,10 @@ enum FleetCommand {
             endpoints: try EtcdSettings.endpoints(of: endpoints), authorities: try contents("ca", arguments),
             certificate: try contents("cert", arguments), key: try contents("key", arguments), user: try arguments.text("user"))
         settings.password = try contents("password-file", arguments).map { String($0.prefix { $0 != "\n" }) }
+        guard (settings.certificate == nil) == (settings.key == nil) else {
+            throw GrantError(.usage, "fleet init: --cert and --key go together")
+        }
+        if let certificate = settings.certificate { try ClientCertificate.check(certificate) }
         if settings.user != nil, settings.password == nil { throw GrantError(.usage, "fleet init: --user needs --password-file") }
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
         let file = FleetCredentials.place(host: false, store: store.directory)
@@ -94,6 +98,7 @@ enum FleetCommand {
         let output = try arguments.text("output") ?? "\(name).invitation"
         let (certificate, key) = (try contents("cert", arguments), try contents("key", arguments))
         guard (certificate == nil) == (key == nil) else { throw GrantError(.usage, "fleet invite: --cert and --key go together") }
+        if let certificate { try ClientCertificate.check(certificate) }
         let fleet = try arguments.openFleet()
         if fleet.client.settings.certificate != nil, certificate == nil {
             throw GrantError(
