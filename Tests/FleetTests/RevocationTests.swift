@@ -30,7 +30,8 @@ extension FleetTests {
             for mount in mounts[..<2] { try fleet.awaitReading(mount + "/x/file", 0) }
             for file in held { #expect(FleetFixture.reading(file) == EACCES, "what was open before stays refused") }
 
-            try fleet.administer("set", "--fleet", "x", "--access", "read-only").orThrow()
+            let set = try fleet.administer("set", "--fleet", "x", "--access", "read-only", "--json").orThrow()
+            #expect(try set.decoded(as: FleetRevocation.self).hosts.count == 2)
             #expect(open(mounts[0] + "/x/new", O_WRONLY | O_CREAT, 0o600) < 0 && errno == EROFS)
             try fleet.administer("remove", "--fleet", "x").orThrow()
             try fleet.awaitReading(mounts[0] + "/x/file", ENOENT)
@@ -167,6 +168,35 @@ extension FleetTests {
             try fleet.servers.start(fleet.servers.members[0])
             try fleet.awaitReading(mount + "/y/file", 0)
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+        }
+
+        @Test("hears of changes again when etcd was killed, and has forgotten the revisions in between")
+        func compacted() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], lease: "30s")
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let member = fleet.servers.members[0]
+            let root = try fleet.rootOfEtcd()
+            // It hears of nothing while it stands still, and goes on from a revision that is gone then.
+            fleet.signalAgent("h1", SIGSTOP)
+            fleet.servers.kill(member)
+            try fleet.servers.start(member)
+            try fleet.servers.awaitAnswer(of: member)
+            for number in 0..<5 {
+                try fleet.servers.etcdctl("put", "grantfs/bell", "{\"audiences\":[\"none=\(number)\"]}", user: root).orThrow()
+            }
+            struct Status: Decodable { let revision: Int64 }
+            let revision = try fleet.administer("fleet", "status", "--json").orThrow().decoded(as: Status.self).revision
+            try fleet.servers.etcdctl("compact", "\(revision)", user: root).orThrow()
+            fleet.signalAgent("h1", SIGCONT)
+            for _ in 0..<3 {
+                let revoked = try fleet.administer("revoke", "--fleet", "x", "--timeout", "60", "--json").orThrow()
+                #expect(try revoked.decoded(as: [FleetRevocation].self)[0].state("h1") == "confirmed", "\(revoked)")
+                #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+                try fleet.administer("restore", "--fleet", "x").orThrow()
+                try fleet.awaitReading(mount + "/x/file", 0)
+            }
         }
 
         @Test("opens nothing where another speaks for its host, and says so")

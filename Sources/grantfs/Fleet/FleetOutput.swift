@@ -25,7 +25,9 @@ enum FleetOutput {
     static func show(_ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let documents = changes.map { JSON.object(json($0.grant) + [("hosts", .array($0.hosts.map { json($0) }))]) }
-            try Terminal.print(JSON.array(documents).text)
+            // As without --fleet: of one that was granted or set, that alone.
+            let isAlone = documents.count == 1 && ["grant", "set"].contains(arguments.command)
+            try Terminal.print(isAlone ? documents[0].text : JSON.array(documents).text)
         } else {
             for change in changes { try Terminal.print(line(change, verb)) }
         }
