@@ -46,6 +46,9 @@ let package = Package(
         // Without pkg-config: it asks for the shared library, and this compiles what it needs of the headers in.
         .target(name: "CTOML", cxxSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
+        // Without pkg-config, and with the headers of libcurl and libjansson alone: they are loaded by the commands that speak to a fleet.
+        .target(name: "CFleet", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+
         library("GrantModel", []),
         library("GrantFiles", ["CTOML", "GrantModel"]),
         library("LinuxFS", ["CLinux"]),
@@ -58,6 +61,7 @@ let package = Package(
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("Fleet", ["CFleet", "GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"]),
         library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
         // It needs the headers of libsystemd alone, which it loads when it is used.
@@ -68,6 +72,7 @@ let package = Package(
             dependencies: [
                 "CSQLite", "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
                 "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
+                "Fleet",
             ],
             swiftSettings: strict),
 
@@ -130,6 +135,7 @@ let package = Package(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
+        tests("FleetTests", ["Fleet", "GrantModel", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17

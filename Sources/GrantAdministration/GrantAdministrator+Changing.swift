@@ -30,6 +30,7 @@ extension GrantAdministrator {
 
     /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one.
     public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
+        try requireOwn(grants, "restored")
         let placement = try Placement(store: store)
         for grant in describe(grants) where grant.finding.isUsable || grant.isSilent { try placement.check(grant.path) }
         return try announce(try store.restore(grants.map(\.id), by: actor), timeout)
@@ -41,6 +42,7 @@ extension GrantAdministrator {
         _ grants: [Grant], timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil,
         recorded: (() -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
+        try requireOwn(grants, "removed")
         let changes = try revoke(grants, timeout: timeout, progress: progress, recorded: recorded)
         try store.remove(grants.map(\.id), by: actor)
         // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
@@ -53,6 +55,7 @@ extension GrantAdministrator {
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
+        try requireOwn([grant], "changed")
         let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
         recorded?()
         return try announce([changed], timeout, progress: progress)[0]

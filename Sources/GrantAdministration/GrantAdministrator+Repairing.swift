@@ -77,6 +77,7 @@ extension GrantAdministrator {
             throw GrantError(
                 .invalidDirectory, "“\(place)” cannot be accepted", cause: "another directory has come there just now", advice: "try again")
         }
+        try requireOwn([grant], "given another directory")
         return try announce([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 

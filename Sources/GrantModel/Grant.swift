@@ -68,10 +68,13 @@ public struct Grant: Sendable {
     /// a revocation stays refused after `restore`, however quickly the one follows the other.
     public var activation: Int64
     public var coordination: Coordination
+    /// Of a grant that the fleet gave to this host: which of its activations there is the last that was heard of here. nil: it was granted here.
+    public var fleetActivation: Int64?
 
     public init(
         id: GrantID, view: ViewName, name: GrantName, bookmark: Bookmark, access: Access, state: RecordedState = .active,
-        created: Instant, expires: Instant? = nil, activation: Int64 = 1, coordination: Coordination = .advisory
+        created: Instant, expires: Instant? = nil, activation: Int64 = 1, coordination: Coordination = .advisory,
+        fleetActivation: Int64? = nil
     ) {
         self.id = id
         self.view = view
@@ -83,6 +86,7 @@ public struct Grant: Sendable {
         self.expires = expires
         self.activation = activation
         self.coordination = coordination
+        self.fleetActivation = fleetActivation
     }
 
     /// The recorded state, with an expiry that has passed since it was recorded.

@@ -31,7 +31,7 @@ extension GrantStore {
             for grant in grants {
                 try requireFree(grant.name, in: grant.view, database)
                 try database.query(
-                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
+                    "INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
                 let path = String(decoding: grant.bookmark.path, as: UTF8.self)
                 try log(.granted, grant, actor, "\(grant.access.rawValue) \(path)", in: database)
             }

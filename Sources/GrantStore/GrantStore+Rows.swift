@@ -3,7 +3,7 @@ import GrantModel
 /// Rows of the table `grants` and back. Each row carries a seal over all its columns, made with the store's key: a row that
 /// was changed by hand or by a fault, or comes from another store, is damage and not a grant.
 extension GrantStore {
-    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination"
+    static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation"
 
     func sealed(_ grant: Grant, bookmark: [UInt8]) -> Int64 {
         var writer = BinaryWriter()
@@ -19,6 +19,10 @@ extension GrantStore {
         writer.write(bookmark)
         // What was sealed before there was a choice has the first one.
         if grant.coordination != .advisory { writer.write(grant.coordination.rawValue) }
+        if let activation = grant.fleetActivation {
+            writer.write("fleet")
+            writer.write(activation)
+        }
         return Int64(bitPattern: seal.hash(writer.bytes))
     }
 
@@ -28,6 +32,7 @@ extension GrantStore {
             .blob(grant.id.bytes), .blob(Array(grant.view.description.utf8)), .blob(grant.name.bytes), .text(grant.access.rawValue),
             .text(grant.state.rawValue), .integer(grant.created.nanoseconds), Value(grant.expires?.nanoseconds),
             .integer(grant.activation), .blob(bookmark), .integer(sealed(grant, bookmark: bookmark)), .text(grant.coordination.rawValue),
+            Value(grant.fleetActivation),
         ]
     }
 
@@ -42,7 +47,7 @@ extension GrantStore {
             let grant = Grant(
                 id: id, view: view, name: name, bookmark: try Bookmark(encoded: bytes), access: access, state: state,
                 created: Instant(nanoseconds: row.integer(5)), expires: row.optionalInteger(6).map { Instant(nanoseconds: $0) },
-                activation: row.integer(7), coordination: coordination)
+                activation: row.integer(7), coordination: coordination, fleetActivation: row.optionalInteger(11))
             if row.integer(9) == sealed(grant, bookmark: bytes) { return grant }
             flaw = "its seal does not fit: it was changed by something else than grantfs, or comes from another store"
         } catch {
@@ -64,7 +69,7 @@ extension GrantStore {
         try database.query(
             """
             UPDATE grants SET view = ?2, name = ?3, access = ?4, state = ?5, created = ?6, expires = ?7, activation = ?8,
-            bookmark = ?9, seal = ?10, coordination = ?11 WHERE id = ?1
+            bookmark = ?9, seal = ?10, coordination = ?11, fleet_activation = ?12 WHERE id = ?1
             """, values(of: grant))
     }
 

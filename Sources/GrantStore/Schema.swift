@@ -76,6 +76,9 @@ struct Schema: Sendable {
         DROP INDEX log_openings;
         CREATE INDEX log_shares ON log (kept, grant_id, uid, number);
         """,
+        """
+        ALTER TABLE grants ADD COLUMN fleet_activation INTEGER;
+        """,
     ])
 
     /// Settings that belong to a connection, not to the file.

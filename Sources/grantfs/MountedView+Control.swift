@@ -121,7 +121,7 @@ extension MountedView {
             let state: GrantState =
                 switch live.recorded {
                 case .active: live.scope == nil || !live.finding.isUsable ? .unavailable : .active
-                case .revoked: .revoked
+                case .revoked: live.isFenced ? .unavailable : .revoked
                 case .expired: .expired
                 }
             return GrantStatus(

@@ -123,6 +123,7 @@ extension MountedView {
             }
             live.scope = scope
             state.grants[grant.id] = live
+            if grant.fleetActivation != nil { fence.guardScope(scope) }
             state.forgetEnded(of: grant.id)
             files.root.set(grant.name, .open(scope))
             return (true, nil)

@@ -29,6 +29,8 @@ final class MountedView: @unchecked Sendable {
     let identity = Lock<MountIdentity?>(nil)
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
+    /// What shuts the grants that the fleet gave when nobody says any more that they are valid.
+    let fence: FleetFence
 
     struct State {
         var store: GrantStore
@@ -64,6 +66,8 @@ final class MountedView: @unchecked Sendable {
         var recorded: RecordedState
         /// Let go of: not opened again as long as this mount of its filesystem is there.
         var released: ReleasedMount?
+        /// Of the fleet, which has not been heard of: refused until it is, whatever is recorded.
+        var isFenced = false
     }
 
     enum LookState {
@@ -82,6 +86,7 @@ final class MountedView: @unchecked Sendable {
         self.mountpoint = mountpoint
         self.options = options
         self.files = files
+        fence = FleetFence(directory: store.runDirectory)
         state = Lock(State(store: store))
     }
 
@@ -126,6 +131,7 @@ final class MountedView: @unchecked Sendable {
         var tasks: [() -> Void] = []
         let now = Instant(nanoseconds: Clock.realtime)
         let present = Set(grants.map(\.id))
+        let isFenced = grants.contains { $0.fleetActivation != nil } && !mayUseFleet()
         for (id, live) in state.grants where !present.contains(id) {
             // Removed: the name is unknown from now on.
             files.root.set(live.grant.name, nil)
@@ -141,11 +147,13 @@ final class MountedView: @unchecked Sendable {
         }
         for grant in grants {
             if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
-            let recorded = state.shutUnrecorded[grant.id] == nil ? grant.state(at: now) : .revoked
+            let isShut = isFenced && grant.fleetActivation != nil
+            let recorded = state.shutUnrecorded[grant.id] == nil && !isShut ? grant.state(at: now) : .revoked
             var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
+            live.isFenced = isShut && grant.state(at: now) == .active
             if live.grant.name != grant.name, let scope = live.scope { files.root.set(grant.name, .open(scope)) }
             // A name that was refused stays refused until its directory is open again, or found to be gone: never unknown in between.
-            if let scope = live.scope, recorded != .active || scope.activation != grant.activation {
+            if let scope = live.scope, recorded != .active || scope.activation != grant.activation || fence.hasShut(scope) {
                 live.scope = nil
                 files.root.set(grant.name, .refused(grant.id))
                 isChanged = true
@@ -168,6 +176,7 @@ final class MountedView: @unchecked Sendable {
             live.grant = grant
             live.recorded = recorded
             state.grants[grant.id] = live
+            if grant.fleetActivation != nil, let scope = live.scope { fence.guardScope(scope) }
         }
         return tasks
     }

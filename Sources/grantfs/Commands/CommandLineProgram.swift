@@ -17,7 +17,8 @@ enum CommandLineProgram {
             WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
-            UpgradeCommand.declaration, TakeOverCommand.declaration, RecoverCommand.declaration, LookCommand.declaration,
+            UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, TakeOverCommand.declaration,
+            RecoverCommand.declaration, LookCommand.declaration,
             KeeperCommand.declaration,
             BeginCommand.declaration,
             CompletionCommand.declaration,
@@ -34,6 +35,7 @@ enum CommandLineProgram {
             ("Use", ["run", "diff", "undo", "mcp", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "confirm", "release"]),
             ("Coordination", ["coordinate", "present", "watch"]),
+            ("Many machines", ["fleet", "agent"]),
             ("The machine", ["upgrade", "metrics", "completion"]),
         ])
 

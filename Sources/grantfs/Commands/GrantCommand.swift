@@ -14,7 +14,7 @@ enum GrantCommand {
             OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "nothing can be changed below the grant"),
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
-            CommonOptions.timeout, CommonOptions.json,
+            FleetOptions.fleet, FleetOptions.hosts, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "
@@ -24,6 +24,7 @@ enum GrantCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetGrants.grant(arguments) }
         let timeout = try arguments.timeout()
         let directory = try arguments.storeDirectory()
         let choices = try choices(arguments, store: directory)

@@ -8,11 +8,12 @@ enum ListCommand {
     static let declaration = CommandDeclaration(
         "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
         options: [
-            CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"), CommonOptions.json,
+            CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"), FleetOptions.fleet, CommonOptions.json,
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetGrants.list(arguments) }
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         let grants = try store.map { store throws(GrantError) in

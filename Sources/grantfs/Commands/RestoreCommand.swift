@@ -6,11 +6,12 @@ enum RestoreCommand {
     static let declaration = CommandDeclaration(
         "restore", "Makes revoked or expired grants active again, in every mount of their view.",
         operands: [OperandDeclaration("SELECTOR", isRepeatable: true)],
-        options: [CommonOptions.view, CommonOptions.timeout, CommonOptions.json],
+        options: [CommonOptions.view, FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json],
         notes: [CommonOptions.selectorNote, "Handles from before the revocation stay refused; what is opened afresh works."],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetGrants.restore(arguments) }
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let changes = try administrator.restore(try administrator.select(selectors, view: view), timeout: timeout)

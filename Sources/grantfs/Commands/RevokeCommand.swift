@@ -17,7 +17,7 @@ enum RevokeCommand {
             OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path on a terminal finds several"),
             OptionDeclaration("kill", help: "kill the processes that hold something of a mount whose daemon has died"),
-            CommonOptions.timeout, CommonOptions.json,
+            FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             CommonOptions.selectorNote,
@@ -33,6 +33,7 @@ enum RevokeCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetGrants.revoke(arguments) }
         let timeout = try arguments.timeout()
         let grace = try arguments.text("grace").map { text throws(GrantError) in try Expiry.seconds(text, for: "grace") }
         let plan = try RevocationPlan(arguments)

@@ -15,7 +15,7 @@ enum SetCommand {
             OptionDeclaration(
                 "coordination", value: "C", help: "advisory: claims bind claimants; mandatory: all who come through a mount",
                 choices: ["advisory", "mandatory"]),
-            CommonOptions.timeout, CommonOptions.json,
+            FleetOptions.fleet, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [CommonOptions.selectorNote, "Narrowing is a revocation of what is taken away: handles opened before are narrowed too."],
         run: run)
@@ -26,6 +26,9 @@ enum SetCommand {
         let coordination = try coordination(arguments)
         if access == nil, name == nil, expires == nil, coordination == nil {
             throw GrantError(.usage, "set: nothing is to be changed", advice: "--access, --name, --expires or --coordination")
+        }
+        if try arguments.isAboutFleet() {
+            return try FleetGrants.set(arguments, access: access, name: name, expires: expires, coordination: coordination)
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let grant = try administrator.select(selectors, view: view)[0]

@@ -1,0 +1,203 @@
+import GrantModel
+
+/// A key with its value, as etcd has it.
+public struct EtcdEntry: Sendable, Equatable {
+    public let key: String
+    public let value: [UInt8]
+    public let created: Int64
+    public let modified: Int64
+    /// 0: none.
+    public let lease: Int64
+
+    init?(_ json: JSONValue) {
+        guard let key = json["key"]?.string.flatMap({ Base64.bytes($0) }) else { return nil }
+        self.key = String(decoding: key, as: UTF8.self)
+        value = json["value"]?.string.flatMap { Base64.bytes($0) } ?? []
+        created = json["create_revision"]?.integer ?? 0
+        modified = json["mod_revision"]?.integer ?? 0
+        lease = json["lease"]?.integer ?? 0
+    }
+}
+
+/// What a transaction looks at before it does anything.
+public enum EtcdCondition: Sendable {
+    /// The key has not been changed since this revision; 0: it is not there.
+    case modified(String, Int64)
+    case value(String, [UInt8])
+
+    var json: JSONValue {
+        switch self {
+        case .modified(let key, let revision):
+            .object([
+                "key": EtcdClient.bytes(key), "target": .string("MOD"), "result": .string("EQUAL"), "mod_revision": .string("\(revision)"),
+            ])
+        case .value(let key, let value):
+            .object([
+                "key": EtcdClient.bytes(key), "target": .string("VALUE"), "result": .string("EQUAL"), "value": .string(Base64.text(value)),
+            ])
+        }
+    }
+}
+
+/// What a transaction does.
+public enum EtcdOperation: Sendable {
+    case put(String, [UInt8], lease: Int64 = 0)
+    case delete(String)
+    /// Of all keys from the first up to the second, which is not among them.
+    case deleteRange(String, String)
+    case read(String)
+    case readPrefix(String)
+
+    var json: JSONValue {
+        switch self {
+        case .put(let key, let value, let lease):
+            .object([
+                "request_put": .object([
+                    "key": EtcdClient.bytes(key), "value": .string(Base64.text(value)), "lease": .string("\(lease)"),
+                ])
+            ])
+        case .delete(let key): .object(["request_delete_range": .object(["key": EtcdClient.bytes(key)])])
+        case .deleteRange(let key, let end):
+            .object(["request_delete_range": .object(["key": EtcdClient.bytes(key), "range_end": EtcdClient.bytes(end)])])
+        case .read(let key): .object(["request_range": .object(["key": EtcdClient.bytes(key)])])
+        case .readPrefix(let prefix):
+            .object([
+                "request_range": .object(["key": EtcdClient.bytes(prefix), "range_end": EtcdClient.bytes(EtcdClient.end(of: prefix))])
+            ])
+        }
+    }
+}
+
+/// What came of a transaction.
+public struct EtcdAnswer: Sendable {
+    /// Whether the conditions were true.
+    public let succeeded: Bool
+    /// That of the whole store, once it was done.
+    public let revision: Int64
+    /// For each read of the branch that was taken, what it found; for each other operation nothing.
+    public let found: [[EtcdEntry]]
+}
+
+extension EtcdClient {
+    static func bytes(_ key: String) -> JSONValue { .string(Base64.text(Array(key.utf8))) }
+
+    /// The first key behind all that begin with `prefix`.
+    static func end(of prefix: String) -> String {
+        var bytes = Array(prefix.utf8)
+        // Prefixes end with a slash, so there is a next one.
+        bytes[bytes.count - 1] += 1
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// All at once, or nothing when one of the conditions is not so: then `otherwise`. Linearizable.
+    public func transaction(
+        _ conditions: [EtcdCondition] = [], then operations: [EtcdOperation], otherwise: [EtcdOperation] = []
+    ) throws(EtcdFailure) -> EtcdAnswer {
+        let answer = try call(
+            "/v3/kv/txn",
+            [
+                "compare": .array(conditions.map(\.json)), "success": .array(operations.map(\.json)),
+                "failure": .array(otherwise.map(\.json)),
+            ])
+        guard let revision = answer["header"]?["revision"]?.integer else {
+            throw .nonsense(endpoint: settings.endpoints.joined(separator: ","), "its answer has no revision")
+        }
+        let found = (answer["responses"]?.items ?? []).map { response in
+            (response["response_range"]?["kvs"]?.items ?? []).compactMap { EtcdEntry($0) }
+        }
+        return EtcdAnswer(succeeded: answer["succeeded"]?.isTrue ?? false, revision: revision, found: found)
+    }
+
+    /// A key, or nil, and the revision of the store.
+    public func read(_ key: String) throws(EtcdFailure) -> (entry: EtcdEntry?, revision: Int64) {
+        let answer = try transaction(then: [.read(key)])
+        return (answer.found.first?.first, answer.revision)
+    }
+
+    /// All keys that begin so, as they were at one revision, in their order.
+    public func list(_ prefix: String) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
+        var (entries, revision, start) = ([EtcdEntry](), Int64(0), prefix)
+        while true {
+            var body: [String: JSONValue] = [
+                "key": EtcdClient.bytes(start), "range_end": EtcdClient.bytes(EtcdClient.end(of: prefix)), "limit": .string("2000"),
+            ]
+            if revision > 0 { body["revision"] = .string("\(revision)") }
+            let answer = try call("/v3/kv/range", body)
+            let part = (answer["kvs"]?.items ?? []).compactMap { EtcdEntry($0) }
+            entries += part
+            if revision == 0 { revision = answer["header"]?["revision"]?.integer ?? 0 }
+            guard answer["more"]?.isTrue == true, let last = part.last else { return (entries, revision) }
+            start = last.key + "\0"
+        }
+    }
+
+    // MARK: leases
+
+    /// A lease with this id for so many seconds; etcd may give more. One that is there already is taken for ours, from a try before.
+    public func grantLease(_ id: Int64, seconds: Int64) throws(EtcdFailure) -> Int64 {
+        do throws(EtcdFailure) {
+            return try call("/v3/lease/grant", ["ID": .string("\(id)"), "TTL": .string("\(seconds)")])["TTL"]?.integer ?? seconds
+        } catch {
+            if error == .exists { return try renewLease(id) }
+            throw error
+        }
+    }
+
+    /// The seconds that it has again; `.noSuchLease` when it is gone.
+    public func renewLease(_ id: Int64) throws(EtcdFailure) -> Int64 {
+        let answer = try call("/v3/lease/keepalive", ["ID": .string("\(id)")])
+        guard let seconds = answer["result"]?["TTL"]?.integer, seconds > 0 else { throw .noSuchLease }
+        return seconds
+    }
+
+    public func revokeLease(_ id: Int64) throws(EtcdFailure) { _ = try call("/v3/lease/revoke", ["ID": .string("\(id)")]) }
+
+    /// The seconds that are left of it; `.noSuchLease` when it is gone.
+    public func timeLeft(ofLease id: Int64) throws(EtcdFailure) -> Int64 {
+        guard let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer, seconds >= 0 else {
+            throw .noSuchLease
+        }
+        return seconds
+    }
+
+    // MARK: watches
+
+    /// What a watch brings: what was changed at one revision or several, in order.
+    public struct Events: Sendable {
+        public let revision: Int64
+        public let puts: [EtcdEntry]
+        /// The keys that are gone.
+        public let deletes: [String]
+    }
+
+    /// Tells what happens to a key, or to all with a prefix (one that ends with a slash), from a revision on, until `each` or `goesOn` says false, or the time is over.
+    /// `.compacted` when that revision is forgotten: read all anew, and watch from there. Any other failure: watch again, from behind what came last.
+    public func watch(
+        _ key: String, from revision: Int64, milliseconds: Int = 0, goesOn: @escaping () -> Bool = { true },
+        each: @escaping (Events) -> Bool
+    ) throws(EtcdFailure) {
+        var create: [String: JSONValue] = ["key": EtcdClient.bytes(key), "start_revision": .string("\(revision)")]
+        if key.hasSuffix("/") { create["range_end"] = EtcdClient.bytes(EtcdClient.end(of: key)) }
+        var end: EtcdFailure?
+        try stream("/v3/watch", ["create_request": .object(create)], milliseconds: milliseconds, goesOn: goesOn) { line in
+            guard let result = line["result"] else { return true }
+            if let oldest = result["compact_revision"]?.integer, oldest > 0 {
+                end = .compacted(oldest)
+                return false
+            }
+            if result["canceled"]?.isTrue == true {
+                end = EtcdFailure(message: result["cancel_reason"]?.string ?? "the watch was cancelled", user: "")
+                return false
+            }
+            let events = result["events"]?.items ?? []
+            if events.isEmpty { return true }
+            var (puts, deletes): ([EtcdEntry], [String]) = ([], [])
+            for event in events {
+                guard let entry = event["kv"].flatMap({ EtcdEntry($0) }) else { continue }
+                if event["type"]?.string == "DELETE" { deletes.append(entry.key) } else { puts.append(entry) }
+            }
+            return each(Events(revision: result["header"]?["revision"]?.integer ?? 0, puts: puts, deletes: deletes))
+        }
+        if let end { throw end }
+    }
+}

@@ -1,0 +1,116 @@
+import GrantModel
+
+// Users and roles, which only etcd's user root changes.
+extension EtcdClient {
+    /// Whether etcd asks for a password. By a request without one.
+    public func asksForPassword() throws(EtcdFailure) -> Bool {
+        do throws(EtcdFailure) {
+            _ = try call("/v3/auth/authenticate", ["name": .string("-"), "password": .string("-")])
+            return true
+        } catch {
+            switch error {
+            case .isOpen: return false
+            case .refusedLogin, .needsLogin: return true
+            default: throw error
+            }
+        }
+    }
+
+    public func enablePasswords() throws(EtcdFailure) { _ = try call("/v3/auth/enable", [:]) }
+
+    /// Adds a user, or gives the one that is there this password.
+    public func setUser(_ name: String, password: String) throws(EtcdFailure) {
+        do throws(EtcdFailure) {
+            _ = try call("/v3/auth/user/add", ["name": .string(name), "password": .string(password)])
+        } catch {
+            guard error == .exists else { throw error }
+            _ = try call("/v3/auth/user/changepw", ["name": .string(name), "password": .string(password)])
+        }
+    }
+
+    /// True when there was such a user.
+    public func removeUser(_ name: String) throws(EtcdFailure) -> Bool {
+        try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/user/delete", ["name": .string(name)]) }
+    }
+
+    public func removeRole(_ name: String) throws(EtcdFailure) -> Bool {
+        try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/role/delete", ["role": .string(name)]) }
+    }
+
+    /// The roles that a user has; nil when there is no such user.
+    public func roles(of user: String) throws(EtcdFailure) -> [String]? {
+        var roles: [String]?
+        _ = try isThere { () throws(EtcdFailure) in
+            roles = (try call("/v3/auth/user/get", ["name": .string(user)])["roles"]?.items ?? []).compactMap(\.string)
+        }
+        return roles
+    }
+
+    public func addRole(_ name: String) throws(EtcdFailure) {
+        do throws(EtcdFailure) {
+            _ = try call("/v3/auth/role/add", ["name": .string(name)])
+        } catch {
+            if error != .exists { throw error }
+        }
+    }
+
+    /// Lets a role read, or read and write, a key, or all with a prefix, one that ends with a slash.
+    public func allow(_ role: String, _ key: String, writes: Bool = false) throws(EtcdFailure) {
+        var permission: [String: JSONValue] = [
+            "permType": .string(writes ? "READWRITE" : "READ"), "key": EtcdClient.bytes(key),
+        ]
+        if key.hasSuffix("/") { permission["range_end"] = EtcdClient.bytes(EtcdClient.end(of: key)) }
+        _ = try call("/v3/auth/role/grant", ["name": .string(role), "perm": .object(permission)])
+    }
+
+    public func give(_ user: String, _ role: String) throws(EtcdFailure) {
+        _ = try call("/v3/auth/user/grant", ["user": .string(user), "role": .string(role)])
+    }
+
+    public func take(_ user: String, _ role: String) throws(EtcdFailure) {
+        _ = try call("/v3/auth/user/revoke", ["name": .string(user), "role": .string(role)])
+    }
+
+    private func isThere(_ body: () throws(EtcdFailure) -> Void) throws(EtcdFailure) -> Bool {
+        do throws(EtcdFailure) {
+            try body()
+            return true
+        } catch {
+            if case .other(let text) = error, text.contains("not found") { return false }
+            throw error
+        }
+    }
+
+    /// What one member says of itself.
+    public struct Member: Sendable {
+        public let endpoint: String
+        /// Why it does not answer.
+        public let failure: EtcdFailure?
+        public let version: String
+        public let bytes: Int64
+        public let isLeader: Bool
+        public let isFull: Bool
+    }
+
+    /// Each endpoint, asked by itself.
+    public func members() throws(GrantError) -> [Member] {
+        var result: [Member] = []
+        for endpoint in settings.endpoints {
+            var settings = settings
+            settings.endpoints = [endpoint]
+            let client = try EtcdClient(settings, patience: patience)
+            do throws(EtcdFailure) {
+                let answer = try client.call("/v3/maintenance/status", [:])
+                let own = answer["header"]?["member_id"]?.string
+                let errors = (answer["errors"]?.items ?? []).compactMap(\.string)
+                result.append(
+                    Member(
+                        endpoint: endpoint, failure: nil, version: answer["version"]?.string ?? "?", bytes: answer["dbSize"]?.integer ?? 0,
+                        isLeader: own != nil && answer["leader"]?.string == own, isFull: errors.contains { $0.contains("NOSPACE") }))
+            } catch {
+                result.append(Member(endpoint: endpoint, failure: error, version: "", bytes: 0, isLeader: false, isFull: false))
+            }
+        }
+        return result
+    }
+}

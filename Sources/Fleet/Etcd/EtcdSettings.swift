@@ -1,0 +1,37 @@
+import GrantModel
+
+/// Where etcd is, and who asks.
+public struct EtcdSettings: Sendable, Equatable {
+    /// `https://HOST:PORT`, without a slash at the end.
+    public var endpoints: [String]
+    /// PEM texts.
+    public var authorities: String?
+    public var certificate: String?
+    public var key: String?
+    public var user: String?
+    public var password: String?
+
+    public init(
+        endpoints: [String], authorities: String? = nil, certificate: String? = nil, key: String? = nil, user: String? = nil,
+        password: String? = nil
+    ) {
+        (self.endpoints, self.authorities, self.certificate, self.key) = (endpoints, authorities, certificate, key)
+        (self.user, self.password) = (user, password)
+    }
+
+    /// Endpoints of a list with commas; `http://` is put before one that names no scheme when `isPlain`, else `https://`. `.usage`.
+    public static func endpoints(of text: String) throws(GrantError) -> [String] {
+        var result: [String] = []
+        for word in text.split(separator: ",") {
+            var endpoint = word.contains("://") ? String(word) : "https://\(word)"
+            while endpoint.hasSuffix("/") { endpoint.removeLast() }
+            let rest = endpoint.drop { $0 != ":" }.dropFirst(3)
+            guard endpoint.hasPrefix("https://") || endpoint.hasPrefix("http://"), !rest.isEmpty, !rest.contains("/"),
+                !endpoint.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F })
+            else { throw GrantError(.usage, "“\(word)” is no endpoint of etcd", advice: "https://HOST:2379, several with commas") }
+            if !result.contains(endpoint) { result.append(endpoint) }
+        }
+        if result.isEmpty { throw GrantError(.usage, "no endpoint of etcd is named", advice: "--endpoints https://HOST:2379,…") }
+        return result
+    }
+}

@@ -1,0 +1,43 @@
+import Fleet
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs agent`
+enum AgentCommand {
+    static let declaration = CommandDeclaration(
+        "agent", "Does on this host what the fleet says, until it is ended; one a host, as a service.",
+        notes: [
+            "The host has to be in a fleet (grantfs fleet join). It starts also when etcd cannot be reached, and goes on when that can.",
+            "When it is ended the mounts go on with what the fleet granted for no longer than the host's lease, and then withdraw it by themselves.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
+        signal(SIGPIPE, SIG_IGN)
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
+        // Before there are threads, so that none of them gets one.
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        let agent = try FleetAgent(
+            store: store, lookout: .command, version: CommandLineProgram.version,
+            says: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
+        SystemLog.open(isForeground: true)
+        let waited = signals
+        do throws(Errno) {
+            try WorkerThread.start("fleet-signals") {
+                var signals = waited
+                while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
+                agent.end()
+            }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
+        }
+        try agent.run { ServiceManager.ready("the agent works") }
+        return 0
+    }
+}

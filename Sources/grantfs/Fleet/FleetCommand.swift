@@ -1,0 +1,136 @@
+import Fleet
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grantfs fleet`
+enum FleetCommand {
+    static let declaration = CommandDeclaration(
+        "fleet", "Makes a fleet of hosts that share grants through etcd, takes hosts in and out, and shows them.",
+        operands: [
+            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status"]),
+            OperandDeclaration("NAME", isOptional: true),
+        ],
+        options: [
+            OptionDeclaration("endpoints", value: "URLS", help: "init: where etcd is: https://HOST:2379, several with commas"),
+            OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
+            OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
+            OptionDeclaration("key", value: "FILE", help: "init, invite: the key of that certificate"),
+            OptionDeclaration("user", value: "U", help: "init: a user of etcd with the role root, where etcd asks for passwords already"),
+            OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
+            OptionDeclaration(
+                "lease", value: "TIME",
+                help: "init: how long a host that is cut off may serve at the most; 15s when left out, 5s at the least"),
+            OptionDeclaration("again", help: "init: after a backup of etcd was restored: withdraws every grant and begins anew"),
+            OptionDeclaration("label", value: "L=V", help: "invite: a label of the host, by which grants choose", isRepeatable: true),
+            OptionDeclaration("administrator", help: "invite: somebody who may grant and revoke, and neither invite nor take out"),
+            OptionDeclaration("output", value: "FILE", help: "invite: where the invitation is written"),
+            CommonOptions.json,
+        ],
+        notes: [
+            "init makes the fleet and keeps the administrator's credentials in the store; invite HOST writes a file for a host, which join FILE takes in there. An "
+                + "invitation holds a password and perhaps a key: give it to nobody else. leave takes this host out, or with HOST that one.",
+            "hosts and status show who is there, how far each host is, and what it cannot do.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let action = String(decoding: arguments.operands[0], as: UTF8.self)
+        let name = try arguments.operands.count > 1 ? ParsedArguments.text(arguments.operands[1], "the name") : nil
+        switch (action, name) {
+        case ("init", nil): return try make(arguments)
+        case ("invite", let host?): return try invite(host, arguments)
+        case ("join", let file?): return try FleetMembership.join(file, arguments)
+        case ("leave", nil): return try FleetMembership.leave(arguments)
+        case ("leave", let host?):
+            try FleetSetup.remove(host, try arguments.openFleet())
+            Terminal.note("“\(host)” is taken out: it shows what the fleet granted until its lease ends, and no longer")
+            return 0
+        case ("hosts", nil): return try FleetReport.hosts(arguments)
+        case ("status", nil): return try FleetReport.status(arguments)
+        case ("invite", nil): throw GrantError(.usage, "fleet invite: HOST is missing")
+        case ("join", nil): throw GrantError(.usage, "fleet join: FILE is missing", advice: "grantfs fleet invite writes one")
+        case ("init", _?), ("hosts", _?), ("status", _?): throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
+        default:
+            throw GrantError(.usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts or status")
+        }
+    }
+
+    private static func make(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.has("again") {
+            try FleetSetup.begin(again: try arguments.openFleet())
+            Terminal.note("every grant of the fleet is withdrawn, and hosts go on; grantfs restore --fleet gives back what is wanted")
+            return 0
+        }
+        guard let endpoints = try arguments.text("endpoints") else {
+            throw GrantError(.usage, "fleet init: --endpoints is missing", advice: "--endpoints https://HOST:2379,…")
+        }
+        let lease = try arguments.text("lease").map { text throws(GrantError) in try Expiry.seconds(text, for: "lease") } ?? 15
+        guard lease >= 5, lease <= 3600 else {
+            throw GrantError(.usage, "fleet init: a lease has 5 seconds at the least, an hour at the most")
+        }
+        var settings = EtcdSettings(
+            endpoints: try EtcdSettings.endpoints(of: endpoints), authorities: try contents("ca", arguments),
+            certificate: try contents("cert", arguments), key: try contents("key", arguments), user: try arguments.text("user"))
+        settings.password = try contents("password-file", arguments).map { String($0.prefix { $0 != "\n" }) }
+        guard (settings.certificate == nil) == (settings.key == nil) else {
+            throw GrantError(.usage, "fleet init: --cert and --key go together")
+        }
+        if let certificate = settings.certificate { try ClientCertificate.check(certificate) }
+        if settings.user != nil, settings.password == nil { throw GrantError(.usage, "fleet init: --user needs --password-file") }
+        let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
+        let file = FleetCredentials.place(host: false, store: store.directory)
+        try FleetSetup.make(settings, lease: Int64(lease)) { credentials throws(GrantError) in
+            try FleetMembership.makePlace(store)
+            try credentials.write(to: file)
+        }
+        if settings.endpoints.contains(where: { $0.hasPrefix("http://") }) {
+            Terminal.note("passwords and grants go over the network unencrypted: use https:// endpoints where others could listen")
+        }
+        Terminal.note("the fleet is made; the administrator's credentials are in \(file) (grantfs fleet invite HOST makes an invitation)")
+        return 0
+    }
+
+    private static func invite(_ name: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let labels = try Labels(words: try arguments.texts("label"))
+        let output = try arguments.text("output") ?? "\(name).invitation"
+        let (certificate, key) = (try contents("cert", arguments), try contents("key", arguments))
+        guard (certificate == nil) == (key == nil) else { throw GrantError(.usage, "fleet invite: --cert and --key go together") }
+        if let certificate { try ClientCertificate.check(certificate) }
+        let fleet = try arguments.openFleet()
+        if fleet.client.settings.certificate != nil, certificate == nil {
+            throw GrantError(
+                .usage, "“\(name)” is not invited", cause: "etcd may want a certificate, and the administrator's is not for others",
+                advice: "give the host's own with --cert and --key")
+        }
+        let credentials =
+            try arguments.has("administrator")
+            ? FleetSetup.inviteAdministrator(name, fleet, certificate: certificate, key: key)
+            : FleetSetup.invite(name, labels, fleet, certificate: certificate, key: key)
+        try credentials.write(to: output)
+        Terminal.note(
+            arguments.has("administrator")
+                ? "\(output) is for “\(name)” alone: GRANTFS_FLEET=FILE grantfs …"
+                : "\(output) is for the host “\(name)” alone: grantfs fleet join FILE there")
+        return 0
+    }
+
+    private static func contents(_ option: String, _ arguments: ParsedArguments) throws(GrantError) -> String? {
+        guard let file = arguments.bytes(option) else { return nil }
+        do throws(Errno) {
+            return String(decoding: try File.contents(of: file), as: UTF8.self)
+        } catch {
+            throw GrantError(.system, "\(String(decoding: file, as: UTF8.self)) cannot be read", cause: error.description)
+        }
+    }
+}
+
+extension ParsedArguments {
+    func texts(_ option: String) throws(GrantError) -> [String] {
+        var result: [String] = []
+        for bytes in options[option] ?? [] { result.append(try ParsedArguments.text(bytes, "--\(option)")) }
+        return result
+    }
+}

@@ -1,0 +1,190 @@
+import Fleet
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// `grant`, `list`, `revoke`, `restore`, `remove` and `set` with `--fleet`.
+enum FleetGrants {
+    static func grant(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuse(["tag"])
+        let timeout = try arguments.timeout()
+        let now = Instant(nanoseconds: Clock.realtime)
+        let expires = try arguments.text("expires").map { text throws(GrantError) in try Expiry.parse(text, now: now) }
+        let (view, name, hosts) = (try arguments.view() ?? .standard, try arguments.name(), try arguments.selector())
+        guard arguments.operands.count == 1 || name == nil else { throw GrantError(.usage, "--name is for one directory") }
+        var wanted: [FleetGrant] = []
+        for operand in arguments.operands {
+            let path = try path(operand)
+            let own = path.split(separator: "/").last.map { Array($0.utf8) }
+            guard let chosen = name ?? own.flatMap({ try? GrantName(chosen: $0) }) else {
+                throw GrantError(.usage, "the grant needs a name", cause: "the directory has none of its own", advice: "--name NAME")
+            }
+            wanted.append(
+                FleetGrant(
+                    view: view, name: chosen, path: path, access: arguments.has("read-only") ? .readOnly : .readWrite, expires: expires,
+                    hosts: hosts, created: now))
+        }
+        let fleet = try arguments.openFleet()
+        if arguments.has("dry-run") { return try FleetOutput.preview(wanted, "grant", fleet, arguments) }
+        var outcome = FleetStore.Outcome(grants: [], revision: 0)
+        for grant in wanted {
+            var made = try same(as: grant, fleet)
+            if made == nil { made = try fleet.create(grant) }
+            guard let made else { continue }
+            outcome.grants.append(made)
+            outcome.revision = max(outcome.revision, made.revision)
+        }
+        let changes = try confirmations(outcome, "granted", fleet, arguments, timeout)
+        if arguments.wantsJSON { return try FleetOutput.show(changes, "granted", "the grant", arguments) }
+        for change in changes { try Terminal.print(change.grant.id.description) }
+        return FleetOutput.exitStatus(of: changes, "the grant")
+    }
+
+    /// What is granted already in the same way.
+    private static func same(as grant: FleetGrant, _ fleet: FleetStore) throws(GrantError) -> FleetGrant? {
+        guard let own = try fleet.grants().grants.first(where: { $0.view == grant.view && $0.name == grant.name }) else { return nil }
+        guard own.path == grant.path, own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,
+            own.state(at: grant.created) == .active
+        else {
+            throw GrantError(
+                .alreadyExists, "the fleet's view “\(grant.view)” has a grant named “\(grant.name)” already",
+                cause: "it is of \(own.path), for \(own.hosts), \(own.access.rawValue) and \(own.state(at: grant.created).rawValue)",
+                advice: "choose another with --name, or remove that one")
+        }
+        Terminal.note("“\(grant.name)” is granted to the fleet's view “\(grant.view)” already, in the same way")
+        return own
+    }
+
+    private static func path(_ operand: [UInt8]) throws(GrantError) -> String {
+        var text = try ParsedArguments.text(operand, "the directory")
+        while text.count > 1, text.hasSuffix("/") { text.removeLast() }
+        guard text.hasPrefix("/") else {
+            throw GrantError(
+                .usage, "“\(text)” cannot be granted to a fleet", cause: "it is not an absolute path",
+                advice: "name it as it is on the hosts")
+        }
+        guard FleetGrant.isPath(text) else {
+            throw GrantError(.usage, "“\(text)” cannot be granted to a fleet", cause: "it has empty parts, “.” or “..”")
+        }
+        return text
+    }
+
+    static func list(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let (view, isAll) = (try arguments.view(), arguments.has("all"))
+        let fleet = try arguments.openFleet()
+        let (all, flaws) = try fleet.grants()
+        for flaw in flaws { Terminal.report(flaw) }
+        let now = Instant(nanoseconds: Clock.realtime)
+        let shown = all.filter { (view == nil || $0.view == view) && (isAll || $0.state(at: now) == .active) }
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.array(shown.map { .object(FleetOutput.json($0)) }).text)
+            return 0
+        }
+        if shown.isEmpty {
+            Terminal.note(
+                all.isEmpty ? "the fleet has no grants" : "nothing to show; \(all.count) are revoked, expired or of other views (--all)")
+            return 0
+        }
+        var table = Table(header: ["NAME", "VIEW", "ACCESS", "STATE", "EXPIRES", "HOSTS", "ID", "PATH"])
+        for grant in shown {
+            table.add(
+                [
+                    Terminal.visible(grant.name.bytes), Terminal.visible(grant.view.description), grant.access.rawValue,
+                    grant.state(at: now).rawValue, grant.expires.map { Timestamp.local($0) } ?? "never", grant.hosts.description,
+                    String(grant.id.description.prefix(12)), Terminal.visible(grant.path),
+                ], grant.state(at: now) == .active ? nil : .gone)
+        }
+        try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+        return 0
+    }
+
+    static func revoke(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuse(["path", "grace", "kill"])
+        return try change(arguments, "revoked", "revoke", "the revocation", withdraws: true) { grant in
+            if grant.state != .revoked { grant.state = .revoked }
+        }
+    }
+
+    static func restore(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let now = Instant(nanoseconds: Clock.realtime)
+        return try change(arguments, "restored", "restore", "the restoration") { grant in
+            guard grant.state(at: now) != .active else { return }
+            grant.state = .active
+            grant.activation &+= 1
+            if let expires = grant.expires, expires <= now { grant.expires = nil }
+        }
+    }
+
+    static func remove(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try change(arguments, "removed", "remove", "the removal", withdraws: true, forgets: true) { $0.state = .revoked }
+    }
+
+    static func set(
+        _ arguments: ParsedArguments, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination?
+    ) throws(GrantError) -> Int32 {
+        try change(arguments, "changed", "set", "the change") { grant in
+            if let access { grant.access = access }
+            if let name { grant.name = name }
+            if let expires { grant.expires = expires }
+            if let coordination { grant.coordination = coordination }
+        }
+    }
+
+    private static func change(
+        _ arguments: ParsedArguments, _ event: String, _ command: String, _ what: String, withdraws: Bool = false, forgets: Bool = false,
+        _ body: (inout FleetGrant) -> Void
+    ) throws(GrantError) -> Int32 {
+        let (timeout, view) = (try arguments.timeout(), try arguments.view())
+        let fleet = try arguments.openFleet()
+        let grants = try select(arguments.operands, view, try fleet.grants().grants)
+        if arguments.has("dry-run") { return try FleetOutput.preview(grants, command, fleet, arguments) }
+        let outcome = try fleet.change(grants, event, withdraws: withdraws) { grant in
+            var grant = grant
+            body(&grant)
+            return grant
+        }
+        let names = outcome.grants.map { "“\($0.name)”" }.joined(separator: ", ")
+        Interruption.says(
+            "interrupted: \(what) of \(names) is recorded and stays so; which hosts have confirmed it is not known yet", status: 3)
+        let changes = try confirmations(outcome, event, fleet, arguments, timeout)
+        Interruption.end()
+        if forgets { try fleet.forget(outcome.grants) }
+        return try FleetOutput.show(changes, event, what, arguments)
+    }
+
+    private static func confirmations(
+        _ outcome: FleetStore.Outcome, _ event: String, _ fleet: FleetStore, _ arguments: ParsedArguments, _ timeout: Double
+    ) throws(GrantError) -> [FleetChange] {
+        let isTerminal = Terminal.hasColour(Terminal.standardError)
+        let changes = try fleet.awaitHosts(outcome, timeout: timeout) { done, all in
+            if isTerminal { try? Terminal.print("\r\(event): \(done) of \(all) hosts", to: Terminal.standardError) }
+        }
+        if isTerminal { try? Terminal.print("\r\u{1B}[K", to: Terminal.standardError) }
+        return changes
+    }
+
+    /// By name, id, or a prefix of the id; each once. `.usage`, `.notFound`, `.ambiguous`.
+    private static func select(_ operands: [[UInt8]], _ view: ViewName?, _ all: [FleetGrant]) throws(GrantError) -> [FleetGrant] {
+        if operands.isEmpty { throw GrantError(.usage, "SELECTOR is missing", advice: "grantfs list --fleet shows the grants") }
+        let candidates = all.filter { view == nil || $0.view == view }
+        var result: [FleetGrant] = []
+        for operand in operands {
+            let text = String(decoding: operand, as: UTF8.self)
+            let isPrefix = text.utf8.count >= Selector.shortestPrefix && text.utf8.allSatisfy { Hexadecimal.value(of: $0) != nil }
+            let found = candidates.filter { $0.name.bytes == operand || (isPrefix && $0.id.description.hasPrefix(text.lowercased())) }
+            guard let first = found.first else {
+                let near = Suggestion.nearest(to: text, among: Set(candidates.map(\.name.description)).sorted())
+                throw GrantError(
+                    .notFound, "the fleet has no grant “\(text)”",
+                    advice: near.map { "did you mean “\($0)”?" } ?? "grantfs list --fleet --all shows them")
+            }
+            guard found.count == 1 else {
+                throw GrantError(
+                    .ambiguous, "“\(text)” could be several grants of the fleet", advice: "name the view with --view, or use the id")
+            }
+            if !result.contains(first) { result.append(first) }
+        }
+        return result
+    }
+}

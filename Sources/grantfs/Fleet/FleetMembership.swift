@@ -1,0 +1,60 @@
+import Fleet
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// A host comes into a fleet, and leaves it.
+enum FleetMembership {
+    private static let unit = "grantfs-agent.service"
+
+    static func makePlace(_ store: GrantStore) throws(GrantError) {
+        let path = store.directory + "/fleet"
+        if mkdir(path, 0o700) != 0, errno != EEXIST { throw GrantError(.system, "\(path) cannot be made", cause: Errno(errno).description) }
+    }
+
+    /// Looks whether the invitation is good before it is kept.
+    static func join(_ file: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let credentials = try FleetCredentials(file: file)
+        guard let host = credentials.host else {
+            throw GrantError(.usage, "\(file) is an administrator's", advice: "name it with GRANTFS_FLEET instead")
+        }
+        let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
+        let place = FleetCredentials.place(host: true, store: store.directory)
+        if let own = try? FleetCredentials(file: place), own.host != host {
+            throw GrantError(
+                .alreadyExists, "this host is in a fleet already, as “\(own.host ?? "")”", advice: "grantfs fleet leave takes it out")
+        }
+        _ = try FleetStore(try EtcdClient(credentials.settings))
+        try makePlace(store)
+        try credentials.write(to: place)
+        let isStarted = start(store)
+        Terminal.note(
+            "this host is “\(host)” in the fleet" + (isStarted ? ", and its agent works" : " (grantfs agent does what the fleet says)"))
+        return 0
+    }
+
+    /// The service, where the system's manager is there and the store is its own.
+    private static func start(_ store: GrantStore) -> Bool {
+        guard geteuid() == 0, store.directory == "/var/lib/grantfs", access("/run/systemd/system", F_OK) == 0,
+            let program = ProgramSearch.path(of: "systemctl")
+        else { return false }
+        let words = ["systemctl", "enable", "--now", unit].map { Array($0.utf8) }
+        guard let child = try? ChildProcess.spawn(program, arguments: words), let status = try? ChildProcess.wait(child) else {
+            return false
+        }
+        return status == 0
+    }
+
+    /// Forgets what the fleet granted here, in every mount, and then gives the lease back: nobody has to wait for this host any more.
+    static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let store = try arguments.openStore()
+        let changes = try FleetAgent.leave(store, lookout: .command, timeout: GrantAdministrator.standardTimeout)
+        let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: GrantAdministrator.standardTimeout)
+        if status == 0 {
+            Terminal.note("this host is in no fleet any more (grantfs fleet leave HOST, by an administrator, forgets its password)")
+        }
+        return status
+    }
+}

@@ -1,0 +1,59 @@
+import Fleet
+import Glibc
+import GrantModel
+import LinuxFS
+
+/// What the commands that can work on the fleet have in common.
+enum FleetOptions {
+    static let fleet = OptionDeclaration("fleet", help: "of the fleet, and not of this store: on every host that it is for")
+    static let hosts = OptionDeclaration(
+        "hosts", value: "WHICH",
+        help: "with --fleet: the hosts with these labels, such as role=build,zone!=b or host=NAME; all when left out")
+    static let dryRun = OptionDeclaration("dry-run", help: "with --fleet: say what would change on which host, and change nothing")
+}
+
+extension ParsedArguments {
+    /// Whether the command is about the fleet. `.usage` for options that mean nothing otherwise.
+    func isAboutFleet() throws(GrantError) -> Bool {
+        if has("fleet") { return true }
+        for option in ["hosts", "dry-run"] where has(option) && command != "revoke" {
+            throw GrantError(.usage, "\(command): --\(option) is for --fleet")
+        }
+        return false
+    }
+
+    /// `.usage` when one of these was given, which the fleet has nothing of.
+    func refuse(_ options: [String]) throws(GrantError) {
+        for option in options where has(option) { throw GrantError(.usage, "\(command): --\(option) does not go with --fleet") }
+    }
+
+    /// The fleet, as its administrator: $GRANTFS_FLEET, or what the store has of it.
+    func openFleet() throws(GrantError) -> FleetStore {
+        let credentials = try administratorCredentials()
+        return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"))
+    }
+
+    private func administratorFile() throws(GrantError) -> String {
+        if let named = getenv("GRANTFS_FLEET"), named.pointee != 0 { return String(cString: named) }
+        return FleetCredentials.place(host: false, store: try storeDirectory())
+    }
+
+    func administratorCredentials() throws(GrantError) -> FleetCredentials {
+        let file = try administratorFile()
+        let credentials: FleetCredentials
+        do throws(GrantError) {
+            credentials = try FleetCredentials(file: file)
+        } catch {
+            guard error.code == .notFound else { throw error }
+            throw GrantError(
+                .notFound, "no fleet is administered from here", cause: "\(file) is not there",
+                advice: "grantfs fleet init makes one; $GRANTFS_FLEET names another file")
+        }
+        guard credentials.host == nil else {
+            throw GrantError(.permission, "no fleet is administered from here", cause: "\(file) is a host's and not an administrator's")
+        }
+        return credentials
+    }
+
+    func selector() throws(GrantError) -> HostSelector { try HostSelector(try text("hosts") ?? "all") }
+}

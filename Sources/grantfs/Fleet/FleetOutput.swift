@@ -1,0 +1,98 @@
+import Fleet
+import GrantModel
+import LinuxFS
+
+/// What is said of the fleet's grants and of what hosts answered.
+enum FleetOutput {
+    static func json(_ grant: FleetGrant) -> [(String, JSON)] {
+        let now = Instant(nanoseconds: Clock.realtime)
+        return [
+            ("id", .string(grant.id.description)), ("view", .string(grant.view.description)), ("name", .string(grant.name.description)),
+            ("path", .string(grant.path)), ("access", .string(grant.access.rawValue)), ("state", .string(grant.state(at: now).rawValue)),
+            ("for", .string(grant.hosts.description)), ("created", JSON.time(grant.created)), ("expires", JSON.time(grant.expires)),
+            ("coordination", .string(grant.coordination.rawValue)), ("revision", .integer(grant.revision)),
+        ]
+    }
+
+    private static func json(_ host: HostConfirmation) -> JSON {
+        .object([
+            ("host", .string(host.host)), ("state", .string(host.state.rawValue)), ("milliseconds", .number(host.milliseconds)),
+            ("until", JSON.time(host.until)), ("reason", host.reason.map { .string($0) } ?? .null),
+        ])
+    }
+
+    /// Prints what became of each grant, and names every host that has not confirmed. The exit status.
+    static func show(_ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.wantsJSON {
+            let documents = changes.map { JSON.object(json($0.grant) + [("hosts", .array($0.hosts.map { json($0) }))]) }
+            // As without --fleet: of one that was granted or set, that alone.
+            let isAlone = documents.count == 1 && ["grant", "set"].contains(arguments.command)
+            try Terminal.print(isAlone ? documents[0].text : JSON.array(documents).text)
+        } else {
+            for change in changes { try Terminal.print(line(change, verb)) }
+        }
+        return exitStatus(of: changes, what)
+    }
+
+    private static func line(_ change: FleetChange, _ verb: String) -> String {
+        let grant = change.grant
+        var text =
+            "\(verb) \(Terminal.visible(grant.name.bytes)) (\(grant.id.description.prefix(12))) in the fleet's view \(Terminal.visible(grant.view.description))"
+        let confirmed = change.hosts.filter { $0.state == .confirmed }
+        let fenced = change.hosts.filter { $0.state == .fenced }
+        if let slowest = confirmed.max(by: { $0.milliseconds < $1.milliseconds }) {
+            let names = confirmed.count > 5 ? "\(confirmed.count) hosts" : confirmed.map(\.host).joined(separator: ", ")
+            text += ": confirmed by \(names) in \((slowest.milliseconds * 10).rounded() / 10) ms"
+        }
+        if !fenced.isEmpty { text += "; fenced, because their leases are gone: \(fenced.map(\.host).joined(separator: ", "))" }
+        return text
+    }
+
+    /// 0, or 3 when a host has not confirmed; each is named, with what it cannot do.
+    static func exitStatus(of changes: [FleetChange], _ what: String) -> Int32 {
+        for change in changes {
+            for host in change.hosts {
+                if host.state == .waiting {
+                    let until = host.until.map { "it may still serve; its lease ends at \(Timestamp.local($0)) unless it is renewed" }
+                    Terminal.report(
+                        GrantError(
+                            .unconfirmed, "\(what) of “\(change.grant.name)” is recorded, but the host “\(host.host)” has not confirmed it",
+                            cause: host.reason, advice: until))
+                } else if let reason = host.reason {
+                    Terminal.note("host “\(host.host)”: \(reason)")
+                }
+            }
+        }
+        return changes.allSatisfy(\.isConfirmed) ? 0 : 3
+    }
+
+    /// Says which hosts it concerns, and changes nothing.
+    static func preview(_ grants: [FleetGrant], _ command: String, _ fleet: FleetStore, _ arguments: ParsedArguments) throws(GrantError)
+        -> Int32
+    {
+        let hosts = try fleet.hosts().hosts
+        let concerned = grants.map { grant in (grant, hosts.filter { grant.hosts.matches(host: $0.id, $0.labels) && $0.registered != nil })
+        }
+        if arguments.wantsJSON {
+            let documents = concerned.map { grant, hosts in
+                JSON.object(
+                    json(grant) + [
+                        (
+                            "hosts",
+                            .array(
+                                hosts.map { .object([("host", .string($0.id)), ("state", .string($0.lease == nil ? "gone" : "live"))]) })
+                        )
+                    ])
+            }
+            try Terminal.print(JSON.array(documents).text)
+            return 0
+        }
+        for (grant, hosts) in concerned {
+            let names = hosts.map { $0.lease == nil ? "\($0.id) (not heard of)" : $0.id }
+            try Terminal.print(
+                "would \(command) \(Terminal.visible(grant.name.bytes)) (\(Terminal.visible(grant.path))) in the fleet's view "
+                    + "\(Terminal.visible(grant.view.description)) on \(names.isEmpty ? "no host" : names.joined(separator: ", "))")
+        }
+        return 0
+    }
+}

@@ -1,0 +1,99 @@
+import Fleet
+import GrantModel
+import LinuxFS
+
+/// `fleet hosts` and `fleet status`
+enum FleetReport {
+    static func hosts(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let fleet = try arguments.openFleet()
+        let (hosts, _) = try fleet.hosts()
+        let wanted = try fleet.grants().grants.map { ($0, $0.revision) }
+        let rows = hosts.map { host -> (FleetHost, Int64?, Int64) in
+            let last = wanted.filter { host.isConcerned(by: $0.0) }.map(\.1).max() ?? 0
+            return (host, fleet.timeLeft(of: host), last)
+        }
+        if arguments.wantsJSON {
+            try Terminal.print(JSON.array(rows.map { .object(json($0, left: $1, last: $2)) }).text)
+            return 0
+        }
+        if rows.isEmpty { Terminal.note("the fleet has no hosts (grantfs fleet invite HOST)") }
+        var table = Table(header: ["HOST", "STATE", "UP TO DATE", "LEASE", "CLOCK", "VERSION", "LABELS"])
+        for (host, left, last) in rows {
+            let isLive = left != nil
+            table.add(
+                [
+                    host.id, host.registered == nil ? "taken out" : isLive ? "live" : "not heard of",
+                    isLive ? (host.applied >= last ? "yes" : "no") : "-",
+                    left.map { "\($0) s" } ?? "-", isLive ? "\(host.clock) s" : "-",
+                    host.version.isEmpty ? "-" : Terminal.visible(host.version),
+                    host.labels.description,
+                ], isLive && host.registered != nil ? nil : .attention)
+        }
+        if !rows.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
+        for (host, _, _) in rows {
+            for (id, problem) in host.problems.sorted(by: { $0.key < $1.key }) {
+                Terminal.note("host “\(host.id)”, grant \(id.prefix(12)): \(problem)")
+            }
+        }
+        return 0
+    }
+
+    private static func json(_ host: FleetHost, left: Int64?, last: Int64) -> [(String, JSON)] {
+        let until = left.map { Instant(nanoseconds: Clock.realtime).adding(seconds: Double($0)) }
+        return [
+            ("host", .string(host.id)),
+            ("labels", .object(host.labels.values.sorted { $0.key < $1.key }.map { ($0.key, .string($0.value)) })),
+            ("state", .string(left == nil ? "gone" : "live")), ("registered", .bool(host.registered != nil)), ("until", JSON.time(until)),
+            ("revision", .integer(host.applied)), ("wanted", .integer(last)), ("clock", .integer(host.clock)),
+            ("version", .string(host.version)),
+            ("problems", .object(host.problems.sorted { $0.key < $1.key }.map { ($0.key, .string($0.value)) })),
+        ]
+    }
+
+    static func status(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let client = try EtcdClient(try arguments.administratorCredentials().settings)
+        let members = try client.members()
+        if !arguments.wantsJSON {
+            var table = Table(header: ["ENDPOINT", "STATE", "VERSION", "SIZE"])
+            for member in members {
+                let state = member.failure != nil ? "no answer" : member.isFull ? "full" : member.isLeader ? "leads" : "follows"
+                table.add(
+                    [
+                        member.endpoint, state, member.failure == nil ? member.version : "-",
+                        member.failure == nil ? "\(member.bytes / 1024) KiB" : "-",
+                    ],
+                    member.failure == nil && !member.isFull ? nil : .attention)
+            }
+            try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
+        }
+        for member in members { if let failure = member.failure { Terminal.report(failure.error("\(member.endpoint) is not heard")) } }
+        let fleet = try FleetStore(client)
+        let (hosts, revision) = try fleet.hosts()
+        let (grants, flaws) = try fleet.grants()
+        let now = Instant(nanoseconds: Clock.realtime)
+        let (live, active) = (hosts.count { $0.lease != nil }, grants.count { $0.state(at: now) == .active })
+        for flaw in flaws { Terminal.report(flaw) }
+        if arguments.wantsJSON {
+            let document = JSON.object([
+                (
+                    "members",
+                    .array(
+                        members.map { member in
+                            .object([
+                                ("endpoint", .string(member.endpoint)), ("answers", .bool(member.failure == nil)),
+                                ("leads", .bool(member.isLeader)),
+                                ("full", .bool(member.isFull)), ("version", .string(member.version)), ("bytes", .integer(member.bytes)),
+                            ])
+                        })
+                ),
+                ("revision", .integer(revision)), ("lease", .integer(try fleet.format().lease)),
+                ("hosts", .object([("live", .integer(Int64(live))), ("gone", .integer(Int64(hosts.count - live)))])),
+                ("grants", .object([("active", .integer(Int64(active))), ("others", .integer(Int64(grants.count - active)))])),
+            ])
+            try Terminal.print(document.text)
+        } else {
+            try Terminal.print("\(live) of \(hosts.count) hosts live, \(active) of \(grants.count) grants active, revision \(revision)")
+        }
+        return members.contains { $0.failure != nil || $0.isFull } ? 1 : 0
+    }
+}

@@ -1,0 +1,154 @@
+import Foundation
+import Glibc
+
+/// Members of etcd of a test's own: their data in a directory of the test's, ports that were free. They are killed when this goes away.
+public final class EtcdServers {
+    public static let isInstalled = Machine.offers("etcd")
+    public static let isMissing = Machine.needs("etcd")
+
+    /// How clients reach them.
+    public enum Security: Sendable {
+        case plain
+        /// With certificates on both sides.
+        case certificates
+    }
+
+    public struct Member {
+        public let name: String
+        public let client: Int
+        public let peer: Int
+        public let data: String
+    }
+
+    public let members: [Member]
+    public let directory: String
+    private let security: Security
+    private let options: [String]
+    private var running: [String: Child] = [:]
+
+    /// Starts them, and waits until each answers.
+    public init(in directory: String, count: Int = 1, _ security: Security = .plain, options: [String] = []) throws {
+        self.directory = directory + "/etcd"
+        try FileManager.default.createDirectory(atPath: self.directory, withIntermediateDirectories: true)
+        (self.security, self.options) = (security, options)
+        let ports = try Self.freePorts(count * 2)
+        let place = self.directory
+        members = (0..<count).map { index in
+            Member(name: "m\(index)", client: ports[2 * index], peer: ports[2 * index + 1], data: "\(place)/m\(index)")
+        }
+        if security == .certificates { try Certificates.make(in: self.directory) }
+        for member in members { try start(member) }
+        for member in members { try awaitAnswer(of: member) }
+    }
+
+    deinit { for child in running.values { child.kill() } }
+
+    private var scheme: String { security == .plain ? "http" : "https" }
+    public var endpoints: [String] { members.map { "\(scheme)://127.0.0.1:\($0.client)" } }
+    public var list: String { endpoints.joined(separator: ",") }
+    public var authority: String { directory + "/ca.pem" }
+
+    public func start(_ member: Member, more: [String] = []) throws {
+        let client = "\(scheme)://127.0.0.1:\(member.client)"
+        let peer = "http://127.0.0.1:\(member.peer)"
+        var words = [
+            "etcd", "--name", member.name, "--data-dir", member.data, "--listen-client-urls", client, "--advertise-client-urls", client,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+            members.map { "\($0.name)=http://127.0.0.1:\($0.peer)" }.joined(separator: ","), "--logger", "zap", "--log-level", "warn",
+            // A disk that other tests write to is slow at times.
+            "--heartbeat-interval", "100", "--election-timeout", "1000",
+        ]
+        if security == .certificates {
+            words += [
+                "--cert-file", directory + "/server.pem", "--key-file", directory + "/server.key", "--trusted-ca-file", authority,
+                "--client-cert-auth",
+            ]
+        }
+        // What it says goes into a file: nobody reads a pipe here.
+        running[member.name] = try Child(
+            ["sh", "-c", "log=$1; shift; exec \"$@\" >>\"$log\" 2>&1", "sh", member.data + ".log"] + words + options + more)
+    }
+
+    /// Kills one, as a crash does.
+    public func kill(_ member: Member) {
+        running[member.name]?.kill()
+        running[member.name] = nil
+    }
+
+    /// Stops one, which then answers nobody, or lets it go on.
+    public func suspend(_ member: Member, _ isStopped: Bool = true) {
+        if let child = running[member.name] { _ = Glibc.kill(child.pid, isStopped ? SIGSTOP : SIGCONT) }
+    }
+
+    public func awaitAnswer(of member: Member) throws {
+        let deadline = Machine.deadline(seconds: 60)
+        while true {
+            let output = try? etcdctl("endpoint", "health", endpoint: member)
+            // Where it asks for passwords, that is an answer.
+            if output?.status == 0 || output?.errors.contains("user name is empty") == true { return }
+            guard Machine.milliseconds < deadline else {
+                throw TestFailure("etcd does not answer: " + ((try? String(contentsOfFile: member.data + ".log", encoding: .utf8)) ?? ""))
+            }
+            pause(milliseconds: 100)
+        }
+    }
+
+    /// Debian's client, with etcd's own user where `password` is given.
+    @discardableResult
+    public func etcdctl(_ words: String..., endpoint: Member? = nil, user: String? = nil, input: String? = nil) throws -> Output {
+        var command = ["etcdctl", "--endpoints", endpoint.map { "\(scheme)://127.0.0.1:\($0.client)" } ?? list]
+        if security == .certificates {
+            command += ["--cacert", authority, "--cert", directory + "/client.pem", "--key", directory + "/client.key"]
+        }
+        if let user { command += ["--user", user] }
+        return try Command.run(command + words, environment: ["ETCDCTL_API": "3"], input: input, within: 30)
+    }
+
+    /// Ports of this machine that nobody listens at.
+    static func freePorts(_ count: Int) throws -> [Int] {
+        var (sockets, ports): ([Int32], [Int]) = ([], [])
+        defer { sockets.forEach { close($0) } }
+        for _ in 0..<count {
+            let (socket, port) = try Self.listening(backlog: nil)
+            sockets.append(socket)
+            ports.append(port)
+        }
+        return ports
+    }
+
+    /// A socket with a port of its own; with a backlog it takes connections, and nobody answers them.
+    public static func listening(backlog: Int32?) throws -> (socket: Int32, port: Int) {
+        let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let isBound = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(socket, pointer, length) == 0 && getsockname(socket, pointer, &length) == 0
+            }
+        }
+        guard socket >= 0, isBound else { throw TestFailure("no free port: \(String(cString: strerror(errno)))") }
+        if let backlog { listen(socket, backlog) }
+        return (socket, Int(UInt16(bigEndian: address.sin_port)))
+    }
+}
+
+/// An authority and what it has signed: `ca.pem`; `server`, `client`, which has no common name, and `named`, which has one, each a `.pem` and a `.key`; `other.pem`, of another authority.
+enum Certificates {
+    static func make(in directory: String) throws {
+        try Command.shell(
+            """
+            cd "$1"
+            for name in ca other; do
+                openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$name" -keyout $name.key -out $name.pem 2>/dev/null
+            done
+            for name in server client named; do
+                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$([ $name = client ] && echo /O=fleet || echo /CN=$name)" -keyout $name.key -out $name.csr 2>/dev/null
+                printf 'subjectAltName=IP:127.0.0.1\\nextendedKeyUsage=serverAuth,clientAuth\\n' >$name.ext
+                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem 2>/dev/null
+            done
+            """, directory
+        ).orThrow()
+    }
+}
