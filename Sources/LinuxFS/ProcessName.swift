@@ -11,6 +11,17 @@ public enum ProcessName {
         return name.last == 0x0A ? name.dropLast() : name
     }
 
+    /// Whether a thread ends because a signal ends it (PF_SIGNALED of <linux/sched.h>). False where nothing is to be seen of it.
+    public static func isBeingKilled(_ thread: Int32) -> Bool {
+        guard thread > 0, let line = try? File.contents(of: "/proc/\(thread)/stat".utf8), let end = line.lastIndex(of: UInt8(ascii: ")")) else {
+            return false
+        }
+        // What follows the name: state, ppid, pgrp, session, tty, tpgid, flags.
+        let fields = line[(end + 1)...].split(separator: UInt8(ascii: " "))
+        guard fields.count > 6, let flags = UInt64(String(decoding: fields[6], as: UTF8.self)) else { return false }
+        return flags & 0x400 != 0
+    }
+
     /// Of the process that a thread belongs to, with that process's number: FUSE names threads. The thread's own number where nothing is to be seen of it.
     public static func ofProcess(withThread thread: Int32) -> (pid: Int32, name: [UInt8]) {
         let pid = ProcessAncestry.process(ofThread: thread) ?? thread
