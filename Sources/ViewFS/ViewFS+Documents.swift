@@ -96,7 +96,7 @@ extension ViewFS {
     func begin(_ document: DocumentPlace, _ id: UInt64, as caller: Caller) {
         guard let node = tree.nodes.find(id) else { return }
         node.pointee.noteNameless()
-        document.leave()
+        document.leave(by: DocumentPlace.Maker(thread: caller.pid))
         document.stage(node.pointee.key)
         // No request says when it is closed.
         if kernelOpens { _ = publish(document, node.pointee.key, as: caller) }
@@ -141,6 +141,12 @@ extension ViewFS {
         let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
         if result < 0 { return result == -ENOENT ? 0 : result }
         return NodeKey(status) == document.key || status.maySucceed(aDocumentOf: document.owner) ? 0 : -EACCES
+    }
+
+    /// Something was made beside a document: who did.
+    func noteMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
+        guard let document = document(of: id, node), let key = tree.nodes.find(child)?.pointee.key else { return }
+        document.note(key, by: DocumentPlace.Maker(thread: caller.pid))
     }
 
     // MARK: names
@@ -210,7 +216,7 @@ extension ViewFS {
                     clinux_renameat2($0.directory, $0.text, target.directory, target.text, flags)
                 }
         }
-        if result == 0 { document.leave() }
+        if result == 0 { document.leave(by: DocumentPlace.Maker(thread: caller.pid)) }
         return result
     }
 
@@ -274,7 +280,7 @@ extension ViewFS {
     /// Runs `body` with the caller's own rights and groups: in the document's directory on the host the kernel in front has checked nothing.
     private func asCaller(_ caller: Caller, _ body: () -> Int32) -> Int32 {
         let error = Identity.assume(caller, groups: true)
-        if error != 0 { return -error }
+        if error != 0 { return 0 &- error }
         return Identity.asPrivileged(as: caller, body)
     }
 }

@@ -29,6 +29,8 @@ extension ViewFS {
     /// (`wasUnderWay`): a program that saves moves the old file away for a moment.
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
+        document.comeBack(after: Self.patience)
+        if document.isDirectory { removeLeftovers(of: scope, document) }
         if document.isStaged || document.isAway { return path(of: document).map { .found(path: $0) } ?? .gone }
         let opened = open(document)
         if opened >= 0 {
@@ -42,6 +44,34 @@ extension ViewFS {
         guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
         document.move(to: moved)
         return .found(path: path)
+    }
+
+    /// For so long (nanoseconds) a program may be gone, and nothing have been done with what it made beside a document, before that is taken for left over. What a
+    /// shell runs consists of several programs.
+    private static let idleTime = (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0)) } ?? 600) * 1_000_000_000
+    private static let patience = min(idleTime, 10_000_000_000)
+
+    /// Removes files beside a document whose programs have ended and which nobody has open: temporary files, lock files and backups of a program that has
+    /// died. What is not known to have been made by a program that is gone goes with the mount.
+    private func removeLeftovers(of scope: Scope, _ document: DocumentPlace) {
+        guard let workplace = document.workplace, let listed = try? workplace.descriptor.reopened(O_RDONLY | O_DIRECTORY) else { return }
+        var names: [[UInt8]] = []
+        _ = try? listed.forEachEntry(limit: 10_000) { _, _, name in names.append(Array(name)) }
+        let now = Clock.realtime
+        for name in names {
+            guard let status = try? DirectoryEntry.status(listed.number, name), status.st.st_mode & S_IFMT != S_IFDIR else { continue }
+            let key = NodeKey(status)
+            let changed = Int64(status.st.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st.st_ctim.tv_nsec)
+            guard !document.isStaged(key), now &- changed > Self.idleTime, let maker = document.maker(of: key), maker.isGone,
+                !tree.isOpen(key, in: scope.nodes)
+            else { continue }
+            do throws(Errno) {
+                try DirectoryEntry.remove(listed.number, name, isDirectory: false)
+                document.forget(key)
+            } catch {
+                // The next look tries again.
+            }
+        }
     }
 
     /// The name behind a path without links, if the file `key` has it.

@@ -22,6 +22,21 @@ public final class DocumentPlace: Sendable {
         public init(_ directory: Held, _ name: [CChar]) { (self.directory, self.name) = (directory, name) }
     }
 
+    /// A process, told from later ones with its number.
+    public struct Maker: Hashable, Sendable {
+        let pid: Int32
+        let start: UInt64
+
+        /// nil when it is not to be seen.
+        public init?(thread: Int32) {
+            pid = ProcessName.process(ofThread: thread)
+            guard let start = ProcessName.start(of: pid) else { return nil }
+            self.start = start
+        }
+
+        public var isGone: Bool { ProcessName.start(of: pid) != start }
+    }
+
     private struct State {
         /// nil once the scope has let go of its descriptors.
         var entry: Entry?
@@ -32,6 +47,10 @@ public final class DocumentPlace: Sendable {
         var owner: UInt32
         /// The program has moved the document to another name, and not yet put another one in its place: the view shows none, the host the old one.
         var isAway = false
+        /// Who did that, and when (`Clock.monotonic`).
+        var leaver: (maker: Maker?, time: Int64)?
+        /// Who made what lies beside the document.
+        var makers: [NodeKey: Maker] = [:]
         /// Since then the program has made a new one, which it writes yet.
         var staged: NodeKey?
         /// In a view that shows a file: its node, counted once for the scope, and the file as it was.
@@ -102,12 +121,35 @@ public final class DocumentPlace: Sendable {
     public func isStaged(_ key: NodeKey) -> Bool { state.withLock { $0.staged == key } }
 
     /// The program has moved the document away: until it makes another one, it sees none.
-    public func leave() {
+    public func leave(by maker: Maker?) {
         state.withLock { state in
             state.isAway = true
             state.staged = nil
+            state.leaver = (maker, Clock.monotonic)
         }
     }
+
+    /// Shows the document again that a program has moved away, if that has ended without putting another one in its place: `patience` nanoseconds ago, since
+    /// what a shell runs consists of several.
+    public func comeBack(after patience: Int64) {
+        let leaver = state.withLock { $0.isAway ? $0.leaver : nil }
+        guard let leaver, Clock.monotonic - leaver.time > patience, let maker = leaver.maker, maker.isGone else { return }
+        state.withLock { state in
+            guard state.isAway, state.leaver?.time == leaver.time else { return }
+            state.isAway = false
+            state.staged = nil
+        }
+    }
+
+    /// Somebody has made something beside the document.
+    public func note(_ key: NodeKey, by maker: Maker?) {
+        guard let maker else { return }
+        state.withLock { $0.makers[key] = maker }
+    }
+
+    /// Who made it; nil where that is not known.
+    public func maker(of key: NodeKey) -> Maker? { state.withLock { $0.makers[key] } }
+    public func forget(_ key: NodeKey) { state.withLock { $0.makers[key] = nil } }
 
     /// The program has begun a new document.
     public func stage(_ key: NodeKey) { state.withLock { $0.staged = key } }

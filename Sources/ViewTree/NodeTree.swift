@@ -150,6 +150,14 @@ public final class NodeTree: @unchecked Sendable {
         return scope.withShard(of: NodeKey(shown.status)) { $0.count(shown.id, in: nodes) } == nil ? nil : shown
     }
 
+    /// Whether a program has the file open, or where the kernel opens by itself may have.
+    public func isOpen(_ key: NodeKey, in scope: ScopeNodes) -> Bool {
+        scope.withShard(of: key) { index in
+            guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return false }
+            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasKept || node.pointee.mayHavePages.load(ordering: .relaxed)
+        }
+    }
+
     /// Notes that one of several names of the file with `key` is about to be removed, if the kernel knows the file.
     ///
     /// Locking: the shard's.

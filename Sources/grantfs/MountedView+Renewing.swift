@@ -51,7 +51,7 @@ extension MountedView {
                 renewals.map { renewal in
                     BookmarkRenewal(
                         grant: renewal.grant, seen: renewal.old.identity, bookmark: renewal.new,
-                        detail: renewal.replacedThroughGrant.map { $0 ? "saved through the grant" : "saved on the host" })
+                        detail: renewal.replacedThroughGrant.map { $0 ? "saved through the grant" : "saved beside the grant" })
                 }, by: actor)
         } catch {
             // The next look tries again.
