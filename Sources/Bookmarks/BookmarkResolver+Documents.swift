@@ -81,7 +81,9 @@ extension BookmarkResolver {
     /// The bookmark of a document that a mount holds at `path`, whatever its identity: the mount has seen how it came there. nil when the file
     /// there is another one than `descriptor`'s.
     public func renewed(_ bookmark: Bookmark, heldAt path: [UInt8], as descriptor: borrowing FileDescriptor) -> Bookmark? {
-        guard let status = try? descriptor.status(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: status) else { return nil }
+        guard let status = try? descriptor.status(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: status) else {
+            return nil
+        }
         if isBookmarked(seen, bookmark) { return found(seen, bookmark, at: path).renewed ?? bookmark }
         return succeeded(seen, bookmark, at: path)?.renewed
     }
@@ -93,7 +95,8 @@ extension BookmarkResolver {
                 let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_NOFOLLOW),
                 let candidate = Candidate(opened, isFile: true), isBookmarked(candidate, bookmark),
                 // A file that was opened by handle may have no place that the kernel knows.
-                let path = try? candidate.descriptor.path(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: candidate.status)
+                let path = try? candidate.descriptor.path(), let seen = reopen(path, isFile: true),
+                seen.status.isSameFile(as: candidate.status)
             else { continue }
             return path
         }

@@ -39,7 +39,8 @@ public final class DocumentWorkplace: Sendable {
         let record = store.runDirectory + "/" + recordPrefix + digits
         let lock = try FileLock.make(record)
         do throws(Errno) {
-            return try make(Array((prefix + digits).utf8), in: try parent.reopened(OpenFlags.path | O_DIRECTORY), at: path, owner, record, lock)
+            return try make(
+                Array((prefix + digits).utf8), in: try parent.reopened(OpenFlags.path | O_DIRECTORY), at: path, owner, record, lock)
         } catch {
             guard [EACCES, EPERM, EROFS, ENOSPC, EDQUOT, ENAMETOOLONG, EMLINK].contains(error.rawValue) else {
                 unlink(record + ".place")
@@ -51,7 +52,8 @@ public final class DocumentWorkplace: Sendable {
     }
 
     private static func make(
-        _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ owner: FileStatus, _ record: String, _ lock: consuming FileLock
+        _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ owner: FileStatus, _ record: String,
+        _ lock: consuming FileLock
     ) throws(Errno) -> DocumentWorkplace {
         // First where it will be: an empty directory of that name can be removed whoever made it.
         try write(Place(parent: path, name: name, identity: nil), record)

@@ -72,7 +72,8 @@ extension Bookmark {
                 self.tag = tag
             }
             if version > Bookmark.versionWithoutDocument {
-                guard let name = try? GrantName(entry: try reader.readBytes()), let form = DocumentBookmark.Form(rawValue: try reader.read(UInt8.self))
+                guard let name = try? GrantName(entry: try reader.readBytes()),
+                    let form = DocumentBookmark.Form(rawValue: try reader.read(UInt8.self))
                 else { throw DecodingFlaw.malformed }
                 document = DocumentBookmark(name: name, form: form)
             }

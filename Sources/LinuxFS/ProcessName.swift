@@ -25,7 +25,7 @@ public enum ProcessName {
             return nil
         }
         let fields = line[(end + 1)...].split(separator: UInt8(ascii: " "))
-        return fields.count > place ? UInt64(String(decoding: fields[place], as: UTF8.self)) : nil
+        return fields.count > place ? UInt64(String(decoding: fields[place], as: UTF8.self), radix: 10) : nil
     }
 
     /// The process that a thread belongs to; its own number where nothing is to be seen of it.

@@ -11,10 +11,22 @@ extension ViewFS {
     /// A name in a directory whose descriptor is open.
     typealias Named = (directory: Int32, text: UnsafePointer<CChar>)
 
+    /// Whether a node is the directory that a document is shown in. On the way of every lookup.
+    @inline(__always)
+    func isDocumentDirectory(_ id: NodeID, _ node: NodePointer) -> Bool {
+        node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == id.rawValue }
+    }
+
+    /// Whether `name` in such a directory is not one that lies in it like any other.
+    @inline(never)
+    func concernsDocument(_ id: NodeID, _ node: NodePointer, _ name: UnsafePointer<CChar>) -> Bool {
+        document(of: id, node, named: name) != nil
+    }
+
     /// The document whose directory a node is; nil for every other node.
     @inline(__always)
     func document(of id: NodeID, _ node: NodePointer) -> DocumentPlace? {
-        node.pointee.withOwner { $0.documentRoot == id.rawValue ? $0.document : nil }
+        isDocumentDirectory(id, node) ? node.pointee.withOwner { $0.document } : nil
     }
 
     /// The document whose directory a node is, if `name` is not one that lies in it like any other.
@@ -25,10 +37,12 @@ extension ViewFS {
     }
 
     /// LOOKUP of the document, or of a name that is not shown.
+    @inline(never)
     func replyDocument(
-        _ request: consuming Request, _ document: DocumentPlace, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer)
+        _ request: consuming Request, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer)
     ) {
-        let descriptor = document.isNamed(name) ? open(document) : -ENOENT
+        let document = document(of: parent.id, parent.node)
+        let descriptor = document.map { $0.isNamed(name) ? open($0) : -ENOENT } ?? -ENOENT
         if descriptor < 0 {
             request.reply(failure: descriptor)
             return
@@ -103,9 +117,10 @@ extension ViewFS {
     }
 
     /// FLUSH of a file in a document's scope: a new document that a program has closed takes the old one's place. 0, or a negative error number.
+    @inline(never)
     func publish(_ id: UInt64, as caller: Caller) -> Int32 {
         guard let node = tree.nodes.find(id) else { return 0 }
-        let document = node.pointee.withOwner { $0.documentRoot == 0 ? nil : $0.document }
+        let document = node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == 0 ? nil : $0.document }
         guard let document, document.isStaged(node.pointee.key) else { return 0 }
         // Half a document is no document: the old one stays.
         if ProcessName.isBeingKilled(caller.pid) { return 0 }

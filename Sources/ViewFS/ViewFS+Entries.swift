@@ -168,8 +168,8 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .read, name: name, isLookup: true) { request, node, descriptor in
-            if let document = view.document(of: parent, node, named: name) {
-                view.replyDocument(request, document, name, found: (parent, node))
+            if view.isDocumentDirectory(parent, node), view.concernsDocument(parent, node, name) {
+                view.replyDocument(request, name, found: (parent, node))
                 return
             }
             if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.habit.noteLookup() } }

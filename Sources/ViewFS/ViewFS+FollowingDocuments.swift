@@ -48,7 +48,8 @@ extension ViewFS {
 
     /// For so long (nanoseconds) a program may be gone, and nothing have been done with what it made beside a document, before that is taken for left over. What a
     /// shell runs consists of several programs.
-    private static let idleTime = (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0)) } ?? 600) * 1_000_000_000
+    private static let idleTime =
+        (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 600) &* 1_000_000_000
     private static let patience = min(idleTime, 10_000_000_000)
 
     /// Removes files beside a document whose programs have ended and which nobody has open: temporary files, lock files and backups of a program that has
@@ -61,7 +62,7 @@ extension ViewFS {
         for name in names {
             guard let status = try? DirectoryEntry.status(listed.number, name), status.st.st_mode & S_IFMT != S_IFDIR else { continue }
             let key = NodeKey(status)
-            let changed = Int64(status.st.st_ctim.tv_sec) &* 1_000_000_000 &+ Int64(status.st.st_ctim.tv_nsec)
+            let changed = Int64(truncatingIfNeeded: status.st.st_ctim.tv_sec) &* 1_000_000_000
             guard !document.isStaged(key), now &- changed > Self.idleTime, let maker = document.maker(of: key), maker.isGone,
                 !tree.isOpen(key, in: scope.nodes)
             else { continue }
@@ -76,7 +77,9 @@ extension ViewFS {
 
     /// The name behind a path without links, if the file `key` has it.
     private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {
-        guard let slash = path.lastIndex(of: 0x2F), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else { return nil }
+        guard let slash = path.lastIndex(of: 0x2F), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else {
+            return nil
+        }
         let above = slash == 0 ? [0x2E] : Array(path[1..<slash])
         guard
             let directory = try? FileDescriptor.openBeneath(

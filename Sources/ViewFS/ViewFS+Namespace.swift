@@ -183,7 +183,7 @@ extension ViewFS {
                 if result < 0 {
                     request.reply(failure: result)
                 } else {
-                    view.replyDocument(request, document, newName, found: (newParent, parent))
+                    view.replyDocument(request, newName, found: (newParent, parent))
                 }
                 view.tree.unpin(id.rawValue, node)
                 return

@@ -136,7 +136,8 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Makes (or counts) the node of the file of a document's scope, which shows it from then on. As `intern`.
     public func showDocument(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
-        guard let document = scope.document, let id = intern(descriptor, status, in: scope, found: 0, as: nil), let node = nodes.find(id) else {
+        guard let document = scope.document, let id = intern(descriptor, status, in: scope, found: 0, as: nil), let node = nodes.find(id)
+        else {
             return nil
         }
         node.pointee.noteNameless()
@@ -154,7 +155,8 @@ public final class NodeTree: @unchecked Sendable {
     public func isOpen(_ key: NodeKey, in scope: ScopeNodes) -> Bool {
         scope.withShard(of: key) { index in
             guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return false }
-            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasKept || node.pointee.mayHavePages.load(ordering: .relaxed)
+            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasKept
+                || node.pointee.mayHavePages.load(ordering: .relaxed)
         }
     }
 

@@ -18,7 +18,8 @@ extension MountedView {
 
     /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked file; `path`: where it lies.
     func openDocument(_ grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) throws(Errno) -> OpenedDocument {
-        guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number) else {
+        guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number)
+        else {
             throw Errno(ENOENT)
         }
         let status = try file.status()

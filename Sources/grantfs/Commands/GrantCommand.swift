@@ -14,7 +14,7 @@ enum GrantCommand {
             OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "nothing can be changed below the grant"),
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration(
-                "as-directory", help: "shows a file in a directory of its own, where programs can make temporary files, and save by a rename"),
+                "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             CommonOptions.timeout, CommonOptions.json,
         ],

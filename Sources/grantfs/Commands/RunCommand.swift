@@ -12,7 +12,8 @@ enum RunCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "PATH[:ro]", help: "a view for this program alone, of this directory or file, at its own path too; :ro to read",
+                "grant", value: "PATH[:ro]",
+                help: "a view for this program alone, of this directory or file, at its own path too; :ro to read",
                 isRepeatable: true),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
             OptionDeclaration(
@@ -57,7 +58,8 @@ enum RunCommand {
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
             throw GrantError(
-                .usage, "run: a snapshot is of directories, and “\(file.name)” is a file", advice: "grant the directory it is in, or copy it")
+                .usage, "run: a snapshot is of directories, and “\(file.name)” is a file",
+                advice: "grant the directory it is in, or copy it")
         }
         let ending = try RunEnding(arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path))
         if arguments.has("audit"), choices.isEmpty {
