@@ -17,6 +17,8 @@ extension BookmarkResolver {
             guard status.st.st_mode & S_IFMT == S_IFREG else {
                 throw Errno(status.st.st_mode & S_IFMT == S_IFDIR ? EISDIR : EINVAL)
             }
+            // Nothing could be put in its place.
+            if status.is_mount_root { throw Errno(EBUSY) }
             let canonical = try descriptor.path()
             guard let seen = reopen(canonical, isFile: true), seen.status.isSameFile(as: status) else { throw Errno(ENOENT) }
             // Of a regular file only, which cannot make anybody wait.
@@ -31,6 +33,7 @@ extension BookmarkResolver {
                 switch error.rawValue {
                 case ENOENT: "there is no such file"
                 case EISDIR: "it is a directory"
+                case EBUSY: "another file is mounted there"
                 case EINVAL: given.contains(0) ? nil : "it is neither a directory nor a regular file"
                 default: nil
                 }

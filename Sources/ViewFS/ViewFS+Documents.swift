@@ -74,7 +74,7 @@ extension ViewFS {
             return -EACCES
         }
         let key = NodeKey(status)
-        if isStaged || key == document.key { return opened }
+        if isStaged || document.isKnown(key) { return opened }
         guard status.maySucceed(aDocumentOf: document.owner), let held = copy(of: opened) else {
             _ = clinux_close(opened)
             return -EACCES
@@ -107,13 +107,15 @@ extension ViewFS {
     }
 
     /// What was made under the staged name is the new document.
-    func begin(_ document: DocumentPlace, _ id: UInt64, as caller: Caller) {
+    ///
+    /// `flags`: of its opening. What cannot be written is whole as it is, and takes the document's place at once.
+    func begin(_ document: DocumentPlace, _ id: UInt64, _ flags: Int32, as caller: Caller) {
         guard let node = tree.nodes.find(id) else { return }
         node.pointee.noteNameless()
         document.leave(by: DocumentPlace.Maker(thread: caller.pid))
         document.stage(node.pointee.key)
         // No request says when it is closed.
-        if kernelOpens { _ = publish(document, node.pointee.key, as: caller) }
+        if kernelOpens || flags & O_ACCMODE == O_RDONLY { _ = publish(document, node.pointee.key, as: caller) }
     }
 
     /// FLUSH of a file in a document's scope: a new document that a program has closed takes the old one's place. 0, or a negative error number.
@@ -143,6 +145,8 @@ extension ViewFS {
         guard clinux_statx(path, nil, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG else { return -EPERM }
         let refusal = standsInTheWay(of: document, entry)
         if refusal != 0 { return refusal }
+        document.expect(NodeKey(status))
+        defer { document.expect(nil) }
         let result = entry.name.withUnsafeBufferPointer { name in
             asCaller(caller) { clinux_renameat2(from.directory, from.text, entry.directory.descriptor.number, name.baseAddress!, 0) }
         }

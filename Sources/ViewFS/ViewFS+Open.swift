@@ -125,7 +125,7 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
-            if let document, error == 0 { view.begin(document, parameters.ino, as: request.caller) }
+            if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
             if error == 0, view.isDocumentDirectory(parent, node) { view.noteMaker(parent, node, of: parameters.ino, request.caller) }
             if view.kernelOpens {
                 return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)

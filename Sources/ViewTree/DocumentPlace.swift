@@ -44,6 +44,8 @@ public final class DocumentPlace: Sendable {
         /// The document itself, which leads to it where it is moved to.
         var file: Held?
         var key: NodeKey
+        /// What is just being put in its place through the scope.
+        var coming: NodeKey?
         var owner: UInt32
         /// The program has moved the document to another name, and not yet put another one in its place: the view shows none, the host the old one.
         var isAway = false
@@ -113,6 +115,10 @@ public final class DocumentPlace: Sendable {
     public var isAway: Bool { state.withLock { $0.isAway } }
     public var isStaged: Bool { state.withLock { $0.staged != nil } }
     public var key: NodeKey { state.withLock { $0.key } }
+    /// Whether that file is the document, or is just becoming it through the scope.
+    public func isKnown(_ key: NodeKey) -> Bool { state.withLock { $0.key == key || $0.coming == key } }
+    /// That file is about to be put in the document's place; nil: it was, or was not.
+    public func expect(_ key: NodeKey?) { state.withLock { $0.coming = key } }
     public var owner: UInt32 { state.withLock { $0.owner } }
     /// How often another file has taken the document's place, and whether the last one did so through the scope.
     public var changes: (count: UInt64, isOurs: Bool) { state.withLock { ($0.changes, $0.isOurs) } }

@@ -56,8 +56,8 @@ extension MountedView {
         return scope
     }
 
-    /// Removes the workplaces of scopes that were withdrawn. `all`: at the end, of every scope.
-    func removeWorkplaces(all: Bool = false) {
+    /// Removes the workplaces of scopes that were withdrawn. `all`: at the end, of every scope. `waits`: for a second at the most, until that is done.
+    func removeWorkplaces(all: Bool = false, waits: Bool = false) {
         let left = workplaces.withLock { workplaces -> [DocumentWorkplace] in
             let left = workplaces.filter { all || files.isClosed($0.scope) }.map(\.workplace)
             workplaces.removeAll { place in left.contains { $0 === place.workplace } }
@@ -65,7 +65,7 @@ extension MountedView {
         }
         if left.isEmpty { return }
         let task = BackgroundTask(mayHang: true) { for workplace in left { workplace.remove() } }
-        if all { wait(until: Clock.monotonic + 1_000_000_000) { task.isDone } }
+        if all || waits { wait(until: Clock.monotonic + 1_000_000_000) { task.isDone } }
     }
 
     /// Looks where a document is now. What is to be recorded.

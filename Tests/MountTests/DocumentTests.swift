@@ -306,6 +306,77 @@ extension MountTests {
             #expect(GrantedDocument.text(document.held) == "new\n")
         }
 
+        @Test(
+            "in a user's mount of a file whose directory is root's is written in place, and nothing can be made beside it",
+            .enabled(if: Identity.isRoot && Machine.usersCanMount && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
+        func foreignDirectory() throws {
+            let user = try #require(Machine.plainUser)
+            let fixture = try MountFixture(owner: user)
+            let directory = try fixture.source("roots")
+            try #require(chown(directory, 0, 0) == 0)
+            let file = directory + "/report.txt"
+            try "old\n".write(toFile: file, atomically: false, encoding: .utf8)
+            try #require(chown(file, user.uid, user.gid) == 0)
+            try fixture.grantfs(["grant", file, "--name", "docs", "--as-directory"]).orThrow()
+            let docs = try fixture.mount() + "/docs"
+            let script =
+                "ls \(docs); echo new > \(docs)/report.txt; touch \(docs)/t; mv \(docs)/report.txt \(docs)/b; rm \(docs)/report.txt"
+            let output = try Command.run(["sh", "-c", script], as: user)
+            #expect(output.lines == ["report.txt"], "\(output)")
+            #expect(output.errors.split(separator: "\n").count == 3 && !output.errors.contains("No such"), "\(output)")
+            #expect(GrantedDocument.text(file) == "new\n")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory) == ["report.txt"])
+        }
+
+        @Test(
+            "on a full filesystem keeps the old document, and lets the filesystem be unmounted when it is released",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func fullFilesystem() throws {
+            let fixture = try MountFixture()
+            let volume = try fixture.directory("source/papers")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs"], at: volume)
+            let document = try GrantedDocument(fixture)
+            let script = """
+                import os, sys, errno
+                os.chdir(sys.argv[1])
+                f = os.open("report.txt.new", os.O_CREAT | os.O_WRONLY, 0o644)
+                try:
+                    while True: os.write(f, b"n" * 4096)
+                except OSError as e: print(errno.errorcode[e.errno])
+                os.unlink("report.txt.new")
+                """
+            let output = try document.python(script, document.mountpoint + "/docs")
+            #expect(output.lines == ["ENOSPC"], "\(output)")
+            #expect(GrantedDocument.text(document.host) == "old\n" && GrantedDocument.text(document.held) == "old\n")
+            let held = try #require(FileHandle(forReadingAtPath: document.held))
+            try fixture.grantfs("release", "file", "docs").orThrow()
+            let unmounted = try Command.run(["umount", volume])
+            #expect(unmounted.status == 0, "\(unmounted)")
+            #expect(throws: (any Error).self) { try held.readToEnd() }
+        }
+
+        @Test("takes claims, which wait for each other, by the file and by the name in its directory")
+        func claimed() throws {
+            let document = try GrantedDocument(MountFixture())
+            for path in [document.file, document.held] {
+                let read = try document.fixture.grantfs("coordinate", "read", path, "--", "cat", path)
+                #expect(read.status == 0 && read.text == "old\n", "\(path): \(read)")
+                let written = try document.fixture.grantfs("coordinate", "write", path, "--", "true")
+                #expect(written.status == 0, "\(path): \(written)")
+            }
+        }
+
+        @Test("ends by itself when its time is over, and says so")
+        func expires() throws {
+            let document = try GrantedDocument(MountFixture(), options: nil, "--expires", "3s")
+            let open = try #require(FileHandle(forReadingAtPath: document.held))
+            try document.fixture.wait(until: "it has expired") { GrantedDocument.text(document.file) == nil }
+            try document.fixture.wait(until: "what is open is refused") {
+                (try? open.seek(toOffset: 0)) == nil || (try? open.read(upToCount: 1)) == nil
+            }
+            try expectCall("open", document.held, gives: "EACCES")
+        }
+
         @Test("is not handed to another daemon, which is said; and is shown anew by one that takes over for a dead one")
         func otherDaemons() throws {
             let document = try GrantedDocument(MountFixture(), options: "recover")
