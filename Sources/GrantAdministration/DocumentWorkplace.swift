@@ -62,9 +62,9 @@ public final class DocumentWorkplace: Sendable {
             let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
             let status = try directory.status()
             // Somebody who may write there could have put another one in its place just now.
-            guard status.st.st_uid == geteuid(), status.st.st_mode & 0o7777 == 0o700, status.st.st_dev == owner.st.st_dev else {
-                throw Errno(ESTALE)
-            }
+            guard status.st.st_uid == geteuid(), status.st.st_mode & 0o7777 == 0o700, status.st.st_dev == (try parent.status()).st.st_dev,
+                try isEmpty(directory)
+            else { throw Errno(ESTALE) }
             try write(Place(parent: path, name: name, identity: identity(status)), record)
             if geteuid() == 0 { try directory.setOwner(owner.st.st_uid, owner.st.st_gid) }
             return DocumentWorkplace(directory, named: name, in: parent, record: record, lock: lock)
@@ -72,6 +72,12 @@ public final class DocumentWorkplace: Sendable {
             try? DirectoryEntry.remove(parent.number, name, isDirectory: true)
             throw error
         }
+    }
+
+    private static func isEmpty(_ directory: borrowing FileDescriptor) throws(Errno) -> Bool {
+        var isEmpty = true
+        _ = try directory.reopened(O_RDONLY | O_DIRECTORY).forEachEntry(limit: 3) { _, _, _ in isEmpty = false }
+        return isEmpty
     }
 
     private static func makeClosed(_ record: String, _ lock: consuming FileLock) throws(Errno) -> DocumentWorkplace {

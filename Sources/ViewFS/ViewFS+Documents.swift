@@ -125,7 +125,10 @@ extension ViewFS {
         let document = node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == 0 ? nil : $0.document }
         guard let document, document.isStaged(node.pointee.key) else { return 0 }
         // Half a document is no document: the old one stays.
-        if ProcessName.isBeingKilled(caller.pid) { return 0 }
+        if ProcessName.isBeingKilled(caller.pid) {
+            if node.pointee.openers.load(ordering: .relaxed) <= 1 { document.abandon(node.pointee.key) }
+            return 0
+        }
         return publish(document, node.pointee.key, as: caller)
     }
 

@@ -29,7 +29,7 @@ extension ViewFS {
     /// (`wasUnderWay`): a program that saves moves the old file away for a moment.
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
-        document.comeBack(after: Self.patience)
+        document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) }
         if document.isDirectory { removeLeftovers(of: scope, document) }
         if document.isStaged || document.isAway { return path(of: document).map { .found(path: $0) } ?? .gone }
         let opened = open(document)
@@ -57,11 +57,15 @@ extension ViewFS {
     private func removeLeftovers(of scope: Scope, _ document: DocumentPlace) {
         guard let workplace = document.workplace, let listed = try? workplace.descriptor.reopened(O_RDONLY | O_DIRECTORY) else { return }
         var names: [[UInt8]] = []
-        _ = try? listed.forEachEntry(limit: 10_000) { _, _, name in names.append(Array(name)) }
+        // What is made from now on may not be listed.
+        let known = document.madeKeys
+        let looked = try? listed.forEachEntry(limit: Self.mostLookedAt) { _, _, name in names.append(Array(name)) }
+        var keys: Set<NodeKey> = []
         let now = Clock.realtime
         for name in names {
             guard let status = try? DirectoryEntry.status(listed.number, name), status.st.st_mode & S_IFMT != S_IFDIR else { continue }
             let key = NodeKey(status)
+            keys.insert(key)
             let changed = Int64(truncatingIfNeeded: status.st.st_ctim.tv_sec) &* 1_000_000_000
             guard !document.isStaged(key), now &- changed > Self.idleTime, let maker = document.maker(of: key), maker.isGone,
                 !tree.isOpen(key, in: scope.nodes)
@@ -73,7 +77,10 @@ extension ViewFS {
                 // The next look tries again.
             }
         }
+        if let looked, looked < Self.mostLookedAt { document.forget(known.subtracting(keys)) }
     }
+
+    private static let mostLookedAt = 10_000
 
     /// The name behind a path without links, if the file `key` has it.
     private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {

@@ -137,15 +137,33 @@ public final class DocumentPlace: Sendable {
 
     /// Shows the document again that a program has moved away, if that has ended without putting another one in its place: `patience` nanoseconds ago, since
     /// what a shell runs consists of several.
-    public func comeBack(after patience: Int64) {
-        let leaver = state.withLock { $0.isAway ? $0.leaver : nil }
+    ///
+    /// `isOpen`: whether somebody has a file open: he may yet close the new one.
+    public func comeBack(after patience: Int64, _ isOpen: (NodeKey) -> Bool) {
+        let (leaver, staged) = state.withLock { ($0.isAway ? $0.leaver : nil, $0.staged) }
         guard let leaver, Clock.monotonic - leaver.time > patience, let maker = leaver.maker, maker.isGone else { return }
+        if let staged, isOpen(staged) { return }
         state.withLock { state in
             guard state.isAway, state.leaver?.time == leaver.time else { return }
             state.isAway = false
             state.staged = nil
         }
     }
+
+    /// The program that wrote a new document was killed: the old one is shown again.
+    public func abandon(_ key: NodeKey) {
+        state.withLock { state in
+            guard state.staged == key else { return }
+            state.isAway = false
+            state.staged = nil
+        }
+    }
+
+    /// What lies beside the document and has a maker that is known.
+    public var madeKeys: Set<NodeKey> { state.withLock { Set($0.makers.keys) } }
+
+    /// Who made these is forgotten: they are gone.
+    public func forget(_ keys: Set<NodeKey>) { state.withLock { state in for key in keys { state.makers[key] = nil } } }
 
     /// Somebody has made something beside the document.
     public func note(_ key: NodeKey, by maker: Maker?) {

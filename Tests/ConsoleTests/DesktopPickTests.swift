@@ -78,7 +78,7 @@ struct DesktopPickTests {
         let portal = try desktop.play("0", uri)
         let output = try desktop.fixture.grantfs("pick", "--desktop", "--files", "--as-directory", "--json").orThrow()
         try portal.expect("directory=0")
-        #expect(output.text.contains("\"document\"") && output.text.contains("\"asDirectory\": true"), "\(output)")
+        #expect(output.text.contains("\"document\"") && output.text.contains("\"asDirectory\":true"), "\(output)")
         #expect(try desktop.fixture.list().map(\.path) == [file])
         #expect(try desktop.fixture.grantfs("pick", "--files").status == 2)
         #expect(try desktop.fixture.grantfs("pick", "--desktop", "--as-directory").status == 2)

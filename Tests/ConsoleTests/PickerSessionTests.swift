@@ -57,6 +57,7 @@ struct PickerSessionTests {
         try terminal.waitFor("the file is marked")
         try terminal.send("Tab")
         try terminal.waitFor("1 directory is to be granted")
+        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
         try terminal.send("Enter")
         #expect(try terminal.status() == 0)
         #expect(try fixture.list().map(\.path) == [fixture.base + "/source/projects/file"])
