@@ -96,8 +96,8 @@ public final class DocumentWorkplace: Sendable {
         do throws(Errno) {
             try TreeRemoval.remove(directory, named: name, in: parent)
         } catch {
-            // As long as the record is there, somebody tries again.
-            guard [ENOENT, ESTALE].contains(error.rawValue) else { return }
+            // As long as the record is there, somebody tries again: also when it has another name just now.
+            guard error == Errno(ENOENT) else { return }
         }
         unlink(record + ".place")
         unlink(record)

@@ -355,7 +355,7 @@ extension MountTests {
             #expect(throws: (any Error).self) { try held.readToEnd() }
         }
 
-        @Test("takes claims, which wait for each other, by the file and by the name in its directory")
+        @Test("takes claims, by the file and by the name in its directory")
         func claimed() throws {
             let document = try GrantedDocument(MountFixture())
             for path in [document.file, document.held] {
