@@ -5,11 +5,12 @@ import LinuxFS
 /// What became of a bookmark's directory.
 public struct ResolvedBookmark: ~Copyable {
     public let finding: BookmarkFinding
-    /// O_PATH | O_DIRECTORY on exactly the bookmarked directory; nil unless `finding.isUsable`.
+    /// O_PATH on exactly the bookmarked directory or file; nil unless `finding.isUsable`.
     public let descriptor: FileDescriptor?
     /// Where the directory is now, canonical; nil when it was not found. Set for one that lies in a Trash as well.
     public let path: [UInt8]?
-    /// The bookmark with what changed (the path, the owner); nil when nothing did. The identity never changes.
+    /// The bookmark with what changed (the path, the owner); nil when nothing did. A directory's identity never changes; a document's does when it was saved
+    /// by a rename.
     public let renewed: Bookmark?
     /// Where another directory lies that carries the bookmark's tag, when there is exactly one: a copy of the lost one, perhaps, or
     /// made to look like it. It was not opened for the caller, and is to be entered only when somebody has accepted that path.
@@ -34,6 +35,7 @@ extension BookmarkResolver {
     /// over links, which may have come since; where handles do not serve, a bounded search below the nearest directory above that
     /// still exists. With `copies`, a directory that is lost after all that is at last looked for by its tag.
     public func resolve(_ bookmark: Bookmark, heldAt held: [UInt8]? = nil, copies: Bool = false) -> ResolvedBookmark {
+        if bookmark.document != nil { return resolve(document: bookmark, heldAt: held) }
         if let held, let seen = reopen(held), isBookmarked(seen, bookmark) { return found(seen, bookmark, at: held) }
         let resolved = resolve(bookmark)
         guard copies, let tag = bookmark.tag, resolved.descriptor == nil, !resolved.isInTrash else { return resolved }
@@ -111,7 +113,7 @@ extension BookmarkResolver {
         return filesystem.isSame(as: bookmark.filesystem) && candidate.isBookmarked(by: bookmark)
     }
 
-    private func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
+    func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
         if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil, copy: nil) }
         var renewed = bookmark
         renewed.path = path

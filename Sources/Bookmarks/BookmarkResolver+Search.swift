@@ -70,6 +70,9 @@ extension BookmarkResolver {
         return nil
     }
 
+    /// The nearest directory above a bookmark's place that is the one it was, on a filesystem of this machine.
+    func standingAncestor(of bookmark: Bookmark) -> [UInt8]? { anchor(of: bookmark)?.path }
+
     private func isThere(_ bookmark: Bookmark, _ path: [UInt8]) -> Bool {
         guard let candidate = reopen(path) else { return false }
         return isBookmarked(candidate, bookmark)

@@ -53,8 +53,12 @@ public final class BookmarkResolver {
             origin: BookmarkOrigin(ancestors: ancestry.above(path), bootID: Boot.id, madeBy: getuid()))
     }
 
-    /// Opens a canonical path; nil when it leads over a link or to no directory.
-    func reopen(_ path: [UInt8]) -> Candidate? {
+    /// Opens a canonical path; nil when it leads over a link or to no directory (`isFile`: to no regular file).
+    func reopen(_ path: [UInt8], isFile: Bool = false) -> Candidate? {
+        if isFile {
+            guard let descriptor = try? CanonicalPath.openAny(path) else { return nil }
+            return Candidate(descriptor, isFile: true)
+        }
         guard let descriptor = try? CanonicalPath.open(path, OpenFlags.path) else { return nil }
         return Candidate(descriptor)
     }
@@ -62,7 +66,7 @@ public final class BookmarkResolver {
     /// The cause of an error where a path leads to something else than a directory.
     public static let isNoDirectory = "it is not a directory"
 
-    private static func reason(_ error: Errno) -> String {
+    static func reason(_ error: Errno) -> String {
         switch error.rawValue {
         case ENOENT: "there is no such directory"
         case ENOTDIR: BookmarkResolver.isNoDirectory

@@ -2,15 +2,16 @@ import Glibc
 import GrantModel
 import LinuxFS
 
-/// A directory that was opened and may be the bookmarked one.
+/// A directory, or a regular file, that was opened and may be the bookmarked one.
 struct Candidate: ~Copyable {
-    /// O_PATH | O_DIRECTORY.
+    /// O_PATH.
     let descriptor: FileDescriptor
     let status: FileStatus
 
-    /// nil when it is no directory, or was removed.
-    init?(_ descriptor: consuming FileDescriptor) {
-        guard let status = try? descriptor.status(), status.st.st_mode & S_IFMT == S_IFDIR, status.st.st_nlink > 0 else { return nil }
+    /// nil when it is no directory (`isFile`: no regular file), or was removed.
+    init?(_ descriptor: consuming FileDescriptor, isFile: Bool = false) {
+        guard let status = try? descriptor.status(), status.st.st_mode & S_IFMT == (isFile ? S_IFREG : S_IFDIR), status.st.st_nlink > 0
+        else { return nil }
         self.descriptor = descriptor
         self.status = status
     }
@@ -31,7 +32,8 @@ struct Candidate: ~Copyable {
 
     /// nil where the filesystem has none, and where this user may not read the directory.
     var generation: UInt32? {
-        guard let readable = try? descriptor.reopened(O_RDONLY | O_DIRECTORY | O_NONBLOCK) else { return nil }
+        let kind = status.st.st_mode & S_IFMT == S_IFDIR ? O_DIRECTORY : O_NOCTTY
+        guard let readable = try? descriptor.reopened(O_RDONLY | kind | O_NONBLOCK) else { return nil }
         return try? readable.generation()
     }
 

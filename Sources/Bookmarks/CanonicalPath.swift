@@ -22,6 +22,13 @@ enum CanonicalPath {
         }
     }
 
+    /// Opens what a path without a link in it leads to, whatever that is, for O_PATH. ELOOP when there is a link above it.
+    static func openAny(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
+        guard path.first == 0x2F else { throw Errno(ENOENT) }
+        let root = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
+        return try FileDescriptor.openBeneath(root.number, path.drop { $0 == 0x2F }, OpenFlags.path | O_NOFOLLOW, crossMounts: true)
+    }
+
     /// The directory above; nil for the root.
     static func parent(_ path: [UInt8]) -> [UInt8]? {
         guard path != [0x2F], let slash = path.lastIndex(of: 0x2F) else { return nil }

@@ -36,6 +36,32 @@ final class Search {
         return index[Key(device: device, inode: inode)]
     }
 
+    /// The paths of what has that number and may be a file, at or below `place`, which is a canonical path. Nothing of it is remembered.
+    func files(inode: UInt64, near place: [UInt8]) -> [[UInt8]] {
+        var found: [[UInt8]] = []
+        var level = [place]
+        for _ in 0..<depth where !level.isEmpty {
+            var next: [[UInt8]] = []
+            for path in level {
+                guard budget > 0 else { return found }
+                progress()
+                let prefix = path == [0x2F] ? path : path + [0x2F]
+                guard let directory = try? CanonicalPath.open(path, O_RDONLY | O_NONBLOCK) else { continue }
+                let looked = try? directory.forEachEntry(limit: budget) { number, type, name in
+                    if type == UInt8(truncatingIfNeeded: DT_DIR) {
+                        next.append(prefix + Array(name))
+                    } else if number == inode {
+                        found.append(prefix + Array(name))
+                    }
+                }
+                budget -= looked ?? 0
+            }
+            if !found.isEmpty { return found }
+            level = next
+        }
+        return found
+    }
+
     /// The directories at or below `place` that carry the tag; those that this process may not read carry none that it could see.
     func directories(tagged tag: DirectoryTag, device: dev_t, near place: [UInt8]) -> [Tagged] {
         if places.insert(place).inserted { look(below: place, device: device) }

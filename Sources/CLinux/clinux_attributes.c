@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int clinux_chmod_descriptor(int fd, mode_t mode) {
@@ -25,6 +26,10 @@ int clinux_may_write(int fd) {
     char path[40];
     magic_path(path, fd);
     return RETRY(faccessat(AT_FDCWD, path, W_OK, 0));
+}
+int clinux_may_make_in(int fd) {
+    // AT_EACCESS: as it acts, and not as the process's real user. The C library takes no empty path.
+    return RETRY((int)syscall(SYS_faccessat2, fd, "", W_OK | X_OK, AT_EACCESS | AT_EMPTY_PATH));
 }
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]) {
     // Linux 5.8 and later take an empty path; before that the magic link does, but not for a symbolic link.

@@ -125,11 +125,11 @@ static int on_owner(sd_bus_message *message, void *userdata, sd_bus_error *error
     return 0;
 }
 
-static int append_options(struct library *bus, sd_bus_message *call, const char *token, const char *accept, const char *folder) {
+static int append_options(struct library *bus, sd_bus_message *call, const char *token, const char *accept, const char *folder, bool files) {
     int result = bus->sd_bus_message_open_container(call, SD_BUS_TYPE_ARRAY, "{sv}");
     if (result >= 0)
         result = bus->sd_bus_message_append(
-            call, "{sv}{sv}{sv}{sv}", "handle_token", "s", token, "accept_label", "s", accept, "directory", "b", 1, "multiple", "b", 1);
+            call, "{sv}{sv}{sv}{sv}", "handle_token", "s", token, "accept_label", "s", accept, "directory", "b", (int)!files, "multiple", "b", 1);
     if (result >= 0 && folder != NULL) {
         // A path is bytes with the NUL that ends them.
         result = bus->sd_bus_message_open_container(call, SD_BUS_TYPE_DICT_ENTRY, "sv");
@@ -154,7 +154,8 @@ static int match_response(struct request *request, sd_bus *connection, const cha
 
 /// Sends the question. The answer is listened for before that, because it may come at once.
 static int ask(
-    struct request *request, sd_bus *connection, const char *title, const char *accept, const char *folder, sd_bus_error *error) {
+    struct request *request, sd_bus *connection, const char *title, const char *accept, const char *folder, bool files,
+    sd_bus_error *error) {
     struct library *bus = &request->bus;
     const char *unique = NULL, *handle = NULL, *sender;
     char token[64], path[512];
@@ -179,7 +180,7 @@ static int ask(
     if (result >= 0)
         result = bus->sd_bus_message_append(call, "ss", "", title);
     if (result >= 0)
-        result = append_options(bus, call, token, accept, folder);
+        result = append_options(bus, call, token, accept, folder, files);
     if (result >= 0)
         result = bus->sd_bus_call(connection, call, 0, error, &reply);
     if (result >= 0)
@@ -212,7 +213,7 @@ static enum cportal_outcome refusal(struct library *bus, int result, sd_bus_erro
 }
 
 enum cportal_outcome cportal_choose(
-    const char *title, const char *accept, const char *folder, void (*each)(void *context, const char *uri), void *context, char *reason,
+    const char *title, const char *accept, const char *folder, bool files, void (*each)(void *context, const char *uri), void *context, char *reason,
     size_t size) {
     struct request request = {.each = each, .context = context, .outcome = CPORTAL_FAILED};
     struct library *bus = &request.bus;
@@ -229,12 +230,14 @@ enum cportal_outcome cportal_choose(
         return CPORTAL_NO_BUS;
     }
     result = bus->sd_bus_get_property_trivial(connection, SERVICE, OBJECT, CHOOSER, "version", &error, 'u', &version);
-    if (result >= 0 && version >= 3)
-        result = ask(&request, connection, title, accept, folder, &error);
+    // Directories come with the third version.
+    const bool is_able = files || version >= 3;
+    if (result >= 0 && is_able)
+        result = ask(&request, connection, title, accept, folder, files, &error);
     if (result < 0) {
         request.outcome = refusal(bus, result, &error, reason, size);
         request.is_over = true;
-    } else if (version < 3) {
+    } else if (!is_able) {
         request.outcome = CPORTAL_TOO_OLD;
         request.is_over = true;
     }

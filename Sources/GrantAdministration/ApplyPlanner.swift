@@ -53,7 +53,10 @@ public struct ApplyPlanner: Sendable {
         let found: Result<GrantAdministrator.Proposal, GrantError>
         do throws(GrantError) {
             let proposal = try GrantAdministrator.propose(
-                directory: item.path, name: item.name, store: directory, lookout: lookout)
+                directory: item.path, name: item.name, store: directory, document: item.form, lookout: lookout)
+            if item.form == .directory, proposal.bookmark.document == nil {
+                throw GrantError(.invalidFile, "asDirectory is for files", cause: "it is a directory")
+            }
             try administrator?.check(proposal)
             found = .success(proposal)
         } catch {
@@ -81,7 +84,10 @@ public struct ApplyPlanner: Sendable {
         switch found {
         case .success(let proposal):
             let (old, new) = (existing.bookmark, proposal.bookmark)
-            if old.filesystem != new.filesystem || old.identity != new.identity {
+            // A document that was saved is another file, and the same document.
+            let isSaved = old.document != nil && old.path == new.path && isAt(existing, new.path)
+            let isOther = old.filesystem != new.filesystem || old.identity != new.identity
+            if (isOther && !isSaved) || old.document?.form != new.document?.form {
                 if existing.state(at: now) != .active, !restores { return [left(existing, now)] }
                 return [.replace(existing, choice(item, name, proposal))]
             }
@@ -115,6 +121,13 @@ public struct ApplyPlanner: Sendable {
         GrantAdministrator.Choice(
             proposal, name: name, view: item.view, access: item.access, expires: item.expires, isTagged: false,
             coordination: item.coordination)
+    }
+
+    private func isAt(_ grant: Grant, _ path: [UInt8]) -> Bool {
+        administrator.map { administrator in
+            let described = administrator.describe([grant])[0]
+            return described.finding.isUsable && described.path == path
+        } ?? false
     }
 
     private func isElsewhere(_ grant: Grant) -> Bool { administrator.map { $0.describe([grant])[0].finding != .ok } ?? false }

@@ -10,12 +10,16 @@ public struct DeclaredState: Sendable {
         public let access: Access
         public let expires: Instant?
         public let coordination: Coordination
+        /// How a file is shown.
+        public let form: DocumentBookmark.Form
         /// Where it is declared, for people.
         public let place: String
 
         public init(
-            view: ViewName, name: GrantName?, path: [UInt8], access: Access, expires: Instant?, coordination: Coordination, place: String
+            view: ViewName, name: GrantName?, path: [UInt8], access: Access, expires: Instant?, coordination: Coordination,
+            form: DocumentBookmark.Form = .file, place: String
         ) {
+            self.form = form
             (self.view, self.name, self.path, self.access) = (view, name, path, access)
             (self.expires, self.coordination, self.place) = (expires, coordination, place)
         }

@@ -17,12 +17,12 @@ extension GrantAdministrator {
     /// The cause of `propose`'s error where the path leads to something else than a directory.
     public static let isNoDirectory = BookmarkResolver.isNoDirectory
 
-    /// Bookmarks a directory. `name` nil takes the directory's own name. `.invalidDirectory`, also when it has to do with the
-    /// store's directory, which need not exist yet; `.usage` when it has no name.
+    /// Bookmarks a directory, or a file (`document`: how it is to be shown; nil refuses files). `name` nil takes its own name. `.invalidDirectory`, also
+    /// when it has to do with the store's directory, which need not exist yet; `.usage` when it has no name.
     public static func propose(
-        directory: [UInt8], name: GrantName?, store: String, lookout: Lookout = .here
+        directory: [UInt8], name: GrantName?, store: String, document: DocumentBookmark.Form? = nil, lookout: Lookout = .here
     ) throws(GrantError) -> Proposal {
-        let found = try look(at: directory, lookout)
+        let found = try look(at: directory, document, lookout)
         try Placement.check(found.bookmark.path, store: store)
         if Trash.holds(found.bookmark.path) {
             let shown = String(decoding: found.bookmark.path, as: UTF8.self)
@@ -36,10 +36,18 @@ extension GrantAdministrator {
         return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag)
     }
 
-    private static func look(at directory: [UInt8], _ lookout: Lookout) throws(GrantError) -> NamedDirectory {
+    /// `form`: how a file is shown; `.file` also where nothing was said. nil: a directory alone.
+    private static func look(at place: [UInt8], _ form: DocumentBookmark.Form?, _ lookout: Lookout) throws(GrantError) -> NamedDirectory {
+        let directory = place
         switch lookout.ask([.bookmark(directory: directory)])[0] {
         case .bookmarked(let named): return named
-        case .failed(let error): throw error
+        case .failed(let error):
+            guard error.cause == isNoDirectory, let form else { throw error }
+            switch lookout.ask([.document(place, form)])[0] {
+            case .bookmarked(let named): return named
+            case .failed(let error): throw error
+            default: throw refusal(place, "its filesystem does not answer")
+            }
         default: throw refusal(directory, "its filesystem does not answer")
         }
     }
@@ -114,8 +122,9 @@ extension GrantAdministrator {
             GrantError(
                 .alreadyExists, "the view “\(choice.view)” has a grant named “\(choice.name)” already", cause: cause, advice: advice)
         }
-        guard old.filesystem == new.filesystem, old.identity == new.identity else {
-            throw refusal("it is of \(String(decoding: old.path, as: UTF8.self))", "choose another with --name, or remove that one")
+        guard old.filesystem == new.filesystem, old.identity == new.identity, old.document?.form == new.document?.form else {
+            let how = old.document.map { $0.form == .file ? ", as a file" : ", as a document's directory" } ?? ""
+            throw refusal("it is of \(String(decoding: old.path, as: UTF8.self))\(how)", "choose another with --name, or remove that one")
         }
         let state = grant.state(at: GrantAdministrator.now)
         guard state == .active else {

@@ -29,7 +29,10 @@ extension GrantAdministrator {
             let otherPlace = Place(theirs.path, in: table)
             if mine.filesystem == theirs.filesystem && mine.identity == theirs.identity { return Overlap(grant: other, relation: .same) }
             // Two directories that stand at one path were there one after the other.
-            if mine.path == theirs.path { return nil }
+            if mine.path == theirs.path {
+                // A document is what stands there.
+                return mine.document != nil && theirs.document != nil ? Overlap(grant: other, relation: .same) : nil
+            }
             if otherPlace.holds(place) { return Overlap(grant: other, relation: .above) }
             return place.holds(otherPlace) ? Overlap(grant: other, relation: .below) : nil
         }

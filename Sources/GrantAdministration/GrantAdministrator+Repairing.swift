@@ -62,7 +62,7 @@ extension GrantAdministrator {
                     + (described.reason.map { ", \($0)" } ?? ""))
         }
         let proposal = try GrantAdministrator.propose(
-            directory: path, name: grant.name, store: store.directory, lookout: lookout)
+            directory: path, name: grant.name, store: store.directory, document: grant.bookmark.document?.form, lookout: lookout)
         // Whoever confirms means the place that was named to him. Where a link leads, somebody else may decide.
         guard proposal.bookmark.path == path else {
             throw GrantError(
@@ -72,6 +72,14 @@ extension GrantAdministrator {
         }
         try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
         var bookmark = proposal.bookmark
+        guard (bookmark.document == nil) == (grant.bookmark.document == nil) else {
+            throw GrantError(
+                .invalidDirectory, "“\(place)” cannot be accepted",
+                cause: grant.bookmark.document == nil ? "the grant is of a directory" : "the grant is of a file",
+                advice: "remove this grant and grant that, if it is meant")
+        }
+        // The program goes on to know it by the name that it was granted by.
+        bookmark.document = grant.bookmark.document
         if proposal.tag == grant.bookmark.tag { bookmark.tag = proposal.tag }
         guard described.copy == nil || bookmark.tag != nil else {
             throw GrantError(

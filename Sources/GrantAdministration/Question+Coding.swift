@@ -26,6 +26,10 @@ extension Question {
             writer.write(UInt8(6))
             writer.write(path)
             writer.write(names: names)
+        case .document(let path, let form):
+            writer.write(UInt8(7))
+            writer.write(path)
+            writer.write(form.rawValue)
         }
     }
 
@@ -50,6 +54,11 @@ extension Question {
         case 6:
             guard let path = try? reader.readBytes(), let names = reader.names() else { return nil }
             self = .links(directory: path, names: names)
+        case 7:
+            guard let path = try? reader.readBytes(), let form = (try? reader.read(UInt8.self)).flatMap(DocumentBookmark.Form.init) else {
+                return nil
+            }
+            self = .document(path, form)
         default: return nil
         }
     }

@@ -8,6 +8,8 @@ package enum Question: Sendable {
     case find(Bookmark, heldAt: [UInt8]?)
     /// The bookmark of the directory at a path as somebody gave it.
     case bookmark(directory: [UInt8])
+    /// The bookmark of the file at a path as somebody gave it.
+    case document([UInt8], DocumentBookmark.Form)
     /// The canonical path, as far as there is something.
     case canonical([UInt8])
     /// Gives a bookmarked directory a tag, or takes it away.
@@ -21,7 +23,7 @@ package enum Question: Sendable {
     var path: [UInt8] {
         switch self {
         case .find(let bookmark, let held): held ?? bookmark.path
-        case .bookmark(let path), .canonical(let path): CanonicalPath.absolute(path)
+        case .bookmark(let path), .document(let path, _), .canonical(let path): CanonicalPath.absolute(path)
         case .tag(let bookmark, _): bookmark.path
         case .listing(let path): CanonicalPath.absolute(path)
         case .links(let path, _): path
@@ -75,6 +77,15 @@ extension Question {
                     NamedDirectory(
                         bookmark: made.bookmark, device: DeviceNumber(major: made.mount.major, minor: made.mount.minor),
                         tag: resolver.tag(at: made.bookmark.path)))
+            } catch {
+                return .failed(error)
+            }
+        case .document(let path, let form):
+            do throws(GrantError) {
+                let made = try resolver.bookmark(document: path, form: form)
+                return .bookmarked(
+                    NamedDirectory(
+                        bookmark: made.bookmark, device: DeviceNumber(major: made.mount.major, minor: made.mount.minor), tag: nil))
             } catch {
                 return .failed(error)
             }

@@ -11,6 +11,8 @@ public struct DeclaredGrant: Sendable {
     public let access: Access
     public let expires: Instant?
     public let coordination: Coordination
+    /// Of a file: it is shown in a directory of its own.
+    public let asDirectory: Bool
     /// Where that is said: `FILE:LINE`.
     public let place: String
 }
@@ -49,7 +51,7 @@ private struct GrantFileReader {
     let file: String
     let home: [UInt8]?
 
-    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination"]
+    private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"]
 
     func read(_ document: TOMLValue) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
         guard case .table(let items) = document.kind else { return ([], []) }
@@ -76,6 +78,7 @@ private struct GrantFileReader {
         var path: [UInt8]?
         var (access, coordination) = (Access.readWrite, Coordination.advisory)
         var expires: Instant?
+        var asDirectory = false
         for (key, item) in items {
             switch key {
             case "view": view = try self.view(item)
@@ -86,13 +89,16 @@ private struct GrantFileReader {
             case "access": access = try word(item, key, "read-write or read-only")
             case "coordination": coordination = try word(item, key, "advisory or mandatory")
             case "expires": expires = try moment(item)
+            case "asDirectory":
+                guard case .boolean(let value) = item.kind else { throw wrong(item, "“asDirectory” is true or false") }
+                asDirectory = value
             default: throw unknown(key, item, among: GrantFileReader.keys)
             }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
-            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, place: "\(file):\(value.line)"
-        )
+            view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, asDirectory: asDirectory,
+            place: "\(file):\(value.line)")
     }
 
     private func view(_ value: TOMLValue) throws(GrantError) -> ViewName {

@@ -14,6 +14,7 @@ public enum GrantFileText {
             lines.append(line("path", grant.bookmark.path))
             if grant.access != .readWrite { lines.append("access = " + TOMLValue.quoted(grant.access.rawValue)) }
             if let expires = grant.expires { lines.append("expires = " + GrantFileTime.text(expires)) }
+            if grant.bookmark.document?.form == .directory { lines.append("asDirectory = true") }
             if grant.coordination != .advisory { lines.append("coordination = " + TOMLValue.quoted(grant.coordination.rawValue)) }
             text += (text.isEmpty ? "" : "\n") + lines.joined(separator: "\n") + "\n"
         }

@@ -19,9 +19,12 @@ public struct GrantedDirectory: Sendable, Identifiable {
 
     /// Grants a directory, as `grantfs grant` does: durable when it returns, and shown in every mount of the view. A missing store is made.
     ///
+    /// `document`: a file may be granted as well, which is shown in that form; nil refuses files.
+    ///
     /// `.invalidDirectory`, `.alreadyExists` when the name is taken in the view, `.usage` for a name that can be none.
     public static func grant(
-        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: Access = .readWrite, expires: Date? = nil
+        _ directory: URL, to view: ViewName = .standard, name: String? = nil, access: Access = .readWrite, expires: Date? = nil,
+        document: DocumentBookmark.Form? = nil
     ) throws(GrantError) -> GrantedDirectory {
         let environment = GrantEnvironment.current
         let administrator = try environment.administrator(create: true)
@@ -34,7 +37,8 @@ public struct GrantedDirectory: Sendable, Identifiable {
             }
         }
         let proposal = try GrantAdministrator.propose(
-            directory: try FilePath.bytes(directory), name: chosen, store: administrator.store.directory, lookout: administrator.lookout)
+            directory: try FilePath.bytes(directory), name: chosen, store: administrator.store.directory, document: document,
+            lookout: administrator.lookout)
         let expiry = expires.map { Instant(nanoseconds: Int64($0.timeIntervalSince1970 * 1e9)) }
         let change = try administrator.grant(proposal, view: view, access: access, expires: expiry)
         return try GrantedDirectory(change.grant, administrator, environment)
@@ -60,7 +64,10 @@ public struct GrantedDirectory: Sendable, Identifiable {
     private init(_ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment) throws(GrantError) {
         let found = try BookmarkFinder.find(grant, administrator, environment)
         self.grant = grant
-        url = FilePath.url(found.path, isDirectory: true)
+        // A document's directory holds the document under the name that it was granted by.
+        let isHeld = found.isInMount && grant.bookmark.document?.form == .directory
+        let path = isHeld ? FilePath.join(found.path, grant.bookmark.document?.name.bytes ?? []) : found.path
+        url = FilePath.url(path, isDirectory: grant.bookmark.document == nil)
         isInMount = found.isInMount
     }
 

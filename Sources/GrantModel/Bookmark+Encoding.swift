@@ -9,7 +9,9 @@ extension Bookmark {
     }
 
     private static let magic = Array("GFBM".utf8)
-    private static let version: UInt16 = 3
+    private static let version: UInt16 = 4
+    /// What a bookmark of a directory is written as, so that programs that know of no documents read it.
+    private static let versionWithoutDocument: UInt16 = 3
     /// Older versions are read, and written as the present one: without an origin, and without a tag.
     private static let versionWithoutOrigin: UInt16 = 1
     private static let versionWithoutTag: UInt16 = 2
@@ -33,9 +35,14 @@ extension Bookmark {
         writer.write(created.nanoseconds)
         writer.write(optional: origin) { $0.write($1) }
         writer.write(optional: tag) { $0.write($1.bytes) }
+        if let document {
+            writer.write(document.name.bytes)
+            writer.write(document.form.rawValue)
+        }
 
         var whole = Bookmark.magic
-        withUnsafeBytes(of: Bookmark.version.bigEndian) { whole.append(contentsOf: $0) }
+        let version = document == nil ? Bookmark.versionWithoutDocument : Bookmark.version
+        withUnsafeBytes(of: version.bigEndian) { whole.append(contentsOf: $0) }
         whole.append(contentsOf: writer.bytes)
         let sum = Bookmark.checksum.hash(whole)
         withUnsafeBytes(of: sum.bigEndian) { whole.append(contentsOf: $0) }
@@ -63,6 +70,12 @@ extension Bookmark {
             {
                 guard let tag = DirectoryTag(bytes: bytes) else { throw DecodingFlaw.malformed }
                 self.tag = tag
+            }
+            if version > Bookmark.versionWithoutDocument {
+                guard let name = try? GrantName(entry: try reader.readBytes()),
+                    let form = DocumentBookmark.Form(rawValue: try reader.read(UInt8.self))
+                else { throw DecodingFlaw.malformed }
+                document = DocumentBookmark(name: name, form: form)
             }
             guard reader.isAtEnd else { throw DecodingFlaw.malformed }
         } catch let flaw as DecodingFlaw {

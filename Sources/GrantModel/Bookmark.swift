@@ -64,7 +64,7 @@ public struct BookmarkOrigin: Hashable, Sendable {
     }
 }
 
-/// The persisted identity of one directory: it finds the directory again after a rename, a move, a reboot.
+/// The persisted identity of one directory, or of one file: it finds it again after a rename, a move, a reboot.
 public struct Bookmark: Hashable, Sendable {
     public var filesystem: FilesystemIdentity
     /// nil on filesystems without lasting handles: such a bookmark is weak.
@@ -78,10 +78,12 @@ public struct Bookmark: Hashable, Sendable {
     public var origin: BookmarkOrigin?
     /// What the directory was tagged with (`--tag`), so that a restored copy can be recognised.
     public var tag: DirectoryTag?
+    /// Set when it is of a file.
+    public var document: DocumentBookmark?
 
     public init(
         filesystem: FilesystemIdentity, handle: FileHandle?, identity: FileIdentity, path: [UInt8], owner: UInt32, created: Instant,
-        origin: BookmarkOrigin? = nil, tag: DirectoryTag? = nil
+        origin: BookmarkOrigin? = nil, tag: DirectoryTag? = nil, document: DocumentBookmark? = nil
     ) {
         self.filesystem = filesystem
         self.handle = handle
@@ -91,5 +93,6 @@ public struct Bookmark: Hashable, Sendable {
         self.created = created
         self.origin = origin
         self.tag = tag
+        self.document = document
     }
 }

@@ -139,11 +139,26 @@ extension GrantStore {
     /// Stores where the same directories are now, in one transaction, and logs it. A grant that is gone is left out, and so is one that
     /// another directory was accepted for meanwhile: whoever looked for the old one must not bring it back.
     public func renewBookmarks(_ renewals: [(id: GrantID, bookmark: Bookmark)], by actor: Actor) throws(GrantError) {
+        try renewBookmarks(
+            renewals.map { BookmarkRenewal(grant: $0.id, seen: $0.bookmark.identity, bookmark: $0.bookmark) }, by: actor)
+    }
+
+    /// The same, of documents as well, which another file has taken the place of.
+    public func renewBookmarks(_ renewals: [BookmarkRenewal], by actor: Actor) throws(GrantError) {
         try write { (database) throws(GrantError) in
-            for (id, bookmark) in renewals {
-                guard var grant = try find(id, in: database), grant.bookmark != bookmark,
-                    grant.bookmark.identity == bookmark.identity
+            for renewal in renewals {
+                let bookmark = renewal.bookmark
+                guard var grant = try find(renewal.grant, in: database), grant.bookmark != bookmark,
+                    grant.bookmark.identity == renewal.seen,
+                    bookmark.identity == renewal.seen || (grant.bookmark.document != nil && bookmark.document != nil)
                 else { continue }
+                if let detail = renewal.detail {
+                    grant.bookmark = bookmark
+                    try save(grant, in: database)
+                    let path = String(decoding: bookmark.path, as: UTF8.self)
+                    try log(.bookmarkMoved, grant, actor, "another file at \(path), \(detail)", in: database)
+                    continue
+                }
                 let before = String(decoding: grant.bookmark.path, as: UTF8.self)
                 grant.bookmark = bookmark
                 try save(grant, in: database)

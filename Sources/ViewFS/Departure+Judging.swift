@@ -12,7 +12,7 @@ extension Departure {
     private static let attempts = 8
 
     func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {
-        guard let top = scope.root, id != top.id else { return false }
+        guard scope.document == nil, let top = scope.root, id != top.id else { return false }
         var answer = false
         view.tree.withRoot(of: scope) { root in
             let descriptor = view.tree.pin(node)

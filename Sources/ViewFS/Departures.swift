@@ -54,6 +54,8 @@ final class Departures: Sendable {
 
     /// Has a node judged, soon.
     func suspect(_ id: UInt64, in scope: UInt32) {
+        // A document is followed where it goes.
+        if view?.tree.scope(scope)?.document != nil { return }
         let isNew = suspects.withLock { suspects -> Bool in
             suspects[scope, default: Suspects()].nodes.insert(id)
             if suspects[scope]!.isJudged { return false }

@@ -44,6 +44,9 @@ public final class Scope: @unchecked Sendable {
     /// The next lookup of its name makes the kernel drop what it knows below it: see `ViewFS.dropTrees`.
     let isToBeDropped = Atomic<Bool>(false)
 
+    /// Whether it is of one file and shows just that, under the grant's name.
+    var isFile: Bool { nodes.document.map { !$0.isDirectory } ?? false }
+
     enum Letting: UInt8, AtomicRepresentable { case notYet, underWay, done }
 
     struct Closing {

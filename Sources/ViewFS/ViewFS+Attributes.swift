@@ -60,6 +60,11 @@ extension ViewFS {
         view.onNode(
             request, id, for: isEcho ? .cacheWrite : .write, killing: kills, file: isEcho ? handle : nil
         ) { request, node, descriptor in
+            // Its mode keeps others on the host out of it.
+            if view.document(of: id, node) != nil {
+                request.reply(error: EACCES)
+                return
+            }
             if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
                 view.settleSetID(of: descriptor, for: request.caller)
             }

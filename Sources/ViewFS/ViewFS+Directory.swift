@@ -81,7 +81,11 @@ extension ViewFS {
             return
         }
         view.onDirectory(request, info.fh, id) { request, directory in
-            reply(request, clinux_fsync(directory.pointee.descriptor, dataOnly))
+            let result = clinux_fsync(directory.pointee.descriptor, dataOnly)
+            if result == 0, let node = view.tree.nodes.find(id.rawValue), let document = view.document(of: id, node) {
+                return reply(request, view.syncParent(of: document))
+            }
+            reply(request, result)
         }
     }
 
@@ -95,6 +99,9 @@ extension ViewFS {
                 return
             }
             var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+            let document = view.document(of: id, node)
+            if let document, offset == 0 { view.addDocument(document, to: &listing) }
+            let offset = document != nil && offset == Self.documentPosition ? 0 : offset
             let error = directory.pointee.stream.withLock { stream -> Int32 in
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
@@ -102,7 +109,8 @@ extension ViewFS {
                 if offset == 0 { stream.familiarity = node.pointee.renewed.load(ordering: .relaxed) != 0 ? 4 : 0 }
                 var familiarity = stream.familiarity
                 let ended = stream.forEach(in: directory.pointee.descriptor) {
-                    view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, &familiarity, to: &listing)
+                    if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
+                    return view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, &familiarity, to: &listing)
                 }
                 stream.familiarity = familiarity
                 return ended

@@ -168,6 +168,10 @@ extension ViewFS {
             return
         }
         view.onNode(request, parent, for: .read, name: name, isLookup: true) { request, node, descriptor in
+            if view.isDocumentDirectory(parent, node), view.concernsDocument(parent, node, name) {
+                view.replyDocument(request, name, found: (parent, node))
+                return
+            }
             if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.habit.noteLookup() } }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }

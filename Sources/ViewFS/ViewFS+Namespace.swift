@@ -31,6 +31,11 @@ extension ViewFS {
             return
         }
         onNode(request, parent, for: .write, name: name) { request, node, directory in
+            if let document = document(of: parent, node, named: name) {
+                // What stands at the document's name is a regular file, and made by CREATE.
+                request.reply(error: document.isNamed(name) && document.shown != nil ? EEXIST : EACCES)
+                return
+            }
             Identity.assumeMask(request.caller.umask)
             let result = audited(request, node, .entry(directory, name), detail: detail()) {
                 Identity.withReserve(of: request.caller) { body(directory) }
@@ -46,6 +51,9 @@ extension ViewFS {
         }
         view.onNode(request, parent, for: .write, name: name) { request, node, descriptor in
             let result = view.audited(request, node, .entry(descriptor, name)) {
+                if let document = view.document(of: parent, node, named: name) {
+                    return view.unlink(document, name, directory: directory, as: request.caller)
+                }
                 if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
                 let held = view.holdLosing(name, in: descriptor, of: node, directory: directory, request.caller)
                 let result = clinux_unlinkat(descriptor, name, directory)
@@ -82,10 +90,22 @@ extension ViewFS {
             }
             let to = view.tree.pin(target)
             let isExchange = flags & renameExchange != 0
+            let source = view.document(of: parent, node, named: name)
+            let sink = view.document(of: newParent, target, named: newName)
             let result =
                 to < 0
                 ? to
                 : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
+                    if source != nil || sink != nil {
+                        // Found by its name no more.
+                        let moving = view.tree.hold(name, in: from, of: node.pointee.owner)
+                        let result = view.rename(((from, name), source), ((to, newName), sink), flags, as: request.caller)
+                        if let moving {
+                            if result == 0 { view.tree.keep(moving) }
+                            view.tree.giveBack(moving)
+                        }
+                        return result
+                    }
                     // Both names stay when they are exchanged.
                     if !isExchange { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
                     return Identity.withReserve(of: request.caller) {
@@ -155,6 +175,19 @@ extension ViewFS {
                 return
             }
             let descriptor = view.tree.pin(node)
+            let document = view.document(of: newParent, parent, named: newName)
+            if let document, descriptor >= 0 {
+                let result = view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
+                    view.link(descriptor, to: document, newName, as: request.caller)
+                }
+                if result < 0 {
+                    request.reply(failure: result)
+                } else {
+                    view.replyDocument(request, newName, found: (newParent, parent))
+                }
+                view.tree.unpin(id.rawValue, node)
+                return
+            }
             let result =
                 descriptor < 0
                 ? descriptor

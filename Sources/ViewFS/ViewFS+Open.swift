@@ -87,6 +87,15 @@ extension ViewFS {
                 request.reply(error: ENFILE)
                 return
             }
+            let document = view.document(of: parent, node, named: name)
+            if let document {
+                let refusal = document.isNamed(name) ? view.mayBegin(document, as: request.caller) : -EACCES
+                if refusal < 0 {
+                    request.reply(error: refusal == -EEXIST && flags & O_EXCL == 0 ? ESTALE : Errno.number(of: refusal))
+                    return
+                }
+            }
+            let name = document == nil ? name : stagedName
             Identity.assumeMask(request.caller.umask)
             // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
             // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
@@ -116,6 +125,8 @@ extension ViewFS {
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
             view.noteMode(parameters.attr.st_mode)
+            if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
+            if error == 0, view.isDocumentDirectory(parent, node) { view.noteMaker(parent, node, of: parameters.ino, request.caller) }
             if view.kernelOpens {
                 return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
             }

@@ -148,7 +148,9 @@ extension ViewFS {
         let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
         let loss = file.pointee.canWrite ? view.lossToTell(file) : 0
-        request.reply(error: loss != 0 ? loss : result < 0 ? Errno.number(of: result) : 0)
+        let publication = file.pointee.canWrite ? view.publish(file.pointee.node, as: request.caller) : 0
+        let error = result < 0 ? result : publication
+        request.reply(error: loss != 0 ? loss : error < 0 ? Errno.number(of: error) : 0)
         view.coordinator.leave(slot: slot)
     }
 

@@ -30,6 +30,7 @@ extension ViewFS {
     private func letGo(of scope: Scope) -> Bool {
         if kernelOpens { closeKept(of: scope.nodes) }
         // First what gives numbers back, of which one is needed then.
+        scope.nodes.document?.letGo()
         let nodesAreGone = tree.release(scope.nodes)
         locks.forget(scope.id)
         oplocks?.release(scope.id.rawValue)

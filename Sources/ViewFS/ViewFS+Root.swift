@@ -38,11 +38,12 @@ extension ViewFS {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
         guard verdict.isInside else { return refuse(request, verdict, scope: scope.id.rawValue) }
-        if let root = tree.countRoot(of: scope.nodes) {
+        let file = scope.isFile ? tree.countDocument(of: scope.nodes) : nil
+        if let root = scope.isFile ? file?.id : tree.countRoot(of: scope.nodes) {
             var parameters = EntryParameters()
             parameters.ino = root
             parameters.generation = UInt64(truncatingIfNeeded: generation)
-            parameters.attr = attributes(scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
+            parameters.attr = attributes(file?.status ?? scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
             if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
@@ -93,10 +94,11 @@ extension ViewFS {
         }
         for (name, scope) in root.open where UInt64(truncatingIfNeeded: scope.id.rawValue) + 2 > offset {
             var parameters = EntryParameters()
-            guard let node = tree.nodes.find(scope.rootNode) else { continue }
+            let shown = scope.isFile ? scope.nodes.document?.node?.id ?? 0 : scope.rootNode
+            guard let node = tree.nodes.find(shown) else { continue }
             parameters.attr.st_ino = ino_t(
                 truncatingIfNeeded: tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
-            parameters.attr.st_mode = S_IFDIR
+            parameters.attr.st_mode = node.pointee.type
             let hasRoom = withCString(name.bytes) { text -> Bool in
                 guard listing.hasRoom(for: text) else { return false }
                 listing.add(&parameters, text, next: UInt64(truncatingIfNeeded: scope.id.rawValue) + 2)

@@ -19,8 +19,11 @@ extension FileStatus {
 extension ViewFS {
     /// Makes a scope for a grant whose directory is open, without showing it yet.
     /// `descriptor`: O_PATH, verified to be the bookmarked directory. Called by one thread at a time.
+    ///
+    /// `document`: of a grant of one file; the directory is the one that holds it on the host, or, where the view shows a directory, its workplace.
     public func makeScope(
-        for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool
+        for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
+        document: DocumentPlace? = nil
     ) throws(Errno) -> Scope {
         let status = try descriptor.status()
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
@@ -32,11 +35,15 @@ extension ViewFS {
         let kind = FilesystemKind(of: descriptor)
         let nodes = tree.addScope(
             id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: kind.hasServer)
+        nodes.document = document
         hostWatch?.begin(nodes, directory: descriptor)
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
-        nodes.isUnwatched.store(!isTold, ordering: .relaxed)
+        nodes.isUnwatched.store(!isTold && document == nil, ordering: .relaxed)
         guard let root = tree.internRoot(descriptor, status, of: nodes) else { throw Errno(ENOMEM) }
         if let node = tree.nodes.find(root) { watch(root, node) }
+        if let document {
+            if document.isDirectory { nodes.documentRoot.store(root, ordering: .relaxed) } else { try show(document, in: nodes) }
+        }
         // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.
         let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
         let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
@@ -79,6 +86,7 @@ extension ViewFS {
     public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
 
     func path(of scope: ScopeNodes) -> [UInt8]? {
+        if let document = scope.document { return path(of: document) }
         var buffer = [UInt8](repeating: 0, count: 16_384)
         var count = 0
         tree.withRoot(of: scope) { descriptor in
@@ -93,6 +101,8 @@ extension ViewFS {
     /// Whether the granted directory is where it was and was not removed, as far as that can be said without asking its filesystem. False when it
     /// is not certain: then look. `moves`: `directoryMoves` before.
     public func isStill(_ scope: Scope, at path: [UInt8], moves: UInt64?) -> Bool {
+        // Another file can be in a document's place whatever its directory does.
+        if scope.nodes.document != nil { return false }
         if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
         // So the kernel writes the path of what was removed, and so a directory can be called.
         guard scope.isLocal, !path.isEmpty, !path.suffix(10).elementsEqual(" (deleted)".utf8) else { return false }

@@ -52,7 +52,7 @@ extension ViewFS {
         view.onNode(request, id, for: .write) { request, node, descriptor in
             if strcmp(name, "system.posix_acl_access") == 0 { view.settleSetID(of: descriptor, for: request.caller, byACL: true) }
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
-                isReserved(name)
+                isReserved(name) || view.document(of: id, node) != nil
                     ? -EPERM
                     : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
             }
@@ -68,7 +68,7 @@ extension ViewFS {
         view.onNode(request, id, for: .write) { request, node, descriptor in
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
                 if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.refusalOfWriting(request.caller, id, node) }
-                return isReserved(name) ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
+                return isReserved(name) || view.document(of: id, node) != nil ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
             }
             reply(request, result)
         }

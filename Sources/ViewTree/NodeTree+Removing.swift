@@ -66,6 +66,9 @@ extension NodeTree {
         free(node.pointee.owner.withShard(of: node.pointee.key) { _ in node.pointee.forgetPlace(parent, name) })
     }
 
+    /// No name leads to it that this scope goes by: its descriptor alone does.
+    public func keep(_ held: HeldNode) { held.node.pointee.noteNameless() }
+
     /// It has another name now.
     ///
     /// Locking: the shard's.

@@ -134,6 +134,32 @@ public final class NodeTree: @unchecked Sendable {
         return scope.withShard(of: root.key) { $0.count(root.id, in: nodes) } == nil ? nil : root.id
     }
 
+    /// Makes (or counts) the node of the file of a document's scope, which shows it from then on. As `intern`.
+    public func showDocument(_ descriptor: consuming FileDescriptor, _ status: borrowing FileStatus, of scope: ScopeNodes) -> UInt64? {
+        guard let document = scope.document, let id = intern(descriptor, status, in: scope, found: 0, as: nil), let node = nodes.find(id)
+        else {
+            return nil
+        }
+        node.pointee.noteNameless()
+        if let before = document.show(id, copy status) { forget(before, 1) }
+        return id
+    }
+
+    /// Counts one more lookup of the node that such a scope shows; nil when there is none any more.
+    public func countDocument(of scope: ScopeNodes) -> (id: UInt64, status: FileStatus)? {
+        guard let shown = scope.document?.node else { return nil }
+        return scope.withShard(of: NodeKey(shown.status)) { $0.count(shown.id, in: nodes) } == nil ? nil : shown
+    }
+
+    /// Whether a program has the file open, or where the kernel opens by itself may have.
+    public func isOpen(_ key: NodeKey, in scope: ScopeNodes) -> Bool {
+        scope.withShard(of: key) { index in
+            guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return false }
+            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasKept
+                || node.pointee.mayHavePages.load(ordering: .relaxed)
+        }
+    }
+
     /// Notes that one of several names of the file with `key` is about to be removed, if the kernel knows the file.
     ///
     /// Locking: the shard's.

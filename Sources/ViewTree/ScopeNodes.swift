@@ -43,6 +43,9 @@ public final class ScopeNodes: @unchecked Sendable {
 
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
+    /// Of a grant of one file: where that is; set once, before the scope is shared. And the node of the directory that holds it in the view, else 0.
+    public nonisolated(unsafe) var document: DocumentPlace?
+    public let documentRoot = Atomic<UInt64>(0)
     /// What was last said of the granted directory's attributes, so that they can be said again without asking its filesystem. Rank 2, for a moment.
     public let rootStatus = Lock<FileStatus?>(nil)
 

@@ -150,6 +150,8 @@ enum Daemon {
 
     static func startWatching(_ mounted: MountedView) throws(GrantError) {
         try start("grantfs-store") { mounted.watchStore() }
+        let store = mounted.state.withLock { $0.store }
+        _ = BackgroundTask(mayHang: true) { DocumentWorkplace.sweep(store) }
         try start("grantfs-dirs") { mounted.watchDirectories() }
     }
 

@@ -47,10 +47,11 @@ extension MountedView {
             left.removeAll { $0.outcome.withLock { $0?.isConfirmed } == true }
             return left.isEmpty
         }
+        removeWorkplaces(all: true)
         return left.isEmpty
     }
 
-    private func wait(until deadline: Int64, _ isDone: () -> Bool) {
+    func wait(until deadline: Int64, _ isDone: () -> Bool) {
         var turn: UInt32 = 50
         while !isDone(), Clock.monotonic < deadline {
             usleep(turn)

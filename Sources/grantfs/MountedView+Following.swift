@@ -38,6 +38,7 @@ extension MountedView {
 
     /// What is to be recorded.
     private func follow(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
+        if grant.bookmark.document != nil { return followDocument(grant, scope, resolver) }
         if files.isRemoved(scope) {
             show(grant, scope, false)
             return nil
@@ -54,7 +55,7 @@ extension MountedView {
     }
 
     /// Takes the name away, or gives it back.
-    private func show(_ grant: Grant, _ scope: Scope, _ isShown: Bool) {
+    func show(_ grant: Grant, _ scope: Scope, _ isShown: Bool) {
         let changed = state.withLock { state -> Bool in
             guard let live = state.grants[grant.id], live.scope === scope, live.grant.name == grant.name else { return false }
             switch files.root.place(grant.name) {

@@ -100,7 +100,10 @@ extension MountedView {
         let found = resolver.resolve(grant.bookmark)
         let (finding, renewed) = (found.finding, found.renewed)
         var scope: Scope?
-        if finding.isUsable, let directory = found.takeDescriptor() {
+        let path = found.path
+        if finding.isUsable, grant.bookmark.document != nil {
+            if let path, let file = found.takeDescriptor() { scope = makeScope(document: grant, file, at: path) }
+        } else if finding.isUsable, let directory = found.takeDescriptor() {
             let number = directory.release()
             scope = opening.withLock { _ in
                 try? files.makeScope(
@@ -129,7 +132,11 @@ extension MountedView {
             return (true, nil)
         }
         task?()
-        return (isShown, finding == .moved ? renewed.map { Renewal(grant: grant.id, old: grant.bookmark, new: $0) } : nil)
+        let isSuccessor = renewed.map { $0.identity != grant.bookmark.identity } ?? false
+        guard finding == .moved || isSuccessor, let renewed else { return (isShown, nil) }
+        var renewal = Renewal(grant: grant.id, old: grant.bookmark, new: renewed)
+        if isSuccessor { renewal.replacedThroughGrant = false }
+        return (isShown, renewal)
     }
 
     /// A scope that nobody is to see. Returns the rest of its end, to be run without the lock.

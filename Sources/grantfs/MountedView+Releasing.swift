@@ -48,6 +48,7 @@ extension MountedView {
         files.noteRootChanged()
         defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, closings, until: deadline)
+        removeWorkplaces(waits: true)
         // What has not left by then hangs.
         let kept = letGo(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))
         guard case .applied(var outcomes) = reply else { return reply }

@@ -9,6 +9,8 @@ extension MountedView {
         /// As it was when the directory was found by it.
         let old: Bookmark
         let new: Bookmark
+        /// Of a document that another file has taken the place of: whether that was done through the grant.
+        var replacedThroughGrant: Bool?
     }
 
     /// What a round over directories brings.
@@ -45,7 +47,12 @@ extension MountedView {
         if renewals.isEmpty { return }
         let store = state.withLock { $0.store }
         do throws(GrantError) {
-            try store.renewBookmarks(renewals.map { ($0.grant, $0.new) }, by: actor)
+            try store.renewBookmarks(
+                renewals.map { renewal in
+                    BookmarkRenewal(
+                        grant: renewal.grant, seen: renewal.old.identity, bookmark: renewal.new,
+                        detail: renewal.replacedThroughGrant.map { $0 ? "saved through the grant" : "saved beside the grant" })
+                }, by: actor)
         } catch {
             // The next look tries again.
             return SystemLog.write(.error, Terminal.visible(error.description), fields)

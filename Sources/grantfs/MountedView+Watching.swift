@@ -28,6 +28,7 @@ extension MountedView {
                 lost = sayLostWorkers(since: lost)
                 lookAfterClosings()
                 reapClosed()
+                removeWorkplaces()
                 files.trim()
             }
         }

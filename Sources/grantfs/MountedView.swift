@@ -1,6 +1,7 @@
 import Bookmarks
 import Control
 import Glibc
+import GrantAdministration
 import GrantModel
 import GrantStore
 import LinuxFS
@@ -27,6 +28,9 @@ final class MountedView: @unchecked Sendable {
     let opening = Lock(())
     /// The mount itself, once it is made.
     let identity = Lock<MountIdentity?>(nil)
+    /// The directories of the host that documents' scopes have, and the scopes whose documents were not at their places when they were looked for.
+    let workplaces = Lock<[(scope: Scope, workplace: DocumentWorkplace)]>([])
+    let documentsUnderWay = Lock<Set<UInt32>>([])
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
     /// What shuts the grants that the fleet gave when nobody says any more that they are valid.

@@ -69,6 +69,21 @@ struct DesktopPickTests {
         #expect(grants.map(\.path) == [one, two] && grants.allSatisfy { $0.access == "read-only" && $0.view == "ci" })
     }
 
+    @Test("Files are chosen with --files, and each is granted as a file, or in a directory of its own")
+    func filesAreGranted() throws {
+        let desktop = try Desktop()
+        let file = try desktop.fixture.source("papers") + "/two words.txt"
+        try Data("text".utf8).write(to: URL(fileURLWithPath: file))
+        let uri = "file://" + file.replacingOccurrences(of: " ", with: "%20")
+        let portal = try desktop.play("0", uri)
+        let output = try desktop.fixture.grantfs("pick", "--desktop", "--files", "--as-directory", "--json").orThrow()
+        try portal.expect("directory=0")
+        #expect(output.text.contains("\"document\"") && output.text.contains("\"asDirectory\":true"), "\(output)")
+        #expect(try desktop.fixture.list().map(\.path) == [file])
+        #expect(try desktop.fixture.grantfs("pick", "--files").status == 2)
+        #expect(try desktop.fixture.grantfs("pick", "--desktop", "--as-directory").status == 2)
+    }
+
     @Test("What a program asks for by grantfs mcp is granted when somebody chooses it, and the chooser begins there and says who asks")
     func aProgramsQuestionIsAnswered() throws {
         let desktop = try Desktop()

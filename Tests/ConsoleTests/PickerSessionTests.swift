@@ -49,6 +49,21 @@ struct PickerSessionTests {
         #expect(printed == [grants[1].id, grants[0].id])
     }
 
+    @Test func aFileWhosePathIsTypedIsMarkedAndGranted() throws {
+        let fixture = try fixture()
+        let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture, redirected: true)
+        try terminal.waitFor("alpha/")
+        try terminal.send("./file", "Enter")
+        try terminal.waitFor("the file is marked")
+        try terminal.send("Tab")
+        try terminal.waitFor("1 directory is to be granted")
+        try fixture.wait(until: "it was looked at", within: 60) { try !terminal.screen().contains("being looked at") }
+        try terminal.send("Enter")
+        #expect(try terminal.status() == 0)
+        #expect(try fixture.list().map(\.path) == [fixture.base + "/source/projects/file"])
+        #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("document"))
+    }
+
     @Test func escapeChangesNothing() throws {
         let fixture = try fixture()
         let terminal = try TerminalSession("\"$GRANTFS\" pick \(fixture.base)/source/projects", in: fixture)

@@ -14,7 +14,21 @@ import Testing
         Bookmark(
             filesystem: FilesystemIdentity(uuid: [], type: "fuse.sshfs"), handle: nil, identity: FileIdentity(inode: 1),
             path: [0x2F], owner: 0, created: Instant(seconds: 0)),
+        Bookmark(
+            filesystem: FilesystemIdentity(uuid: [1], type: "tmpfs"), handle: nil, identity: FileIdentity(inode: 1),
+            path: Array("/a/report".utf8), owner: 0, created: Instant(seconds: 0),
+            document: (try? GrantName(entry: Array("report".utf8))).map { DocumentBookmark(name: $0, form: .directory) }),
     ]
+
+    @Test func ofADirectoryIsReadByProgramsThatKnowOfNoFiles() {
+        #expect(AnEncodedBookmark.samples.map { $0.encoded()[5] } == [3, 3, 4])
+    }
+
+    @Test func isRefusedWithAFormThatIsNone() {
+        #expect(throws: Bookmark.DecodingFlaw.malformed) {
+            try Bookmark(encoded: resealed(AnEncodedBookmark.samples[2]) { $0[$0.count - 1] = 2 })
+        }
+    }
 
     @Test(arguments: samples.indices) func readsAsItWasWritten(_ index: Int) throws {
         let bookmark = AnEncodedBookmark.samples[index]
@@ -60,7 +74,7 @@ import Testing
     }
 
     @Test func isRefusedWhenNewer() {
-        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 4 }) }
+        #expect(throws: Bookmark.DecodingFlaw.newer) { try Bookmark(encoded: resealed(AnEncodedBookmark.samples[0]) { $0[5] = 5 }) }
     }
 
     @Test func neverTrapsOnFieldsThatMakeNoSenseUnderARightChecksum() {

@@ -19,7 +19,8 @@ extension MountTests {
         /// `{}` stands for the fixture's directory; “a” is granted in two views, “b” in one that is mounted at {}/mount.
         static let table: [Wrong] = [
             Wrong(1, "grant", "{}/nowhere", says: "nowhere"),
-            Wrong(1, "grant", "{}/file", says: "not a directory"),
+            Wrong(1, "grant", "{}/file/below", says: "not a directory"),
+            Wrong(2, "grant", "{}/free", "--as-directory", says: "for files"),
             Wrong(2, "grant", "{}/free", "--name", "x/y"),
             Wrong(2, "grant", "{}/free", "--name", ""),
             Wrong(2, "grant", "{}/free", "--name", "."),

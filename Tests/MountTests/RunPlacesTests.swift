@@ -91,15 +91,36 @@ extension MountTests {
             #expect(program.wait(within: 30) == 0)
         }
 
-        @Test("a file is bound for reading, and it is said that nobody takes it back; for writing it is refused with what to do")
+        @Test("a file to read is at its own path and in the view, alone, and can be taken back")
         func file() throws {
             let file = source + "/file"
-            let output = try run("cat \(file); echo more >> \(file); ls /grants", "--grant", file + ":ro")
-            #expect(output.lines == ["granted"] && output.errors.contains("Read-only"), "\(output)")
-            #expect(output.errors.contains("revoke does not take it"), "\(output)")
+            try "secret\n".write(toFile: source + "/secret", atomically: false, encoding: .utf8)
+            let output = try run("cat \(file); echo more >> \(file); ls /grants; cat \(source)/secret", "--grant", file + ":ro")
+            #expect(output.lines == ["granted", "file"] && output.errors.contains("Read-only"), "\(output)")
             #expect(try String(contentsOfFile: file, encoding: .utf8) == "granted\n")
-            let refused = try run("true", "--grant", file)
-            #expect(refused.status == 1 && refused.errors.contains("grant its directory"), "\(refused)")
+            let script = "cat \(file) && echo ready; read line; cat \(file) 2>&1; echo done"
+            let program = try Child(
+                [Programs.grantfs, "run", "--grant", file + ":ro", "--", "sh", "-c", script], environment: fixture.environment)
+            try program.expect("granted")
+            try program.expect("ready")
+            #expect(try fixture.revoke("file").allSatisfy(\.isConfirmed))
+            program.send("go on")
+            let line = try #require(program.line())
+            #expect(line.contains("Permission denied"), "\(line)")
+            try program.expect("done")
+        }
+
+        @Test("a file to write is at its own path, in a directory that shows it alone, and can be saved by a rename")
+        func writtenFile() throws {
+            let file = source + "/file"
+            try "secret\n".write(toFile: source + "/secret", atomically: false, encoding: .utf8)
+            let script = "ls -A \(source); sed -i s/granted/saved/ \(file); cat \(file) /grants/file/file; cat \(source)/secret"
+            let output = try run(script, "--grant", file)
+            #expect(output.lines == ["file", "saved", "saved"] && output.errors.contains("No such file"), "\(output)")
+            #expect(try String(contentsOfFile: file, encoding: .utf8) == "saved\n")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: source).sorted() == ["file", "secret"])
+            let refused = try run("true", "--grant", file, "--undo")
+            #expect(refused.status == 2 && refused.errors.contains("is a file"), "\(refused)")
         }
 
         @Test("what --ro-bind names is at its own path, beside the grants, and cannot be written to")

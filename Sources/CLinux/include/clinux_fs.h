@@ -104,6 +104,8 @@ int clinux_truncate_descriptor(int fd, off_t size);
 int clinux_ask(int fd);
 // Whether the process may open the file of an O_PATH descriptor for writing, whomever the thread acts for: as access(2). 0 or a negative error number.
 int clinux_may_write(int fd);
+// Whether this thread may make and remove names in a directory: 0, or a negative error number. By its own fsuid, groups and capabilities.
+int clinux_may_make_in(int fd);
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]);
 ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size);
 ssize_t clinux_listxattr_descriptor(int fd, char *list, size_t size);

@@ -5,15 +5,16 @@ import LinuxFS
 
 /// The file chooser of the desktop, asked through its portal.
 public enum DesktopChooser {
-    /// The directories that somebody chose, as paths; nil when it was cancelled. Waits for as long as that takes.
+    /// The directories that somebody chose, or the files, as paths; nil when it was cancelled. Waits for as long as that takes.
     ///
     /// `folder` is where it begins, `title` what stands above. `.unsupported` when there is nobody to ask, `.invalidDirectory` for what cannot be granted from here.
-    public static func directories(folder: [UInt8]?, title: String = "Grant directories") throws(GrantError) -> [[UInt8]]? {
+    public static func choose(folder: [UInt8]?, files: Bool = false, title: String? = nil) throws(GrantError) -> [[UInt8]]? {
+        let title = title ?? (files ? "Grant files" : "Grant directories")
         let uris = Collector()
         var reason = [CChar](repeating: 0, count: 512)
         let outcome = withCString(folder ?? []) { path in
             cportal_choose(
-                title, "Grant", folder == nil ? nil : path, collect, Unmanaged.passUnretained(uris).toOpaque(), &reason,
+                title, "Grant", folder == nil ? nil : path, files, collect, Unmanaged.passUnretained(uris).toOpaque(), &reason,
                 reason.count)
         }
         let why = String(decoding: reason.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -48,7 +49,7 @@ public enum DesktopChooser {
     static func path(_ uri: [UInt8]) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: uri, as: UTF8.self)
         guard let path = FileURI.path(uri) else {
-            throw GrantError(.invalidDirectory, "“\(shown)” cannot be granted", cause: "it is no directory of this machine")
+            throw GrantError(.invalidDirectory, "“\(shown)” cannot be granted", cause: "it is not of this machine")
         }
         if isDocument(path) {
             throw GrantError(

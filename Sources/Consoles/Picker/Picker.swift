@@ -31,6 +31,8 @@ public struct Picker: Sendable {
     public enum Answer: Sendable {
         case listed(PickerEntries, number: Int)
         case unreadable(String, number: Int)
+        /// What was to be listed is a file, which can be granted; its canonical path. Its directory was listed before this came.
+        case file([UInt8], number: Int)
         case looked([UInt8], PickerChoice.Finding)
         case taken([PickerChoice.Place])
         /// The directories that are granted now, with the views.
@@ -117,7 +119,10 @@ public struct Picker: Sendable {
             content = .failed(reason)
             places = []
             show()
-        case .listed, .unreadable: break
+        case .file(let path, let number) where number == self.number:
+            if !isMarked(path) { choices.append(PickerChoice(path: path, view: view, access: access)) }
+            message = "the file is marked: \(VisibleText.of(path))"
+        case .listed, .unreadable, .file: break
         case .looked(let path, let finding):
             for index in choices.indices where choices[index].path == path { choices[index].finding = finding }
         case .taken(let places): taken = Set(places)

@@ -98,6 +98,13 @@ public final class PickerSession {
                 guard !listing.links.isEmpty, let links = work.links(listing) else { return }
                 inbox.post(.answer(.listed(PickerEntries(listing, links: links), number: number)))
             } catch {
+                // A path that was typed may be a file's.
+                if let file = try? work.propose(path).bookmark, file.document != nil,
+                    let listing = try? work.list(CanonicalPath.parent(of: file.path))
+                {
+                    inbox.post(.answer(.listed(PickerEntries(listing, links: []), number: number)))
+                    return inbox.post(.answer(.file(file.path, number: number)))
+                }
                 inbox.post(.answer(.unreadable(error.cause ?? error.message, number: number)))
             }
         }

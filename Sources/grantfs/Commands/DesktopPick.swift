@@ -12,10 +12,13 @@ struct DesktopPick {
     /// Grants what somebody chooses in the desktop's dialog, each under its own name: all of it or nothing.
     func run(start: [UInt8]?) throws(GrantError) -> Int32 {
         let directory = try arguments.storeDirectory()
-        guard let chosen = try DesktopChooser.directories(folder: start), let first = chosen.first else { return PickCommand.cancelled() }
+        guard let chosen = try DesktopChooser.choose(folder: start, files: arguments.has("files")), let first = chosen.first else {
+            return PickCommand.cancelled()
+        }
         var choices: [GrantAdministrator.Choice] = []
         for path in chosen {
-            let proposal = try GrantAdministrator.propose(directory: path, name: nil, store: directory, lookout: .command)
+            let proposal = try GrantAdministrator.propose(
+                directory: path, name: nil, store: directory, document: PickCommand.form(arguments), lookout: .command)
             let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
             choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access))
         }

@@ -6,13 +6,15 @@ import LinuxFS
 /// `grantfs grant`
 enum GrantCommand {
     static let declaration = CommandDeclaration(
-        "grant", "Bookmarks directories and grants them to a view; prints the grants' ids.",
+        "grant", "Bookmarks directories or files and grants them to a view; prints the grants' ids.",
         operands: [OperandDeclaration("DIR", isRepeatable: true)],
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration("name", value: "N", help: "the name in the view; the directory's own when left out; for one DIR alone"),
             OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "nothing can be changed below the grant"),
             OptionDeclaration("expires", value: "WHEN", help: "when it ends by itself: 90s, 2h, 7d, or an ISO 8601 time"),
+            OptionDeclaration(
+                "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
             FleetOptions.fleet, FleetOptions.hosts, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
@@ -64,8 +66,15 @@ enum GrantCommand {
         var expires: Instant?
         if let text = try arguments.text("expires") { expires = try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime)) }
         var choices: [GrantAdministrator.Choice] = []
+        let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for operand in arguments.operands {
-            let proposal = try GrantAdministrator.propose(directory: operand, name: name, store: store, lookout: .command)
+            let proposal = try GrantAdministrator.propose(
+                directory: operand, name: name, store: store, document: form, lookout: .command)
+            if form == .directory, proposal.bookmark.document == nil {
+                throw GrantError(
+                    .usage, "“\(String(decoding: operand, as: UTF8.self))” is a directory, and --as-directory is for files",
+                    advice: "leave --as-directory out")
+            }
             if let other = choices.first(where: { $0.name == proposal.name }) {
                 if other.proposal.bookmark.identity == proposal.bookmark.identity { continue }
                 throw GrantError(

@@ -15,11 +15,14 @@ enum PickCommand {
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
             OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "a choice begins as read-only"), CommonOptions.timeout,
             OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
+            OptionDeclaration("files", help: "with --desktop: files are chosen, and granted one by one"),
+            OptionDeclaration(
+                "as-directory", help: "with --files: each is shown in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("json", help: "one JSON document on stdout, an array of the grants"),
         ],
         notes: [
             "It starts in START, else where one picked last, else at home. Escape changes nothing and exits with 1; F1 shows the keys.",
-            "Nothing is granted unless everything that was chosen can be.",
+            "A file is marked by typing its path. Nothing is granted unless everything that was chosen can be.",
         ],
         run: run)
 
@@ -27,6 +30,9 @@ enum PickCommand {
         let view = try arguments.view() ?? .standard
         let timeout = try arguments.timeout()
         let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastPlace.read() ?? LastPlace.home
+        for (option, needed) in [("files", "desktop"), ("as-directory", "files")] where arguments.has(option) && !arguments.has(needed) {
+            throw GrantError(.usage, "pick: --\(option) needs --\(needed)", advice: "grantfs grant FILE grants a file by its path")
+        }
         if arguments.has("desktop") {
             return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
                 start: arguments.operands.isEmpty ? LastPlace.read() : start)
@@ -45,6 +51,11 @@ enum PickCommand {
         LastPlace.write(session.directory)
         guard let changes else { return cancelled() }
         return try print(changes, arguments, timeout)
+    }
+
+    /// How chosen files are shown; nil where directories are chosen.
+    static func form(_ arguments: ParsedArguments) -> DocumentBookmark.Form? {
+        arguments.has("files") ? arguments.has("as-directory") ? .directory : .file : nil
     }
 
     static func cancelled() -> Int32 {
@@ -73,7 +84,8 @@ enum PickCommand {
             list: { path throws(GrantError) in try DirectoryListing.of(path, lookout: .command) },
             links: { $0.linksToDirectories(lookout: .command) },
             propose: { path throws(GrantError) in
-                let proposal = try GrantAdministrator.propose(directory: path, name: placeholder, store: directory, lookout: .command)
+                let proposal = try GrantAdministrator.propose(
+                    directory: path, name: placeholder, store: directory, document: .file, lookout: .command)
                 if let store = try arguments.openStoreIfThere() { try GrantAdministrator.command(store).check(proposal) }
                 return proposal
             },

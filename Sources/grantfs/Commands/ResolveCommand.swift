@@ -37,7 +37,10 @@ enum ResolveCommand {
             ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
             ("id", grant.id.description), ("path", Terminal.visible(described.path)), ("access", grant.access.rawValue),
             ("state", described.state.rawValue),
-            ("bookmark", "\(described.finding.rawValue): \(described.reason ?? explanation(described.finding))"),
+            (
+                "bookmark",
+                "\(described.finding.rawValue): \(described.reason ?? explanation(described.finding, grant.bookmark.document == nil ? "directory" : "file"))"
+            ),
             ("created", Timestamp.local(grant.created)), ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
         ]
         for (key, value) in rows {
@@ -63,14 +66,15 @@ enum ResolveCommand {
         return 0
     }
 
-    private static func explanation(_ finding: BookmarkFinding) -> String {
+    /// `item`: “directory” or “file”.
+    private static func explanation(_ finding: BookmarkFinding, _ item: String) -> String {
         switch finding {
-        case .ok: "the directory is where it was"
-        case .moved: "the same directory under another path"
-        case .replaced: "another directory stands at its path; it is not entered"
-        case .missing: "the directory is nowhere on its filesystem"
+        case .ok: "the \(item) is where it was"
+        case .moved: "the same \(item) under another path"
+        case .replaced: "another \(item) stands at its path; it is not entered"
+        case .missing: "the \(item) is nowhere on its filesystem"
         case .unavailable: "its filesystem is not mounted"
-        case .ambiguous: "more than one directory could be it; none is entered"
+        case .ambiguous: "more than one \(item) could be it; none is entered"
         case .weak: "found, on a filesystem without lasting file handles"
         }
     }

@@ -12,7 +12,8 @@ enum RunCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view; “default” when left out"),
             OptionDeclaration(
-                "grant", value: "DIR[:ro]", help: "a view for this program alone, of this directory, at its own path too; :ro to read",
+                "grant", value: "PATH[:ro]",
+                help: "a view for this program alone, of this directory or file, at its own path too; :ro to read",
                 isRepeatable: true),
             OptionDeclaration("at", value: "PATH", help: "where the program finds the view, and there alone; /grants when left out"),
             OptionDeclaration(
@@ -35,7 +36,8 @@ enum RunCommand {
         notes: [
             "The program has the system's /usr and /etc to read, a /tmp and a home directory of its own that are gone afterwards, its own processes, and no "
                 + "capability. The exit status is the program's; 1 and 2 may also come from grantfs.",
-            "A directory of --grant is at /grants/NAME and at its own path, unless --at says where the view is. A file is bound, with FILE:ro.",
+            "A directory of --grant is at /grants/NAME and at its own path, unless --at says where the view is. So is a file; when it may be written to, its "
+                + "directory shows it alone, with what the program makes beside it, and /grants/NAME is that directory.",
             "With --grant the view and its grants exist as long as the program does; list shows them, and revoke takes them away meanwhile.",
             "Needs bubblewrap.",
         ],
@@ -44,7 +46,7 @@ enum RunCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let place = arguments.bytes("at") ?? SandboxPlaces.standard
         try SandboxPlaces.check(place)
-        var request = try SandboxRequest(arguments)
+        let request = try SandboxRequest(arguments)
         let view = try arguments.view() ?? .standard
         try SandboxProcess.requireProgram()
         // Done while the directories are looked at and the view is mounted.
@@ -52,7 +54,13 @@ enum RunCommand {
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
         let directory = try arguments.storeDirectory()
         // Looked at first: a wrong directory leaves no trace.
-        let choices = try proposals(&request, in: directory)
+        let choices = try proposals(request, in: directory)
+        let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
+        if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
+            throw GrantError(
+                .usage, "run: a snapshot is of directories, and “\(file.name)” is a file",
+                advice: "grant the directory it is in, or copy it")
+        }
         let ending = try RunEnding(arguments, granted: choices.filter { $0.access == .readWrite }.map(\.proposal.bookmark.path))
         if arguments.has("audit"), choices.isEmpty {
             throw GrantError(.usage, "run: --audit is of what --grant names", advice: "mount the view with -o audit, and see grantfs log")
@@ -96,18 +104,13 @@ enum RunCommand {
 
     private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
 
-    /// What is to be granted, each under a name of its own: of several with one basename the later ones have a number. Files become binds of the request.
-    private static func proposals(_ request: inout SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
+    /// What is to be granted, each under a name of its own: of several with one basename the later ones have a number.
+    private static func proposals(_ request: SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
         var chosen: [Chosen] = []
         for wish in request.grants {
-            let proposal: GrantAdministrator.Proposal
-            do throws(GrantError) {
-                proposal = try GrantAdministrator.propose(directory: wish.path, name: nil, store: store, lookout: .command)
-            } catch {
-                guard error.cause == GrantAdministrator.isNoDirectory else { throw error }
-                request.bind(try file(wish))
-                continue
-            }
+            // A file that may be written to is shown in a directory of its own: most programs save by putting a new file in its place.
+            let proposal = try GrantAdministrator.propose(
+                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, lookout: .command)
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(
@@ -132,27 +135,17 @@ enum RunCommand {
         return name
     }
 
-    /// A file, of which there are no grants.
-    private static func file(_ wish: SandboxRequest.Wish) throws(GrantError) -> SandboxBind {
-        let shown = String(decoding: wish.path, as: UTF8.self)
-        guard wish.access == .readOnly else {
-            throw GrantError(
-                .invalidDirectory, "“\(shown)” cannot be granted for writing",
-                cause: "it is a file, and programs put a new file in the place of one that they save",
-                advice: "grant its directory, or --grant \(ShellWord.quoted(wish.path)):ro to have it read")
-        }
-        let bind = try SandboxBind(wish.path)
-        Terminal.note("“\(shown)” is a file, so it is bound and no grant: revoke does not take it from the program")
-        return bind
-    }
-
     /// At their own paths, where that can be.
     private static func show(_ choices: [Chosen], in layout: inout SandboxLayout) {
         // The directory above comes first, in whatever order they were named.
         for choice in choices.sorted(by: { $0.proposal.bookmark.path.count < $1.proposal.bookmark.path.count }) {
             let path = choice.proposal.bookmark.path
-            guard let reason = layout.show(choice.name, at: path) else { continue }
-            let place = "\(String(decoding: layout.view, as: UTF8.self))/\(choice.name)"
+            // In the place of the file's directory, of which nothing else is seen.
+            let isInDirectory = choice.proposal.bookmark.document?.form == .directory
+            let shown = isInDirectory ? CanonicalPath.parent(of: path) : path
+            guard let reason = layout.show(choice.name, at: shown) else { continue }
+            let file = isInDirectory ? "/\(choice.proposal.name)" : ""
+            let place = "\(String(decoding: layout.view, as: UTF8.self))/\(choice.name)\(file)"
             Terminal.note("“\(String(decoding: path, as: UTF8.self))” is at \(place) alone: \(reason)")
         }
     }

@@ -17,6 +17,9 @@ extension MountedView {
         {
             return "a withdrawal is under way"
         }
+        if state.grants.values.contains(where: { $0.scope != nil && $0.grant.bookmark.document != nil }) {
+            return "it shows single files"
+        }
         if !state.looks.isEmpty { return "it looks for a granted directory" }
         if state.grants.values.contains(where: { $0.released != nil }) {
             return "a directory was released, and its filesystem is mounted still"
@@ -104,6 +107,11 @@ extension MountedView {
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
                     // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn once this daemon serves.
+                    withdrawals.append(close(scope, .all, of: taken.id, &state))
+                    continue
+                }
+                if grant.bookmark.document != nil {
+                    // Where its file was, and what of it was shown, died with the other daemon: it is shown anew.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }

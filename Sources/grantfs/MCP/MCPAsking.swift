@@ -85,7 +85,7 @@ struct MCPAsking {
         let thread = try? WorkerThread.start("desktop") {
             let answer: Answer
             do throws(GrantError) {
-                switch try DesktopChooser.directories(folder: path, title: title) {
+                switch try DesktopChooser.choose(folder: path, title: title) {
                 case nil: answer = .no("the person said no")
                 case let chosen? where chosen.count == 1: answer = .yes(chosen[0], access)
                 default: answer = .no("several directories were chosen where one was asked for")

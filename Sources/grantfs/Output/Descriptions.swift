@@ -11,6 +11,8 @@ extension JSON {
                 ("bookmark", .string(described.finding.rawValue)), ("stale", .bool(described.isStale)),
                 ("reason", described.reason.map { .string($0) } ?? .null),
             ] + (described.copy.map { members("copy", $0) } ?? [("copy", .null)]) + [
+                ("kind", .string(grant.bookmark.document == nil ? "directory" : "document")),
+                ("asDirectory", .bool(grant.bookmark.document?.form == .directory)),
                 ("created", time(grant.created)), ("expires", time(grant.expires)), ("coordination", .string(grant.coordination.rawValue)),
             ]
     }

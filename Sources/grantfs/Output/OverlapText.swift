@@ -7,7 +7,7 @@ enum OverlapText {
     static func beside(_ grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let name = "“\(grant.name)”"
-        let others = [(Overlap.Relation.same, "is the same directory as"), (.above, "lies inside"), (.below, "holds")].compactMap {
+        let others = [(Overlap.Relation.same, "is the same \(item(grant)) as"), (.above, "lies inside"), (.below, "holds")].compactMap {
             (relation, verb) -> String? in
             let names = overlaps.filter { $0.relation == relation }.map { "“\($0.grant.name)”" }
             return names.isEmpty ? nil : "\(verb) \(listed(names))"
@@ -24,7 +24,7 @@ enum OverlapText {
             let place = Terminal.visible(overlap.grant.bookmark.path)
             let how =
                 switch overlap.relation {
-                case .same: "the same directory"
+                case .same: "the same \(item(grant))"
                 case .above: "of \(place), which holds it"
                 case .below: "of \(place), inside it"
                 }
@@ -34,6 +34,8 @@ enum OverlapText {
             "\(isPart ? "some of the files" : "the files") of “\(grant.name)” can still be reached by \(listed(others)) "
             + "(grantfs revoke --path \(ShellWord.quoted(grant.bookmark.path)) ends \(others.count == 1 ? "that" : "them all"))"
     }
+
+    private static func item(_ grant: Grant) -> String { grant.bookmark.document == nil ? "directory" : "file" }
 
     /// `a`, `a and b`, `a, b and c`.
     private static func listed(_ words: [String]) -> String {

@@ -33,9 +33,6 @@ struct SandboxRequest {
         variables += try SandboxRequest.variables(arguments.options["env"] ?? [])
     }
 
-    /// A file that was to be granted for reading: it is bound instead.
-    mutating func bind(_ file: SandboxBind) { binds.append(file) }
-
     private mutating func add(_ profile: SandboxProfile) throws(GrantError) {
         grants += profile.grants.map { Wish(path: $0.path, access: $0.access) }
         for path in profile.binds {

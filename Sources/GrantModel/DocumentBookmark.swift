@@ -1,0 +1,19 @@
+/// What a bookmark of one file has beside that of a directory.
+public struct DocumentBookmark: Hashable, Sendable {
+    /// How a document is shown in a view.
+    public enum Form: UInt8, Sendable, CaseIterable {
+        /// As a file, under the grant's name.
+        case file = 0
+        /// As a directory of the grant's name, which holds the document and what its program makes beside it.
+        case directory = 1
+    }
+
+    /// The file's name when it was granted: the one that it has in its directory of the view, whatever it is called on the host later.
+    public let name: GrantName
+    public var form: Form
+
+    public init(name: GrantName, form: Form) {
+        self.name = name
+        self.form = form
+    }
+}

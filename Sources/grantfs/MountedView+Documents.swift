@@ -1,0 +1,91 @@
+import Bookmarks
+import Glibc
+import GrantAdministration
+import GrantModel
+import LinuxFS
+import ViewFS
+import ViewTree
+
+// Grants of single files.
+extension MountedView {
+    /// A document's file that was found, ready to be shown.
+    struct OpenedDocument {
+        let place: DocumentPlace
+        /// The directory that its scope is made of.
+        let anchor: Int32
+        let workplace: DocumentWorkplace?
+    }
+
+    /// Opens what a document's scope is made of. `file`: O_PATH, verified to be the bookmarked file; `path`: where it lies.
+    func openDocument(_ grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) throws(Errno) -> OpenedDocument {
+        guard let document = grant.bookmark.document, let slash = path.lastIndex(of: 0x2F), let key = NodeKey(descriptor: file.number)
+        else {
+            throw Errno(ENOENT)
+        }
+        let status = try file.status()
+        let above = slash == 0 ? [0x2F] : Array(path[..<slash])
+        let parent = try FileDescriptor.open(above, OpenFlags.path | O_DIRECTORY)
+        let anchor = try parent.reopened(OpenFlags.path | O_DIRECTORY)
+        let forWorkplace = try parent.reopened(OpenFlags.path | O_DIRECTORY)
+        let entry = try ViewFS.entry(named: Array(path[(slash + 1)...]), in: parent, of: key)
+        let name = document.name.bytes.map { CChar(bitPattern: $0) } + [0]
+        let held = DocumentPlace.Held(file)
+        guard document.form == .directory else {
+            let place = DocumentPlace(entry, file: held, key: key, owner: status.st.st_uid, name: name, workplace: nil)
+            return OpenedDocument(place: place, anchor: anchor.release(), workplace: nil)
+        }
+        let store = state.withLock { $0.store }
+        let workplace = try DocumentWorkplace.make(in: forWorkplace, at: above, for: status, store: store)
+        let place = DocumentPlace(
+            entry, file: held, key: key, owner: status.st.st_uid, name: name,
+            workplace: DocumentPlace.Held(try workplace.directory.reopened(OpenFlags.path | O_DIRECTORY)))
+        return OpenedDocument(
+            place: place, anchor: try workplace.directory.reopened(OpenFlags.path | O_DIRECTORY).release(), workplace: workplace)
+    }
+
+    /// Makes the scope of a document that was found; nil when it cannot be.
+    func makeScope(document grant: Grant, _ file: consuming FileDescriptor, at path: [UInt8]) -> Scope? {
+        guard let opened = try? openDocument(grant, file, at: path) else { return nil }
+        let scope = opening.withLock { _ in
+            try? files.makeScope(
+                for: grant.id, activation: grant.activation, readOnly: grant.access == .readOnly,
+                directory: FileDescriptor(owning: opened.anchor), crossesMounts: options.submounts, document: opened.place)
+        }
+        guard let workplace = opened.workplace else { return scope }
+        if let scope { workplaces.withLock { $0.append((scope, workplace)) } } else { workplace.remove() }
+        return scope
+    }
+
+    /// Removes the workplaces of scopes that were withdrawn. `all`: at the end, of every scope. `waits`: for a second at the most, until that is done.
+    func removeWorkplaces(all: Bool = false, waits: Bool = false) {
+        let left = workplaces.withLock { workplaces -> [DocumentWorkplace] in
+            let left = workplaces.filter { all || files.isClosed($0.scope) }.map(\.workplace)
+            workplaces.removeAll { place in left.contains { $0 === place.workplace } }
+            return left
+        }
+        if left.isEmpty { return }
+        let task = BackgroundTask(mayHang: true) { for workplace in left { workplace.remove() } }
+        if all || waits { wait(until: Clock.monotonic + 1_000_000_000) { task.isDone } }
+    }
+
+    /// Looks where a document is now. What is to be recorded.
+    func followDocument(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
+        let wasUnderWay = documentsUnderWay.withLock { $0.remove(scope.id.rawValue) != nil }
+        switch files.follow(scope, wasUnderWay: wasUnderWay) {
+        case .gone:
+            show(grant, scope, false)
+        case .underWay:
+            _ = documentsUnderWay.withLock { $0.insert(scope.id.rawValue) }
+        case .found(let path):
+            let isTrashed = Trash.holds(path)
+            show(grant, scope, !isTrashed)
+            guard !isTrashed, let document = files.document(of: scope), let file = document.file,
+                let renewed = resolver.renewed(grant.bookmark, heldAt: path, as: file.descriptor), renewed != grant.bookmark
+            else { return nil }
+            var renewal = Renewal(grant: grant.id, old: grant.bookmark, new: renewed)
+            if renewed.identity != grant.bookmark.identity { renewal.replacedThroughGrant = document.changes.isOurs }
+            return renewal
+        }
+        return nil
+    }
+}

@@ -1,0 +1,396 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+/// A file beside a secret, granted in both forms.
+struct GrantedDocument {
+    let fixture: MountFixture
+    let directory: String
+    let mountpoint: String
+    /// The file on the host, in the view, and in its directory of the view.
+    var host: String { directory + "/report.txt" }
+    var file: String { mountpoint + "/file" }
+    var held: String { mountpoint + "/docs/report.txt" }
+
+    init(_ fixture: MountFixture, options: String? = nil, _ more: String...) throws {
+        self.fixture = fixture
+        directory = try fixture.source("papers")
+        try "old\n".write(toFile: directory + "/report.txt", atomically: false, encoding: .utf8)
+        try "secret\n".write(toFile: directory + "/secret", atomically: false, encoding: .utf8)
+        for name in ["report.txt", "secret"] { chown(directory + "/" + name, fixture.owner.uid, fixture.owner.gid) }
+        for (name, form) in [("file", []), ("docs", ["--as-directory"])] {
+            try fixture.grantfs(["grant", directory + "/report.txt", "--name", name] + form + more).orThrow()
+        }
+        mountpoint = try fixture.mount(options: options)
+    }
+
+    static func text(_ path: String) -> String? { try? String(contentsOfFile: path, encoding: .utf8) }
+    func write(_ text: String, _ path: String) throws { try Data(text.utf8).write(to: URL(fileURLWithPath: path)) }
+
+    func python(_ script: String, _ arguments: String...) throws -> Output {
+        try Command.run(["/usr/bin/python3", "-c", script] + arguments, as: fixture.owner)
+    }
+
+    /// What is in the document's directory on the host that was not there before the grant.
+    var workplaces: [String] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []).filter { $0.hasPrefix(".grantfs-") }
+    }
+}
+
+extension MountTests {
+    @Suite struct AGrantOfAFile {
+        @Test("shows the file under the grant's name, and in a directory of its own, and nothing else of where it lies")
+        func shown() throws {
+            let document = try GrantedDocument(MountFixture())
+            #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint).sorted() == ["docs", "file"])
+            #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint + "/docs") == ["report.txt"])
+            #expect(GrantedDocument.text(document.file) == "old\n")
+            #expect(GrantedDocument.text(document.held) == "old\n")
+            for path in ["/docs/secret", "/docs/papers/secret", "/file/secret"] {
+                #expect(GrantedDocument.text(document.mountpoint + path) == nil, "\(path)")
+            }
+            let kinds = try Command.run(["find", document.mountpoint, "-mindepth", "1", "-printf", "%P %y %s\n"]).orThrow()
+            #expect(kinds.lines.sorted().filter { !$0.hasPrefix("docs d") } == ["docs/report.txt f 4", "file f 4"])
+            let grants = try fixtureJSON(document.fixture)
+            #expect(grants.contains("\"kind\":\"document\"") && !grants.contains("\"kind\":\"directory\""), "\(grants)")
+        }
+
+        private func fixtureJSON(_ fixture: MountFixture) throws -> String {
+            try fixture.grantfs("list", "--json").orThrow().text.replacingOccurrences(of: ": ", with: ":")
+        }
+
+        @Test("takes what is written in place, in both forms, in every cache mode", arguments: ["shared", "exclusive", "none"])
+        func inPlace(cache: String) throws {
+            let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
+            for path in [document.file, document.held] {
+                let handle = try #require(FileHandle(forUpdatingAtPath: path))
+                try handle.seekToEnd()
+                try handle.write(contentsOf: Data("more\n".utf8))
+                try handle.synchronize()
+                try handle.close()
+            }
+            #expect(GrantedDocument.text(document.host) == "old\nmore\nmore\n")
+        }
+
+        @Test("follows the file when it is renamed and moved, and says where it is")
+        func moved() throws {
+            let document = try GrantedDocument(MountFixture())
+            let handle = try #require(FileHandle(forReadingAtPath: document.file))
+            let other = try document.fixture.directory("source/other") + "/renamed.txt"
+            try FileManager.default.moveItem(atPath: document.host, toPath: other)
+            try document.fixture.wait(until: "both forms show it, and its place is known") {
+                try GrantedDocument.text(document.file) == "old\n" && GrantedDocument.text(document.held) == "old\n"
+                    && document.fixture.list().allSatisfy { $0.path == other && $0.bookmark == "ok" }
+            }
+            #expect(try handle.readToEnd() == Data("old\n".utf8), "what was open goes on")
+            try document.write("saved\n", document.mountpoint + "/docs/t")
+            try #require(rename(document.mountpoint + "/docs/t", document.held) == 0)
+            #expect(GrantedDocument.text(other) == "saved\n", "the name in the view stays, and leads to the file")
+            #expect(!FileManager.default.fileExists(atPath: document.host))
+        }
+
+        @Test("finds the file again after it was renamed while nothing was mounted")
+        func renamedUnmounted() throws {
+            let document = try GrantedDocument(MountFixture())
+            try document.fixture.grantfs("unmount", document.mountpoint).orThrow()
+            try FileManager.default.moveItem(atPath: document.host, toPath: document.directory + "/other")
+            #expect(try document.fixture.list().map(\.bookmark) == ["moved", "moved"])
+            try document.fixture.mount()
+            #expect(GrantedDocument.text(document.file) == "old\n")
+            #expect(GrantedDocument.text(document.held) == "old\n")
+        }
+
+        @Test("follows a file that its owner saves on the host by a rename, and says so; what is open of the old one goes on")
+        func savedOnTheHost() throws {
+            let document = try GrantedDocument(MountFixture())
+            let handle = try #require(FileHandle(forReadingAtPath: document.file))
+            try document.write("new\n", document.directory + "/.tmp")
+            try #require(rename(document.directory + "/.tmp", document.host) == 0)
+            try document.fixture.wait(until: "both forms show it") {
+                GrantedDocument.text(document.file) == "new\n" && GrantedDocument.text(document.held) == "new\n"
+            }
+            #expect(try handle.readToEnd() == Data("old\n".utf8))
+            try document.fixture.wait(until: "the log says so") {
+                try document.fixture.grantfs("log").orThrow().text.contains("saved beside the grant")
+            }
+            #expect(try document.fixture.list().allSatisfy { $0.bookmark == "ok" && $0.state == "active" })
+        }
+
+        @Test("stays with its name when an editor on the host moves the old file aside and writes a new one")
+        func backedUpOnTheHost() throws {
+            let document = try GrantedDocument(MountFixture())
+            try #require(rename(document.host, document.host + "~") == 0)
+            try document.write("new\n", document.host)
+            try document.fixture.wait(until: "both forms show it") {
+                GrantedDocument.text(document.file) == "new\n" && GrantedDocument.text(document.held) == "new\n"
+            }
+            #expect(try document.fixture.list().allSatisfy { $0.path == document.host })
+        }
+
+        enum Stranger: String, CaseIterable { case link, directory, fifo, hardLink, anothersFile }
+
+        @Test(
+            "never takes something else for the file that stands in its place",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)),
+            arguments: Stranger.allCases)
+        func strangers(stranger: Stranger) throws {
+            let document = try GrantedDocument(MountFixture())
+            try FileManager.default.removeItem(atPath: document.host)
+            switch stranger {
+            case .link: try #require(symlink("secret", document.host) == 0)
+            case .directory: try #require(mkdir(document.host, 0o755) == 0)
+            case .fifo: try #require(mkfifo(document.host, 0o644) == 0)
+            case .hardLink: try #require(link(document.directory + "/secret", document.host) == 0)
+            case .anothersFile:
+                try document.write("stranger\n", document.host)
+                try #require(chown(document.host, 65534, 65534) == 0)
+            }
+            try document.fixture.wait(until: "the names are gone") {
+                try FileManager.default.contentsOfDirectory(atPath: document.mountpoint).isEmpty
+            }
+            #expect(GrantedDocument.text(document.file) == nil)
+            #expect(GrantedDocument.text(document.held) == nil)
+            #expect(try document.fixture.list().allSatisfy { $0.bookmark == "replaced" && $0.state == "unavailable" })
+            if stranger == .anothersFile {
+                try document.fixture.grantfs("confirm", "file").orThrow()
+                try document.fixture.wait(until: "what was confirmed is shown") { GrantedDocument.text(document.file) == "stranger\n" }
+            }
+        }
+
+        @Test("loses its name when the file is removed, and has it again when it is back")
+        func removed() throws {
+            let document = try GrantedDocument(MountFixture())
+            try FileManager.default.removeItem(atPath: document.host)
+            try document.fixture.wait(until: "the names are gone") {
+                try FileManager.default.contentsOfDirectory(atPath: document.mountpoint).isEmpty
+            }
+            #expect(try document.fixture.list().allSatisfy { $0.bookmark == "missing" && $0.state == "unavailable" })
+            try expectCall("open", document.file, gives: "ENOENT")
+            try document.write("again\n", document.host)
+            try document.fixture.wait(until: "it is back") {
+                GrantedDocument.text(document.file) == "again\n" && GrantedDocument.text(document.held) == "again\n"
+            }
+        }
+
+        @Test("is withdrawn from whoever holds something of it, in every row of the access table", arguments: ["shared", "exclusive"])
+        func revoked(cache: String) throws {
+            let document = try GrantedDocument(MountFixture(), options: "cache=\(cache)")
+            let owner = document.fixture.owner
+            // The probe's own files lie beside the document, as a program's do.
+            let directory = document.mountpoint + "/docs/work"
+            try #require(mkdir(directory, 0o755) == 0)
+            try Probe.prepare(directory, for: owner)
+            let probe = try Probe(below: directory)
+            let open = try #require(FileHandle(forUpdatingAtPath: document.file))
+            let native = try Probe.native(in: try document.fixture.directory("native"))
+            ProbedMount.expectNative(try probe.attempt(), native, "before")
+            try Probe.prepare(directory, for: owner)
+            let again = try Probe(below: directory)
+            #expect(try document.fixture.revoke("docs")[0].isConfirmed)
+            ProbedMount.expectRefused(try again.attempt(), native, "after", cache: cache)
+            #expect(try open.readToEnd() == Data("old\n".utf8), "the other grant was never interrupted")
+            #expect(try document.fixture.revoke("file")[0].isConfirmed)
+            #expect(throws: (any Error).self) { try open.write(contentsOf: Data("x".utf8)) }
+            try expectCall("open", document.file, gives: "EACCES")
+            try expectCall("open", document.held, gives: "EACCES")
+            try document.fixture.wait(until: "nothing of it is left on the host") { document.workplaces.isEmpty }
+            #expect(GrantedDocument.text(document.host) == "old\n")
+            try document.fixture.restore("file", "docs")
+            #expect(GrantedDocument.text(document.file) == "old\n")
+            #expect(GrantedDocument.text(document.held) == "old\n")
+        }
+
+        @Test("is withdrawn from a mapping of the document, an open descriptor and a working directory in its directory")
+        func heldDocument() throws {
+            let document = try GrantedDocument(MountFixture())
+            let script = """
+                import mmap, os, sys, signal
+                os.chdir(sys.argv[1])
+                f = os.open("report.txt", os.O_RDWR)
+                m = mmap.mmap(f, 4)
+                pid = os.fork()
+                print("ready", flush=True)
+                sys.stdin.readline()
+                def tried(what):
+                    try: what(); return "OK"
+                    except OSError as e: return os.strerror(e.errno)
+                print(tried(lambda: os.pread(f, 4, 0)), tried(lambda: os.listdir(".")), tried(lambda: os.stat("report.txt")), flush=True)
+                if os.fork() == 0: m[0]
+                print(os.WTERMSIG(os.wait()[1]) == signal.SIGBUS, tried(lambda: os.close(f)), flush=True)
+                """.replacingOccurrences(of: "pid = os.fork()\n", with: "")
+            let holder = try Child(["/usr/bin/python3", "-c", script, document.mountpoint + "/docs"], separateErrors: true)
+            try holder.expect("ready", within: 60)
+            #expect(try document.fixture.revoke("docs")[0].isConfirmed)
+            holder.send("go on")
+            try holder.expect("Permission denied Permission denied Permission denied")
+            try holder.expect("True OK")
+        }
+
+        @Test("for reading lets nothing be changed, narrowed while it is open as well; widened it can be saved again")
+        func readOnly() throws {
+            let document = try GrantedDocument(MountFixture(), options: nil, "--read-only")
+            #expect(GrantedDocument.text(document.held) == "old\n")
+            for path in [document.file, document.held] { try expectCall("open-for-writing", path, gives: "EROFS") }
+            #expect(mkdir(document.mountpoint + "/docs/x", 0o755) != 0 && errno == EROFS)
+            #expect(rename(document.held, document.held + "~") != 0 && errno == EROFS)
+            for name in ["file", "docs"] { try document.fixture.grantfs("set", name, "--access", "read-write").orThrow() }
+            try document.write("new\n", document.mountpoint + "/docs/t")
+            try #require(rename(document.mountpoint + "/docs/t", document.held) == 0)
+            let handle = try #require(FileHandle(forUpdatingAtPath: document.held))
+            try document.fixture.grantfs("set", "docs", "--access", "read-only").orThrow()
+            #expect(throws: (any Error).self) { try handle.write(contentsOf: Data("x".utf8)) }
+            #expect(GrantedDocument.text(document.host) == "new\n")
+        }
+
+        @Test("is refused for what is no file and no directory, and for what cannot be reached")
+        func badInput() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("odd")
+            try #require(mkfifo(source + "/fifo", 0o644) == 0)
+            try #require(symlink("nowhere", source + "/dangling") == 0)
+            let socket = try Child(
+                [
+                    "/usr/bin/python3", "-c",
+                    "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); print('ready',flush=True); input()",
+                    source + "/socket",
+                ])
+            try socket.expect("ready")
+            for name in ["fifo", "socket", "dangling", "absent", "absent/below"] {
+                let output = try fixture.grantfs("grant", source + "/" + name)
+                #expect(output.status == 1 && output.errors.contains("cannot be granted"), "\(name): \(output)")
+            }
+            #expect(try fixture.grantfs("grant", "/dev/null").status == 1)
+            #expect(try fixture.grantfs("grant", source, "--as-directory").status == 2)
+            try "x".write(toFile: source + "/plain", atomically: false, encoding: .utf8)
+            try #require(symlink("plain", source + "/link") == 0)
+            try fixture.grant(source + "/link", name: "linked")
+            #expect(try fixture.list().map(\.path) == [source + "/plain"], "a link is followed once, by whoever grants")
+            #expect(try fixture.grantfs("list", "--json").orThrow().text.contains("document"))
+            let again = try fixture.grantfs("grant", source + "/plain", "--name", "linked")
+            #expect(again.status == 0 && again.errors.contains("already"), "\(again)")
+            let otherForm = try fixture.grantfs("grant", source + "/plain", "--name", "linked", "--as-directory")
+            #expect(otherForm.status == 1, "\(otherForm)")
+        }
+
+        @Test("beside a grant of its directory is another scope, and what is changed through one shows through the other")
+        func overlapping() throws {
+            let fixture = try MountFixture()
+            let document = try GrantedDocument(fixture)
+            try fixture.grant(document.directory, name: "all")
+            try document.fixture.wait(until: "the directory is shown") {
+                FileManager.default.fileExists(atPath: document.mountpoint + "/all/report.txt")
+            }
+            try document.write("by the directory\n", document.mountpoint + "/all/report.txt")
+            #expect(GrantedDocument.text(document.file) == "by the directory\n")
+            #expect(GrantedDocument.text(document.held) == "by the directory\n")
+            try fixture.revoke("all")
+            #expect(GrantedDocument.text(document.held) == "by the directory\n")
+            let revoked = try fixture.grantfs("revoke", "--path", document.host, "--json").orThrow()
+            #expect(revoked.text.contains("file") && revoked.text.contains("docs"))
+            #expect(GrantedDocument.text(document.file) == nil && GrantedDocument.text(document.held) == nil)
+        }
+
+        @Test("is declared in files, and exported as it is granted")
+        func declared() throws {
+            let document = try GrantedDocument(MountFixture())
+            let exported = try document.fixture.grantfs("export").orThrow().text
+            #expect(exported.contains("asDirectory = true"))
+            let file = document.fixture.base + "/grants.toml"
+            try document.write(exported, file)
+            let before = try document.fixture.list().map(\.id)
+            try document.write("new\n", document.mountpoint + "/docs/t")
+            try #require(rename(document.mountpoint + "/docs/t", document.held) == 0)
+            try document.fixture.grantfs("apply", file).orThrow()
+            #expect(try document.fixture.list().map(\.id) == before, "a document that was saved is the same")
+            #expect(GrantedDocument.text(document.held) == "new\n")
+        }
+
+        @Test(
+            "in a user's mount of a file whose directory is root's is written in place, and nothing can be made beside it",
+            .enabled(if: Identity.isRoot && Machine.usersCanMount && Machine.plainUser != nil, Comment(rawValue: Machine.needsRoot)))
+        func foreignDirectory() throws {
+            let user = try #require(Machine.plainUser)
+            let fixture = try MountFixture(owner: user)
+            let directory = try fixture.source("roots")
+            try #require(chown(directory, 0, 0) == 0)
+            let file = directory + "/report.txt"
+            try "old\n".write(toFile: file, atomically: false, encoding: .utf8)
+            try #require(chown(file, user.uid, user.gid) == 0)
+            try fixture.grantfs(["grant", file, "--name", "docs", "--as-directory"]).orThrow()
+            let docs = try fixture.mount() + "/docs"
+            let script =
+                "ls \(docs); echo new > \(docs)/report.txt; touch \(docs)/t; mv \(docs)/report.txt \(docs)/b; rm \(docs)/report.txt"
+            let output = try Command.run(["sh", "-c", script], as: user)
+            #expect(output.lines == ["report.txt"], "\(output)")
+            #expect(output.errors.split(separator: "\n").count == 3 && !output.errors.contains("No such"), "\(output)")
+            #expect(GrantedDocument.text(file) == "new\n")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory) == ["report.txt"])
+        }
+
+        @Test(
+            "on a full filesystem keeps the old document, and lets the filesystem be unmounted when it is released",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func fullFilesystem() throws {
+            let fixture = try MountFixture()
+            let volume = try fixture.directory("source/papers")
+            try fixture.mountOther(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs"], at: volume)
+            let document = try GrantedDocument(fixture)
+            let script = """
+                import os, sys, errno
+                os.chdir(sys.argv[1])
+                f = os.open("report.txt.new", os.O_CREAT | os.O_WRONLY, 0o644)
+                try:
+                    while True: os.write(f, b"n" * 4096)
+                except OSError as e: print(errno.errorcode[e.errno])
+                os.unlink("report.txt.new")
+                """
+            let output = try document.python(script, document.mountpoint + "/docs")
+            #expect(output.lines == ["ENOSPC"], "\(output)")
+            #expect(GrantedDocument.text(document.host) == "old\n" && GrantedDocument.text(document.held) == "old\n")
+            let held = try #require(FileHandle(forReadingAtPath: document.held))
+            try fixture.grantfs("release", "file", "docs").orThrow()
+            let unmounted = try Command.run(["umount", volume])
+            #expect(unmounted.status == 0, "\(unmounted)")
+            #expect(throws: (any Error).self) { try held.readToEnd() }
+        }
+
+        @Test("takes claims, by the file and by the name in its directory")
+        func claimed() throws {
+            let document = try GrantedDocument(MountFixture())
+            for path in [document.file, document.held] {
+                let read = try document.fixture.grantfs("coordinate", "read", path, "--", "cat", path)
+                #expect(read.status == 0 && read.text == "old\n", "\(path): \(read)")
+                let written = try document.fixture.grantfs("coordinate", "write", path, "--", "true")
+                #expect(written.status == 0, "\(path): \(written)")
+            }
+        }
+
+        @Test("ends by itself when its time is over, and says so")
+        func expires() throws {
+            let document = try GrantedDocument(MountFixture(), options: nil, "--expires", "3s")
+            let open = try #require(FileHandle(forReadingAtPath: document.held))
+            try document.fixture.wait(until: "it has expired") { GrantedDocument.text(document.file) == nil }
+            try document.fixture.wait(until: "what is open is refused") {
+                (try? open.seek(toOffset: 0)) == nil || (try? open.read(upToCount: 1)) == nil
+            }
+            try expectCall("open", document.held, gives: "EACCES")
+        }
+
+        @Test("is not handed to another daemon, which is said; and is shown anew by one that takes over for a dead one")
+        func otherDaemons() throws {
+            let document = try GrantedDocument(MountFixture(), options: "recover")
+            let upgraded = try document.fixture.grantfs("upgrade", document.mountpoint)
+            #expect(upgraded.status != 0 && upgraded.errors.contains("single files"), "\(upgraded)")
+            #expect(GrantedDocument.text(document.held) == "old\n")
+            let open = try #require(FileHandle(forReadingAtPath: document.file))
+            let pid = try document.fixture.daemon(at: document.mountpoint)
+            kill(pid, SIGKILL)
+            try document.fixture.wait(until: "another daemon shows it") {
+                GrantedDocument.text(document.file) == "old\n" && GrantedDocument.text(document.held) == "old\n"
+            }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: document.mountpoint + "/docs") == ["report.txt"])
+            #expect(throws: (any Error).self) { try open.readToEnd() }
+        }
+    }
+}
