@@ -7,11 +7,11 @@ import LinuxFS
 extension MountRecord {
     /// Notes who has another daemon go on, beside those who are noted and run: it is one of them that answers a death. Best effort: without it, who looks between two daemons takes the mount for dead.
     public static func note(supervisor pid: Int32, of id: GrantID, in directory: String) {
-        guard let identity = ProcessIdentity(running: pid) else { return }
+        guard let identity = ProcessIdentity(child: pid) else { return }
         let path = file(of: id, in: directory)
         let made = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard made >= 0 else { return }
-        let lines = supervisors(of: id, in: directory).filter { $0 != identity && $0.isRunning } + [identity]
+        let lines = supervisors(of: id, in: directory).filter { $0 != identity && $0.mayRun } + [identity]
         let text = Array(lines.map { "\($0.pid) \($0.start) \($0.bootID)\n" }.joined().utf8)
         let isWhole = write(made, text, text.count) == text.count
         close(made)
@@ -27,7 +27,7 @@ extension MountRecord {
         // One ends when the next daemon serves, which has noted its own before: what was read may be old when it is looked at.
         repeat {
             seen = now
-            if seen.contains(where: \.isRunning) { return true }
+            if seen.contains(where: \.mayRun) { return true }
             now = MountRecord.supervisors(of: id, in: directory)
         } while now != seen
         return false

@@ -37,6 +37,15 @@ public struct ProcessIdentity: Hashable, Sendable {
         self.init(pid: pid, start: start, bootID: Boot.id)
     }
 
+    /// A child of this process, which never runs another program: nobody holds up who looks at it.
+    init?(child pid: Int32) { self.init(reading: pid) }
+
+    /// Whether it runs, or it cannot be told: on a busy machine a look may take longer than it is waited for.
+    var mayRun: Bool {
+        guard let seen = ProcessLook.at([pid], { ProcessIdentity(reading: $0) }).found[pid] else { return true }
+        return seen == self && !ProcessState.isOver(pid)
+    }
+
     /// This process.
     public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 
