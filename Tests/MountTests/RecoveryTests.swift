@@ -279,6 +279,7 @@ extension MountTests {
         func once(_ way: Succession.Way) throws {
             let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
             let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
+            defer { for maker in makers { _ = maker.stop() } }
             try scene.replaceDaemon(15)
             for maker in makers { #expect(maker.stop().isEmpty) }
         }
@@ -287,8 +288,7 @@ extension MountTests {
         private final class Maker: @unchecked Sendable {
             // Safe to share: what changes is behind the lock.
             private let lock = NSLock()
-            private var (isStopped, errors) = (false, Set<Int32>())
-            private let ended = DispatchSemaphore(value: 0)
+            private var (isStopped, hasEnded, errors) = (false, false, Set<Int32>())
 
             init(_ prefix: String) {
                 Thread.detachNewThread { [self] in
@@ -301,14 +301,14 @@ extension MountTests {
                         if file >= 0 { close(file) }
                         unlink(prefix + String(number))
                     }
-                    ended.signal()
+                    lock.withLock { hasEnded = true }
                 }
             }
 
             /// The errors that were not EIO.
             func stop() -> Set<Int32> {
                 lock.withLock { isStopped = true }
-                ended.wait()
+                while !lock.withLock({ hasEnded }) { usleep(1_000) }
                 return lock.withLock { errors.subtracting([EIO]) }
             }
         }

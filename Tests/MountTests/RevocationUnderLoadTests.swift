@@ -28,6 +28,7 @@ extension MountTests {
             let load = try Load(below: mount.held, daemonsDie: true)
             let other = try Load(below: mount.other, daemonsDie: true)
             let killer = Killer(mount)
+            defer { _ = killer.stop() }
             for _ in 0..<(UnderLoadAndAttacked.isLong ? 200 : 8) {
                 pause(milliseconds: 60)
                 let revoked = try mount.fixture.revoke("held")
@@ -63,11 +64,10 @@ extension MountTests {
 
         /// Kills the daemon of a mount again and again, until `stop`.
         private final class Killer: @unchecked Sendable {
-            // Safe to share: `isStopped` and `deaths` are behind the lock.
+            // Safe to share: what changes is behind the lock.
             private let mount: ProbedMount
             private let lock = NSLock()
-            private var (isStopped, deaths) = (false, 0)
-            private let ended = DispatchSemaphore(value: 0)
+            private var (isStopped, hasEnded, deaths) = (false, false, 0)
 
             init(_ mount: ProbedMount) {
                 self.mount = mount
@@ -79,14 +79,14 @@ extension MountTests {
                         }
                         lock.withLock { deaths += 1 }
                     }
-                    ended.signal()
+                    lock.withLock { hasEnded = true }
                 }
             }
 
             /// How many have died.
             func stop() -> Int {
                 lock.withLock { isStopped = true }
-                ended.wait()
+                while !lock.withLock({ hasEnded }) { usleep(1_000) }
                 return lock.withLock { deaths }
             }
         }
