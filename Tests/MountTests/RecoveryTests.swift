@@ -149,6 +149,25 @@ extension MountTests {
             #expect(text("both") == "" && text("lost") == "", "\(text("errors"))")
         }
 
+        @Test(
+            "refuses what was withdrawn while nobody served from its first answer on, also when who has withdrawn it is gone",
+            arguments: deaths)
+        func revokedByWhoIsGone(_ way: Succession.Way) throws {
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
+            let file = open(scene.mount + "/a/file", O_RDONLY)
+            defer { close(file) }
+            kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
+            let revoking = try Child([Programs.grantfs, "revoke", "a", "--timeout", "60"], environment: scene.fixture.environment)
+            try scene.fixture.wait(until: "the revocation is recorded") {
+                try scene.fixture.list().allSatisfy { $0.state != "active" }
+            }
+            kill(revoking.pid, SIGKILL)
+            // The kernel has nothing of the last page.
+            var byte: UInt8 = 0
+            #expect(pread(file, &byte, 1, 8191) == -1 && errno == EACCES)
+            #expect(access(scene.mount + "/a/other", F_OK) == -1 && errno == EACCES)
+        }
+
         @Test("in the middle of a withdrawal: the next one carries it through before it is confirmed")
         func midWithdrawal() throws {
             for turn in 0..<6 {
@@ -228,6 +247,20 @@ extension MountTests {
             #expect(try scene.fixture.grantfs("status").status == 1)
         }
 
+        @Test("and whose successor dies as it is about to have the mount is followed by one daemon, and not by two")
+        func successorDiesArmed() throws {
+            let scene = try Succession(.death, switches: ["GRANTFS_TEST_RECOVER": "first armed"])
+            let holder = try scene.holder(["map", "fd", "cwd"])
+            let first = try scene.fixture.daemon(at: scene.mount)
+            kill(first, SIGKILL)
+            #expect(try Succession.said(holder).hasPrefix("map read fd read cwd seen"))
+            // Who would start another one does so at once.
+            usleep(500_000)
+            let daemons = try Command.run(["pgrep", "-f", "recover --store \(scene.fixture.base)/store"]).text.split(separator: "\n")
+            // It, and its supervisor.
+            #expect(daemons.count == 2, "\(daemons)")
+        }
+
         @Test("can be upgraded, and its successor dies and is followed as well")
         func upgraded() throws {
             let scene = try Succession(.death)
@@ -275,13 +308,18 @@ extension MountTests {
             #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
         }
 
-        @Test("does nothing twice: a file that was not there is made, or EIO, and never there already", arguments: deaths)
+        @Test("does nothing twice: a file that was not there is made, and never there already; a line is appended once", arguments: deaths)
         func once(_ way: Succession.Way) throws {
             let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
             let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
             defer { for maker in makers { _ = maker.stop() } }
             try scene.replaceDaemon(15)
-            for maker in makers { #expect(maker.stop().isEmpty) }
+            for maker in makers {
+                #expect(maker.stop().isEmpty)
+                let log = maker.log.replacingOccurrences(of: scene.mount + "/a", with: scene.source)
+                let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
+                #expect(Set(lines).count == lines.count, "nothing was appended twice")
+            }
         }
 
         /// Makes one file after the other, each with a name of its own, until `stop`.
@@ -290,9 +328,15 @@ extension MountTests {
             private let lock = NSLock()
             private var (isStopped, hasEnded, errors) = (false, false, Set<Int32>())
 
+            /// Where each number is appended once.
+            let log: String
+
             init(_ prefix: String) {
+                log = prefix + "log"
                 Thread.detachNewThread { [self] in
                     var number = 0
+                    let log = open(self.log, O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0o600)
+                    defer { close(log) }
                     while !lock.withLock({ isStopped }) {
                         number += 1
                         let file = open(prefix + String(number), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
@@ -300,6 +344,11 @@ extension MountTests {
                         if file < 0 { lock.withLock { _ = errors.insert(error) } }
                         if file >= 0 { close(file) }
                         unlink(prefix + String(number))
+                        let line = "\(number)\n"
+                        if write(log, line, line.utf8.count) != line.utf8.count {
+                            let error = errno
+                            lock.withLock { _ = errors.insert(error) }
+                        }
                     }
                     lock.withLock { hasEnded = true }
                 }

@@ -40,6 +40,7 @@ struct Recovering {
         _ = taken.mounted.takeAway()
         // From `take` on what the dead one has left is not the truth any more. Armed before, because there must be no moment in which nobody answers this daemon's death.
         taken.recovery?.arm(true)
+        recovering.fail(at: "armed", crashes: left.page.pointee.crashes)
         guard left.take() else { _exit(1) }
         recovering.fail(at: "mine")
         taken.mount.begin()
@@ -88,9 +89,12 @@ struct Recovering {
     }
 
     /// For tests: dies, or takes its time, as a daemon can at any moment.
-    private func fail(at stage: String) {
+    ///
+    /// `crashes`: how many daemons have died so far, where that matters.
+    private func fail(at stage: String, crashes: UInt32 = 0) {
         guard let fault = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) else { return }
-        if fault == "stuck " + stage { kill(getpid(), SIGSTOP) }
+        if fault == "stuck " + stage { while true { sleep(1_000) } }
+        if fault == "first " + stage, crashes == 1 { kill(getpid(), SIGKILL) }
         if fault == stage { kill(getpid(), SIGKILL) }
         if fault == "slow " + stage { usleep(1_500_000) }
     }
