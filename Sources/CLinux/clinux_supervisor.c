@@ -155,7 +155,7 @@ static bool await_end(pid_t next) {
 // Ends all locks that this table of descriptors has in these files: closing any descriptor of a file does (fcntl(2), F_SETLK).
 static void unlock(char *const *locked) {
     for (; *locked != NULL; locked++) {
-        int file = open(*locked, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+        int file = open(*locked, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
         if (file != -1) close(file);
     }
 }

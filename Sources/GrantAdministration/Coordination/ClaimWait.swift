@@ -68,8 +68,7 @@ struct ClaimWait {
     /// Waits for the claim in one mount. False when the mount leads nowhere, and says so; `reach` is noted either way.
     mutating func take(_ record: MountRecord, in directory: String, _ reach: inout [ItemReach]) throws(CoordinationError) -> Bool {
         guard var client = try ask(record, in: directory) else { return false }
-        let silence = silence()
-        var (hasHeard, turns) = (false, 0)
+        var (silence, hasHeard, turns) = (self.silence(), false, 0)
         while true {
             let news: SessionNews?
             do throws(ControlClient.Failure) {
@@ -80,7 +79,8 @@ struct ClaimWait {
                 guard turns < Self.mostTurns, record.isServed(in: directory), let other = try ask(record, in: directory) else {
                     throw .daemonDied(mountpoint: record.mountpoint)
                 }
-                client = other
+                // It is to say something by itself, whatever the one before has said.
+                (client, silence, hasHeard) = (other, self.silence(), false)
                 continue
             }
             switch news {

@@ -25,14 +25,18 @@ extension ViewFS {
         }
     }
 
-    /// Writes how a claim binds who comes through the mount, if it does, for the daemon that comes next should this one die.
-    public func recordClaim(_ id: UInt64, to state: inout HandoverWriter) {
+    /// How a claim binds who comes through the mount, if it does, for the daemon that comes next should this one die.
+    ///
+    /// Locking: takes one of rank 2 for a moment.
+    public func binding(ofClaim id: UInt64) -> [UInt8] {
+        var state = HandoverWriter()
         let hold = waiting.hold(id)
         state.put(flag: hold != nil)
         hold?.handOver(to: &state)
+        return state.bytes
     }
 
-    /// Has a claim bind as `recordClaim` has written it in a daemon that has died, in those scopes that are still open. Returns them. Before anybody is served.
+    /// Has a claim bind as `binding` has said in a daemon that has died, in those scopes that are still open. Returns them. Before anybody is served.
     public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
         guard try state.takeFlag() else { return [] }
         var hold = try ClaimWaiting.Hold(from: &state)

@@ -27,10 +27,11 @@ extension ClaimService {
     }
 
     private func tell(_ id: ClaimID) {
+        let binding = binding(of: id)
         state.withLock { state in
             state.claims[id]?.isGranted = true
             guard let claim = state.claims[id] else { return }
-            record(id, state)
+            record(id, state, binding)
             ClaimService.note(.claimGranted, claim, &state)
             // Before anybody can say that it has ended.
             claim.session.send(.granted(claim: claim.number, reach: claim.reach))
@@ -112,7 +113,8 @@ extension ClaimService {
             } else {
                 _ = bind(id, in: scopes)
             }
-            state.withLock { record(id, $0) }
+            let binding = binding(of: id)
+            state.withLock { record(id, $0, binding) }
         }
     }
 }

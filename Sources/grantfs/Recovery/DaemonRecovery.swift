@@ -23,7 +23,7 @@ final class DaemonRecovery: @unchecked Sendable {
     // For tests other ones.
     private static var crashesAllowed: UInt32 { number("GRANTFS_TEST_CRASHES") ?? 5 }
     private static var patience: UInt32 { number("GRANTFS_TEST_PATIENCE") ?? 30 }
-    private static var longestAlone: UInt32 { 2 * patience }
+    private static var longestAlone: UInt32 { UInt32(clamping: 2 * UInt64(patience)) }
 
     private static func number(_ name: String) -> UInt32? { getenv(name).flatMap { UInt32(String(cString: $0)) } }
 

@@ -75,9 +75,10 @@ extension ClaimService {
         }
         taken.presenting = try Presenting(from: &reader, targets, sessions)
         let (all, hasPresenters) = (taken, taken.presenting.hasBegun)
+        let bindings = all.claims.keys.map { ($0, binding(of: $0)) }
         state.withLock { state in
             state = all
-            for id in all.claims.keys { record(id, state) }
+            for (id, binding) in bindings { record(id, state, binding) }
             recordPresenters(state)
         }
         if hasPresenters { startClock() }

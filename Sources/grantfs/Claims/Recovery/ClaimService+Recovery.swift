@@ -8,10 +8,10 @@ import ViewFS
 // Claims in a daemon that dies, with `-o recover`: those that are held and those that wait are in memory that outlives it, with the connections of their claimants, which the supervisor keeps
 // open. Presenters and watchers come again by themselves.
 extension ClaimService {
-    /// Has the next daemon know of the claim as it is now.
+    /// Has the next daemon know of the claim as it is now. `binding`: of `binding(of:)`; nil for one that binds nobody.
     ///
     /// Locking: call it with `state` held, before anybody is told.
-    func record(_ id: ClaimID, _ state: State) {
+    func record(_ id: ClaimID, _ state: State, _ binding: [UInt8]? = nil) {
         guard let records = files.records?.claims, let claim = state.claims[id], let entry = state.table[id] else { return }
         var writer = HandoverWriter()
         writer.put(entry.claimant.high)
@@ -22,12 +22,16 @@ extension ClaimService {
         for part in claim.parts { targets.add(part.target) }
         targets.handOver(to: &writer)
         claim.handOver(to: &writer, targets)
-        files.recordClaim(id.rawValue, to: &writer)
         var description = HandoverWriter()
         description.put(UInt64(truncatingIfNeeded: writer.descriptors.count))
         for number in writer.descriptors { description.put(number) }
-        records.note(id.rawValue, description.bytes + writer.bytes)
+        records.note(id.rawValue, description.bytes + writer.bytes + (binding ?? [0]))
     }
+
+    /// How the claim binds who comes through the mount; nil where no other daemon is to know.
+    ///
+    /// Locking: call it without `state`.
+    func binding(of id: ClaimID) -> [UInt8]? { files.records == nil ? nil : files.binding(ofClaim: id.rawValue) }
 
     /// The next daemon is not to know of it any more. Before its descriptors are closed.
     func forget(_ id: ClaimID) { files.records?.claims.remove(id.rawValue) }
@@ -88,10 +92,11 @@ extension ClaimService {
         guard let table = ClaimTable(claims: entries, lastNumber: left.last) else { throw Errno(EBADMSG) }
         taken.table = table
         let (all, expected) = (taken, left.presenterCount)
+        let bindings = all.claims.keys.map { ($0, binding(of: $0)) }
         state.withLock { state in
             state = all
             state.presenting.expected = expected
-            for id in all.claims.keys { record(id, state) }
+            for (id, binding) in bindings { record(id, state, binding) }
         }
         // They may not have come when this daemon dies as well.
         files.records?.claims.note(presenters: expected)
