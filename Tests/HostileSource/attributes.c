@@ -18,6 +18,7 @@ void say_attributes(struct node *node, struct fuse_attr *out) {
         out->blocks = UINT64_MAX;
         out->blksize = UINT32_MAX;
         break;
+    case LATE: out->size = (uint64_t)node->number; break;
     case NEGATIVE: out->size = UINT64_MAX; break;
     case TIME:
         out->atime = (uint64_t)INT64_MIN;

@@ -1,7 +1,9 @@
 #include "hostile.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void read_file(const struct fuse_in_header *in, struct node *node, const struct fuse_read_in *read) {
     static char data[256 << 10];
@@ -15,6 +17,11 @@ static void read_file(const struct fuse_in_header *in, struct node *node, const 
 
 static void write_file(const struct fuse_in_header *in, struct node *node, uint32_t size) {
     struct fuse_write_out out = {.size = size};
+    if (node->oddity == LATE) {
+        node->number += size;
+        if (puts("written") < 0 || fflush(stdout) != 0) return;
+        sleep(1);
+    }
     if (node->oddity == LENGTH || node->oddity == RANDOM) {
         uint32_t sizes[] = {0, 1, size / 2, size, size + 1, UINT32_MAX};
         out.size = sizes[any_number() % 6];

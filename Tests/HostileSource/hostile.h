@@ -25,6 +25,7 @@ enum oddity {
     LONG,      // a link's text of a page
     EMPTY,     // a link without text
     ERROR,     // fails with the number behind the word, whatever it is
+    LATE,      // writes that are done, said on standard output (“written”) and answered a second later; its size is what was written in all
     RANDOM,    // any of this, and random bytes
 };
 

@@ -10,7 +10,7 @@ static unsigned count;
 static const struct { const char *word; enum oddity oddity; } words[] = {
     {"plain", PLAIN}, {"size", SIZE}, {"negative", NEGATIVE}, {"time", TIME}, {"inode", INODE}, {"links", LINKS}, {"mode", MODE}, {"type", TYPE},
     {"length", LENGTH}, {"seek", SEEK}, {"control", CONTROL}, {"attribute", ATTRIBUTE}, {"list", LIST}, {"long", LONG}, {"empty", EMPTY},
-    {"error", ERROR}, {"random", RANDOM}, {NULL, PLAIN},
+    {"error", ERROR}, {"late", LATE}, {"random", RANDOM}, {NULL, PLAIN},
 };
 
 static uint32_t type_of(char letter) {

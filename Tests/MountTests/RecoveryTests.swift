@@ -153,7 +153,8 @@ extension MountTests {
             "refuses what was withdrawn while nobody served from its first answer on, also when who has withdrawn it is gone",
             arguments: deaths)
         func revokedByWhoIsGone(_ way: Succession.Way) throws {
-            let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "slow taken"])
+            // It is slow before it serves, so that it is withdrawn then, and afterwards, before it looks again.
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "slow taken,slow begun"])
             let file = open(scene.mount + "/a/file", O_RDONLY)
             defer { close(file) }
             kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
@@ -322,6 +323,20 @@ extension MountTests {
             }
         }
 
+        @Test("with an append that is made and not yet acknowledged: that is EIO, and not made again", arguments: deaths)
+        func appended(_ way: Succession.Way) throws {
+            let scene = try Succession(way)
+            let source = try HostileSource("late", in: scene.fixture)
+            defer { source.end() }
+            try scene.fixture.grant(source.directory)
+            let appending = try Child(["sh", "-c", "printf x >> \"$1\"", "sh", scene.mount + "/late/f-late"])
+            try source.expect("written")
+            try scene.replaceDaemon()
+            #expect(appending.wait(within: 30) != 0)
+            var status = stat()
+            #expect(stat(source.directory + "/f-late", &status) == 0 && status.st_size == 1, "\(status.st_size)")
+        }
+
         /// Makes one file after the other, each with a name of its own, until `stop`.
         private final class Maker: @unchecked Sendable {
             // Safe to share: what changes is behind the lock.
@@ -394,6 +409,34 @@ extension MountTests {
             _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
             let errors = renames.line(within: 60) ?? ""
             #expect(Int(errors) != nil, "\(errors)")
+        }
+
+        @Test("with a rename that was done and is EIO: the new name shows, and the old one does not", arguments: deaths)
+        func renamedWithAnError(_ way: Succession.Way) throws {
+            let scene = try Succession(way, cache: "exclusive")
+            let volume = try Volume(.ext4, at: "volume", in: scene.fixture)
+            let place = volume.place + "/a"
+            mkdir(place, 0o755)
+            try scene.fixture.grant(place, name: "frozen")
+            let directory = scene.mount + "/frozen"
+            mkdir(directory + "/old", 0o755)
+            sync()
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            try Command.run(["fsfreeze", "--freeze", volume.place]).orThrow()
+            // mv(1) would look again by itself.
+            let renaming = "import os, sys\ntry: os.rename(*sys.argv[1:])\nexcept OSError as error: sys.exit(error.errno)"
+            let rename: Child
+            do {
+                // It is begun, cannot be done yet, and is done when nobody is left to say so.
+                defer { _ = try? Command.run(["fsfreeze", "--unfreeze", volume.place]) }
+                rename = try Child(["python3", "-I", "-c", renaming, directory + "/old", directory + "/new"])
+                try scene.fixture.wait(until: "the daemon waits for the filesystem") { Processes.isInKernel(daemon) }
+                kill(daemon, SIGKILL)
+            }
+            #expect(rename.wait(within: 30) == EIO)
+            #expect(access(place + "/new", F_OK) == 0 && access(place + "/old", F_OK) == -1)
+            try scene.fixture.wait(until: "the new name shows") { access(directory + "/new", F_OK) == 0 }
+            try scene.fixture.wait(until: "the old name is gone") { access(directory + "/old", F_OK) == -1 && errno == ENOENT }
         }
 
         @Test("whose supervisor has died too leaves the mount as it would without the option")

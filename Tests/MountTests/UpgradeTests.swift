@@ -313,6 +313,18 @@ extension MountTests {
             #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
         }
 
+        @Test(
+            "of what a program of another version, or with another layout of its memory, has written is declined, and all goes on",
+            arguments: ["earlier version", "later version", "other layout"])
+        func otherwiseWritten(_ difference: String) throws {
+            let scene = try Succession(switches: ["GRANTFS_TEST_HAND_OVER": difference])
+            let daemon = try scene.fixture.daemon(at: scene.mount)
+            let output = try scene.fixture.grantfs("upgrade", scene.mount, "--json")
+            #expect(output.status == 1 && output.errors.contains("another version"), "\(output)")
+            #expect(try scene.fixture.daemon(at: scene.mount) == daemon)
+            #expect(try String(contentsOfFile: scene.mount + "/a/file", encoding: .utf8).count == 8192)
+        }
+
         @Test("is written to memory alone: a file, of the mount itself even, is declined")
         func notMemory() throws {
             let scene = try Succession()

@@ -19,6 +19,9 @@ public final class HostileSource {
         try fixture.wait(until: "the hostile source is mounted") { fixture.mountpoints.contains(directory) }
     }
 
+    /// Waits until it has said this.
+    public func expect(_ line: String) throws { try server.expect(line) }
+
     deinit { end() }
 
     /// Ends it: whoever waits for it gets an error. To be called at the end of a test, before the fixture's.

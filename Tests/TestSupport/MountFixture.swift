@@ -177,6 +177,11 @@ public enum Processes {
     static func commandLine(_ pid: pid_t) -> String {
         FileManager.default.contents(atPath: "/proc/\(pid)/cmdline").map { String(decoding: $0, as: UTF8.self) } ?? ""
     }
+    /// Whether a thread of it waits in the kernel for what no signal ends.
+    public static func isInKernel(_ pid: pid_t) -> Bool {
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/task")) ?? []
+        return threads.contains { kernelText("/proc/\(pid)/task/\($0)/stat").contains(") D ") }
+    }
     /// The processes beside the daemons of a mountpoint.
     public static func keepers(of mountpoint: String) -> [pid_t] {
         all.filter { pid in

@@ -170,9 +170,11 @@ struct HandoverHead {
     }
 
     func write(to state: inout HandoverWriter) {
+        // For tests: what only another program would write.
+        let fault = getenv("GRANTFS_TEST_HAND_OVER").map { String(cString: $0) } ?? ""
         state.put(Self.mark)
-        state.put(Self.version)
-        let layout = ViewFS.handoverLayout
+        state.put(fault == "earlier version" ? Self.firstVersion - 1 : fault == "later version" ? Self.version + 1 : Self.version)
+        let layout = ViewFS.handoverLayout + (fault == "other layout" ? [1] : [])
         state.put(UInt64(truncatingIfNeeded: layout.count))
         for size in layout { state.put(size) }
         for flag in [

@@ -36,8 +36,6 @@ struct Recovering {
             throw failure
         }
         recovering.fail(at: "taken")
-        // What was withdrawn while nobody served is refused before anybody is.
-        _ = taken.mounted.takeAway()
         // From `take` on what the dead one has left is not the truth any more. Armed before, because there must be no moment in which nobody answers this daemon's death.
         taken.recovery?.arm(true)
         recovering.fail(at: "armed", crashes: left.page.pointee.crashes)
@@ -55,7 +53,11 @@ struct Recovering {
                 if result < 0 {
                     SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
                 }
-            }, begun: { taken.mounted.files.session?.answerRefused() },
+            },
+            begun: {
+                recovering.fail(at: "begun")
+                taken.mounted.files.session?.answerRefused()
+            },
             { _ in })
     }
 
@@ -88,14 +90,16 @@ struct Recovering {
         return taken
     }
 
-    /// For tests: dies, or takes its time, as a daemon can at any moment.
+    /// For tests: dies, or takes its time, as a daemon can at any moment. What happens where is said in words with commas between.
     ///
     /// `crashes`: how many daemons have died so far, where that matters.
     private func fail(at stage: String, crashes: UInt32 = 0) {
-        guard let fault = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0) }) else { return }
-        if fault == "stuck " + stage { while true { sleep(1_000) } }
-        if fault == "first " + stage, crashes == 1 { kill(getpid(), SIGKILL) }
-        if fault == stage { kill(getpid(), SIGKILL) }
-        if fault == "slow " + stage { usleep(1_500_000) }
+        guard let faults = getenv("GRANTFS_TEST_RECOVER").map({ String(cString: $0).split(separator: ",").map(String.init) }) else {
+            return
+        }
+        if faults.contains("stuck " + stage) { while true { sleep(1_000) } }
+        if faults.contains("first " + stage), crashes == 1 { kill(getpid(), SIGKILL) }
+        if faults.contains(stage) { kill(getpid(), SIGKILL) }
+        if faults.contains("slow " + stage) { usleep(1_500_000) }
     }
 }
