@@ -1,0 +1,172 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+// What a daemon that dies leaves of changes that were under way.
+extension MountTests.ADaemonThatDies {
+    @Test(
+        "again and again under programs that create, read, append, rename, remove and lock: EIO at the most, and nothing acknowledged is lost",
+        arguments: deaths)
+    func underLoad(_ way: Succession.Way) throws {
+        let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+        let place = scene.mount + "/a"
+        let load = try Child([
+            "sh", "-uc",
+            """
+            cd "$1"; echo ready
+            going() { [ ! -e "$1/stop" ] && kill -0 "$PPID"; }
+            files() { i=0; while going "$2"; do
+                mkdir "d$1.$i"; echo "$i" > "f$1.$i" && [ "$(cat "f$1.$i")" = "$i" ] && mv "f$1.$i" "g$1.$i" && rm "g$1.$i"; rmdir "d$1.$i"; i=$((i+1)); done; }
+            append() { i=0; while going "$2"; do echo "$i" >> log && echo "$i" >> "$2/acknowledged"; i=$((i+1)); done; }
+            locks() { while going "$2"; do
+                flock lock sh -uc '[ ! -e '"$2"'/held ] || echo both >> '"$2"'/both; touch '"$2"'/held; rm '"$2"'/held'; done; }
+            { files 1 "$2" & files 2 "$2" & append 1 "$2" & locks 1 "$2" & locks 2 "$2" & locks 3 "$2" & wait; } 2> "$2/errors"; echo done
+            """, "sh", place, scene.fixture.base,
+        ])
+        try load.expect("ready")
+        try scene.replaceDaemon(12)
+        _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
+        try load.expect("done")
+        let text = { (name: String) in (try? String(contentsOfFile: name, encoding: .utf8)) ?? "" }
+        let strange = text(scene.fixture.base + "/errors").split(separator: "\n").filter { line in
+            // What was done and could not be acknowledged shows later.
+            !["Input/output error", "I/O error", "File exists", "No such file"].contains { line.contains($0) }
+        }
+        #expect(strange.isEmpty, "\(strange.prefix(5))")
+        let (log, acknowledged) = (text(scene.source + "/log").split(separator: "\n"), text(scene.fixture.base + "/acknowledged"))
+        #expect(!log.isEmpty && Set(acknowledged.split(separator: "\n")).isSubset(of: log))
+        #expect(Set(log).count == log.count, "nothing was appended twice")
+        #expect(!FileManager.default.fileExists(atPath: scene.fixture.base + "/both"), "two had the lock")
+    }
+
+    @Test("does nothing twice: a file that was not there is made, and never there already; a line is appended once", arguments: deaths)
+    func once(_ way: Succession.Way) throws {
+        let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "1000"])
+        let makers = (1...4).map { Maker(scene.mount + "/a/made\($0)-") }
+        defer { for maker in makers { _ = maker.stop() } }
+        try scene.replaceDaemon(15)
+        for maker in makers {
+            #expect(maker.stop().isEmpty)
+            let log = maker.log.replacingOccurrences(of: scene.mount + "/a", with: scene.source)
+            let lines = try String(contentsOfFile: log, encoding: .utf8).split(separator: "\n")
+            #expect(Set(lines).count == lines.count, "nothing was appended twice")
+        }
+    }
+
+    @Test("with an append that is made and not yet acknowledged: that is EIO, and not made again", arguments: deaths)
+    func appended(_ way: Succession.Way) throws {
+        let scene = try Succession(way)
+        let source = try HostileSource("late", in: scene.fixture)
+        defer { source.end() }
+        try scene.fixture.grant(source.directory)
+        let appending = try Child(["sh", "-c", "printf x >> \"$1\"", "sh", scene.mount + "/late/f-late"])
+        try source.expect("written")
+        try scene.replaceDaemon()
+        #expect(appending.wait(within: 30) != 0)
+        var status = stat()
+        #expect(stat(source.directory + "/f-late", &status) == 0 && status.st_size == 1, "\(status.st_size)")
+    }
+
+    /// Makes one file after the other, each with a name of its own, until `stop`.
+    private final class Maker: @unchecked Sendable {
+        // Safe to share: what changes is behind the lock.
+        private let lock = NSLock()
+        private var (isStopped, hasEnded, errors) = (false, false, Set<Int32>())
+
+        /// Where each number is appended once.
+        let log: String
+
+        init(_ prefix: String) {
+            log = prefix + "log"
+            Thread.detachNewThread { [self] in
+                var number = 0
+                let log = open(self.log, O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0o600)
+                defer { close(log) }
+                while !lock.withLock({ isStopped }) {
+                    number += 1
+                    let file = open(prefix + String(number), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0o600)
+                    let error = errno
+                    if file < 0 { lock.withLock { _ = errors.insert(error) } }
+                    if file >= 0 { close(file) }
+                    unlink(prefix + String(number))
+                    let line = "\(number)\n"
+                    if write(log, line, line.utf8.count) != line.utf8.count {
+                        let error = errno
+                        lock.withLock { _ = errors.insert(error) }
+                    }
+                }
+                lock.withLock { hasEnded = true }
+            }
+        }
+
+        /// The errors that were not EIO.
+        func stop() -> Set<Int32> {
+            lock.withLock { isStopped = true }
+            while !lock.withLock({ hasEnded }) { usleep(1_000) }
+            return lock.withLock { errors.subtracting([EIO]) }
+        }
+    }
+
+    @Test(
+        "with a change that is EIO, done or not: what is there shows at once, however long the kernel may keep names", arguments: deaths
+    )
+    func afterAnError(_ way: Succession.Way) throws {
+        let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
+        let place = scene.mount + "/a"
+        let renames = try Child([
+            "sh", "-uc",
+            """
+            cd "$1"; mkdir one; echo ready; from=one; to=two; errors=0
+            while [ ! -e "$3/stop" ]; do
+                if mv -T "$from" "$to" 2> "$3/error"; then :; else
+                    grep -q 'Input/output error' "$3/error" || { cat "$3/error"; exit; }
+                    errors=$((errors+1)); turn=0
+                    # It is done or not done, and the mount says what the directory says.
+                    until [ "$(ls -d one two 2> /dev/null)" = "$(cd "$2"; ls -d one two 2> /dev/null)" ]; do
+                        turn=$((turn+1)); [ "$turn" -lt 100 ] || { echo "still another name"; exit; }
+                    done
+                    [ -d "$2/$to" ] || continue
+                fi
+                next=$from; from=$to; to=$next
+            done; echo "$errors"
+            """, "sh", place, scene.source, scene.fixture.base,
+        ])
+        try renames.expect("ready")
+        for _ in 1...30 {
+            usleep(UInt32.random(in: 0..<50_000))
+            try scene.replaceDaemon()
+        }
+        _ = FileManager.default.createFile(atPath: scene.fixture.base + "/stop", contents: nil)
+        let errors = renames.line(within: 60) ?? ""
+        #expect(Int(errors) != nil, "\(errors)")
+    }
+
+    @Test("with a rename that was done and is EIO: the new name shows, and the old one does not", arguments: deaths)
+    func renamedWithAnError(_ way: Succession.Way) throws {
+        let scene = try Succession(way, cache: "exclusive")
+        let volume = try Volume(.ext4, at: "volume", in: scene.fixture)
+        let place = volume.place + "/a"
+        mkdir(place, 0o755)
+        try scene.fixture.grant(place, name: "frozen")
+        let directory = scene.mount + "/frozen"
+        mkdir(directory + "/old", 0o755)
+        sync()
+        let daemon = try scene.fixture.daemon(at: scene.mount)
+        try Command.run(["fsfreeze", "--freeze", volume.place]).orThrow()
+        // mv(1) would look again by itself.
+        let renaming = "import os, sys\ntry: os.rename(*sys.argv[1:])\nexcept OSError as error: sys.exit(error.errno)"
+        let rename: Child
+        do {
+            // It is begun, cannot be done yet, and is done when nobody is left to say so.
+            defer { _ = try? Command.run(["fsfreeze", "--unfreeze", volume.place]) }
+            rename = try Child(["python3", "-I", "-c", renaming, directory + "/old", directory + "/new"])
+            try scene.fixture.wait(until: "the daemon waits for the filesystem") { Processes.isInKernel(daemon) }
+            kill(daemon, SIGKILL)
+        }
+        #expect(rename.wait(within: 30) == EIO)
+        #expect(access(place + "/new", F_OK) == 0 && access(place + "/old", F_OK) == -1)
+        try scene.fixture.wait(until: "the new name shows") { access(directory + "/new", F_OK) == 0 }
+        try scene.fixture.wait(until: "the old name is gone") { access(directory + "/old", F_OK) == -1 && errno == ENOENT }
+    }
+}
