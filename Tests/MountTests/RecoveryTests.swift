@@ -43,7 +43,7 @@ extension MountTests {
             defer { for descriptor in opened { close(descriptor) } }
             // Until there are no more.
             for number in 0..<1024 {
-                let descriptor = open("\(scene.mount)/a/f\(number)", O_CREAT | O_RDWR, 0o644)
+                let descriptor = open("\(scene.mount)/a/f\(number)", O_CREAT | O_RDWR | O_CLOEXEC, 0o644)
                 if descriptor < 0 { break }
                 opened.append(descriptor)
             }
