@@ -115,22 +115,27 @@ extension MountTests.ADaemonThatDies {
         let scene = try Succession(way, cache: "exclusive", switches: ["GRANTFS_TEST_CRASHES": "1000"])
         let place = scene.mount + "/a"
         let renames = try Child([
-            "sh", "-uc",
+            "python3", "-I", "-c",
             """
-            cd "$1"; mkdir one; echo ready; from=one; to=two; errors=0
-            while [ ! -e "$3/stop" ]; do
-                if mv -T "$from" "$to" 2> "$3/error"; then :; else
-                    grep -q 'Input/output error' "$3/error" || { cat "$3/error"; exit; }
-                    errors=$((errors+1)); turn=0
+            import os, sys, time
+            place, source, base = sys.argv[1:]
+            names = ['one', 'two']; errors = 0
+            os.mkdir(f'{place}/one'); print('ready', flush=True)
+            def seen(directory): return [name for name in ('one', 'two') if os.path.lexists(f'{directory}/{name}')]
+            while not os.path.exists(base + '/stop'):
+                try: os.rename(*(f'{place}/{name}' for name in names))
+                except OSError as error:
+                    if error.errno != 5: sys.exit(error)
+                    errors += 1
                     # It is done or not done, and the mount says what the directory says.
-                    until [ "$(ls -d one two 2> /dev/null)" = "$(cd "$2"; ls -d one two 2> /dev/null)" ]; do
-                        turn=$((turn+1)); [ "$turn" -lt 100 ] || { echo "still another name"; exit; }
-                    done
-                    [ -d "$2/$to" ] || continue
-                fi
-                next=$from; from=$to; to=$next
-            done; echo "$errors"
-            """, "sh", place, scene.source, scene.fixture.base,
+                    for turn in range(1000):
+                        if seen(place) == seen(source): break
+                        time.sleep(0.002)
+                    else: sys.exit('still another name')
+                    if names[1] not in seen(source): continue
+                names.reverse()
+            print(errors)
+            """, place, scene.source, scene.fixture.base,
         ])
         try renames.expect("ready")
         for _ in 1...30 {

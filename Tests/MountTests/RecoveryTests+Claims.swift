@@ -47,6 +47,22 @@ extension MountTests.ADaemonThatDies {
         try second.expect("granted")
     }
 
+    @Test("ends a claim whose grant is withdrawn while nobody serves", arguments: deaths)
+    func claimsWithdrawn(_ way: Succession.Way) throws {
+        let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "held begin"])
+        let (holder, other) = (try scene.fixture.claimant(), try scene.fixture.claimant())
+        holder.send("write \(scene.source)/file")
+        try holder.expect("granted")
+        try scene.killAndHold()
+        let revoking = try Child([Programs.grantfs, "revoke", "a", "--timeout", "60"], environment: scene.fixture.environment)
+        try scene.fixture.wait(until: "the revocation is recorded") { try scene.fixture.list().allSatisfy { $0.state != "active" } }
+        scene.goOn()
+        #expect(revoking.wait(within: 60) == 0)
+        try scene.fixture.restore("a")
+        other.send("write \(scene.source)/file")
+        try other.expect("granted")
+    }
+
     @Test("has presenters asked before a claim is granted, as they would have been", arguments: deaths)
     func presenters(_ way: Succession.Way) throws {
         let scene = try Succession(way, switches: ["GRANTFS_TEST_CRASHES": "20"])

@@ -57,19 +57,29 @@ extension MountTests {
             "refuses what was withdrawn while nobody served from its first answer on, also when who has withdrawn it is gone",
             arguments: deaths)
         func revokedByWhoIsGone(_ way: Succession.Way) throws {
-            // It is slow before it serves, so that it is withdrawn then, and afterwards, before it looks again.
-            let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "slow taken,slow begun"])
-            let file = open(scene.mount + "/a/file", O_RDONLY)
-            defer { close(file) }
-            kill(try scene.fixture.daemon(at: scene.mount), SIGKILL)
+            // It has read the store by then, and does not look again for a time.
+            let scene = try Succession(way, switches: ["GRANTFS_TEST_RECOVER": "held taken,slow begun"])
+            // Not this process: what it starts would close the file, and wait for that.
+            let reader = try Child([
+                "python3", "-I", "-c",
+                """
+                import os, sys
+                file = os.open(sys.argv[1], os.O_RDONLY); print('ready', flush=True); sys.stdin.readline()
+                try: print(os.pread(file, 1, 8191))
+                except OSError as error: print(error.errno)
+                """, scene.mount + "/a/file",
+            ])
+            try reader.expect("ready")
+            try scene.killAndHold()
             let revoking = try Child([Programs.grantfs, "revoke", "a", "--timeout", "60"], environment: scene.fixture.environment)
             try scene.fixture.wait(until: "the revocation is recorded") {
                 try scene.fixture.list().allSatisfy { $0.state != "active" }
             }
             kill(revoking.pid, SIGKILL)
+            scene.goOn()
             // The kernel has nothing of the last page.
-            var byte: UInt8 = 0
-            #expect(pread(file, &byte, 1, 8191) == -1 && errno == EACCES)
+            reader.send("read")
+            try reader.expect(String(EACCES))
             #expect(access(scene.mount + "/a/other", F_OK) == -1 && errno == EACCES)
         }
 
@@ -91,7 +101,7 @@ extension MountTests {
         @Test("leaves a read-only grant read-only, and one that is narrowed meanwhile becomes so")
         func narrowed() throws {
             let scene = try Succession(.death)
-            let early = open(scene.mount + "/a/file", O_RDWR)
+            let early = open(scene.mount + "/a/file", O_RDWR | O_CLOEXEC)
             defer { close(early) }
             #expect(try scene.fixture.grantfs("set", "a", "--access", "read-only").status == 0)
             try scene.replaceDaemon()
@@ -100,7 +110,7 @@ extension MountTests {
             var byte: UInt8 = 0
             #expect(pread(early, &byte, 1, 0) == 1)
             #expect(try scene.fixture.grantfs("set", "a", "--access", "read-write").status == 0)
-            let late = open(scene.mount + "/a/file", O_RDWR)
+            let late = open(scene.mount + "/a/file", O_RDWR | O_CLOEXEC)
             defer { close(late) }
             #expect(late >= 0 && write(late, "x", 1) == 1)
         }

@@ -61,6 +61,14 @@ struct Succession {
         }
     }
 
+    /// Kills the daemon. Returns when the next one waits where the switch GRANTFS_TEST_RECOVER says “held”, until `goOn`.
+    func killAndHold() throws {
+        try Data().write(to: URL(fileURLWithPath: fixture.base + "/store/hold"))
+        kill(try fixture.daemon(at: mount), SIGKILL)
+        try fixture.wait(until: "the next daemon waits") { access(fixture.base + "/store/held", F_OK) == 0 }
+    }
+    func goOn() { unlink(fixture.base + "/store/hold") }
+
     /// A program that holds the file in these ways, and says what it can still do with it (`said`).
     func holder(_ kinds: [String], of name: String = "/a/file") throws -> Child {
         let child = try Child([Programs.attacker, "outlive", mount + name] + kinds)

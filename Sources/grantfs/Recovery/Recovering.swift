@@ -23,6 +23,7 @@ struct Recovering {
         let recovering = Recovering(store: store, record: record)
         let takingOver = TakingOver(store: store, record: record)
         let taken: TakingOver.Taken
+        recovering.fail(at: "begin")
         do {
             taken = try recovering.take(left, takingOver)
         } catch {
@@ -101,5 +102,10 @@ struct Recovering {
         if faults.contains("first " + stage), crashes == 1 { kill(getpid(), SIGKILL) }
         if faults.contains(stage) { kill(getpid(), SIGKILL) }
         if faults.contains("slow " + stage) { usleep(1_500_000) }
+        // As long as the one file is there, which the other one says.
+        if faults.contains("held " + stage), access(store.directory + "/hold", F_OK) == 0 {
+            close(creat(store.directory + "/held", 0o600))
+            while access(store.directory + "/hold", F_OK) == 0 { usleep(10_000) }
+        }
     }
 }
