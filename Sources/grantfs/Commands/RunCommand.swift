@@ -2,6 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
+import HostProxy
 import LinuxFS
 
 /// `grantfs run`
@@ -31,6 +32,9 @@ enum RunCommand {
             OptionDeclaration(
                 "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M; 4G when left out"),
             OptionDeclaration("network", help: "leave it the network"),
+            OptionDeclaration(
+                "network-hosts", value: "HOST,…", help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443",
+                isRepeatable: true),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
         notes: [
@@ -80,11 +84,18 @@ enum RunCommand {
         let administrator = GrantAdministrator.command(store)
         for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
+        var refused: (refused: [Refusal], others: Int) = ([], 0)
         let start = { (mountpoint: [UInt8]) throws(GrantError) in
+            let proxy = try SandboxProxy(request.hosts)
             let sandbox = Sandbox(
                 view: mountpoint, layout: layout, request: request,
                 current: try? CanonicalPath.resolve(Array(".".utf8)))
-            return try SandboxProcess.run(sandbox, command: arguments.operands, system)
+            let status = try SandboxProcess.run(sandbox, command: arguments.operands, system, proxy)
+            if let proxy {
+                refused = proxy.end()
+                SandboxProxy.say(refused.refused, refused.others)
+            }
+            return status
         }
         if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
         let audit: SandboxAudit? =
@@ -97,7 +108,7 @@ enum RunCommand {
             let shown = try grant(choices, to: temporary, administrator) ?? view
             try mount(shown, temporary, store, isAudited: arguments.has("audit"), by: daemon)
             let status = try start(Array(temporary.mountpoint.utf8))
-            try audit?.write(shown, store)
+            try audit?.write(shown, store, refused: refused.refused)
             try end(temporary, store, daemon)
             try ending?.end()
             return status
