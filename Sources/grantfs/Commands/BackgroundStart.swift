@@ -69,11 +69,13 @@ enum BackgroundStart {
         }
     }
 
-    /// In the daemon: waits until there is something to be mounted. False when there never will be. The descriptor stays open: by its end the starter knows this
-    /// process's, which is told from the lowest descriptor on, without waiting for what takes the kernel long to close.
+    /// In the daemon: waits until there is something to be mounted. False when there never will be. It stays open under another number: by its end
+    /// the starter knows this process's. What a process that ends has open the kernel gives back from the highest number on (task_work_run), so this comes before what takes it long.
     static func mayGo(_ descriptor: Int32) -> Bool {
         var said = [UInt8](repeating: 0, count: word.count)
-        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        let last = fcntl(descriptor, F_DUPFD_CLOEXEC, 900)
+        if last >= 0 { close(descriptor) } else { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+        let descriptor = last >= 0 ? last : descriptor
         while true {
             var set = PollSet()
             set.add(descriptor)
