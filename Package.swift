@@ -56,6 +56,7 @@ let package = Package(
         library("Bookmarks", ["LinuxFS", "GrantModel"]),
         library("GrantStore", ["CSQLite", "GrantModel", "LinuxFS"]),
         library("Coordinator", ["GrantModel"]),
+        library("HostProxy", ["GrantModel", "LinuxFS"]),
         library("FUSEKit", ["CFuse3", "CLinux", "LinuxFS"]),
         library("ViewTree", ["GrantModel", "CLinux", "LinuxFS"]),
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
@@ -72,6 +73,7 @@ let package = Package(
             dependencies: [
                 "CSQLite", "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
                 "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
+                "HostProxy",
                 "Fleet",
             ],
             swiftSettings: strict),
@@ -134,6 +136,7 @@ let package = Package(
         tests(
             "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
+        tests("HostProxyTests", ["HostProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("FleetTests", ["Fleet", "GrantModel", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),

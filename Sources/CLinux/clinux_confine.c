@@ -56,3 +56,15 @@ int clinux_abstract_sockets_leave(void) {
     close(rules);
     return result;
 }
+
+int clinux_become_nobody(void) {
+    // The highest number of the old 16 bits, which systems give to nobody.
+    const uid_t nobody = 65534;
+    int result = clinux_no_new_privileges();
+    if (result != 0) return result;
+    if (geteuid() != 0) return 0;
+    if (syscall(SYS_setgroups, 0, NULL) == -1 || syscall(SYS_setresgid, nobody, nobody, nobody) == -1 ||
+        syscall(SYS_setresuid, nobody, nobody, nobody) == -1)
+        return -errno;
+    return syscall(SYS_setresuid, 0, 0, 0) == 0 ? -EPERM : 0;
+}

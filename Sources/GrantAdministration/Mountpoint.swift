@@ -47,8 +47,11 @@ public struct Mountpoint: Sendable {
 
     /// Makes sure that a view can be mounted here. A dead mount of a view of this store is cleaned away first, and `cleaned`
     /// is told so. `.mountFailed` with the reason for everything else that stands in the way; nothing is changed then.
+    ///
+    /// `isTemporary`: it is a `TemporaryMount`'s own. That is in the store's directory, which no grant may hold or lie in, so grants are taken to be where they were
+    /// last seen: no directory and no other mount is asked, and one that does not answer holds nobody up.
     public func prepare(
-        for view: ViewName, store: GrantStore, lookout: Lookout = .here, cleaned: (String) -> Void
+        for view: ViewName, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, cleaned: (String) -> Void
     ) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
@@ -58,7 +61,11 @@ public struct Mountpoint: Sendable {
         }
         try requireEmpty()
         let administrator = GrantAdministrator(store: store, lookout: lookout)
-        try Placement(store: store).check(mountpoint: path, grants: try administrator.list())
+        let grants =
+            isTemporary
+            ? try store.grants().filter { $0.state(at: GrantAdministrator.now) == .active }.map { (name: $0.name, path: $0.bookmark.path) }
+            : try administrator.list().map { (name: $0.grant.name, path: $0.path) }
+        try Placement(store: store).check(mountpoint: path, grants: grants)
     }
 
     /// Unmounts the view that is on top here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.

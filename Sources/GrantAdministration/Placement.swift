@@ -55,8 +55,8 @@ struct Placement {
     }
 
     /// `.mountFailed` when a mount at the canonical path would lie inside a grant, inside another mount of the store, or hide
-    /// the store. The grants are those with the places they are at now.
-    func check(mountpoint: [UInt8], grants: [GrantDescription]) throws(GrantError) {
+    /// the store. `grants`: their names, and the places they are at now.
+    func check(mountpoint: [UInt8], grants: [(name: GrantName, path: [UInt8])]) throws(GrantError) {
         let place = Place(mountpoint, in: table)
         let advice = "choose a mountpoint elsewhere"
         let shown = String(decoding: mountpoint, as: UTF8.self)
@@ -69,7 +69,7 @@ struct Placement {
         }
         for grant in grants where Place(grant.path, in: table).holds(place) {
             throw GrantError(
-                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside the grant “\(grant.grant.name)”", advice: advice)
+                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside the grant “\(grant.name)”", advice: advice)
         }
     }
 

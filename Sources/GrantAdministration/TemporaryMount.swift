@@ -23,14 +23,21 @@ public final class TemporaryMount: Sendable {
         self.lock = lock
     }
 
+    /// One that nothing has yet.
+    public static func newLabel() -> String { "run-" + Hexadecimal.text(GrantID.random().high) }
+
+    /// The name of the file of the mount with this label.
+    public static func file(label: String, hasOwnView: Bool) -> String { label + (hasOwnView ? ".view" : ".mount") }
+
     /// The directory to be mounted on, which is there. Absolute and canonical.
     public var mountpoint: String { store.runDirectory + "/" + label }
     /// The name of its file.
-    public var file: String { label + (hasOwnView ? ".view" : ".mount") }
+    public var file: String { TemporaryMount.file(label: label, hasOwnView: hasOwnView) }
 
     /// `.storeUnavailable` when its file or its directory cannot be made; nothing is left then.
-    public static func create(in store: GrantStore, hasOwnView: Bool) throws(GrantError) -> TemporaryMount {
-        let label = "run-" + Hexadecimal.text(GrantID.random().high)
+    ///
+    /// `label`: of `newLabel`, where it was needed before.
+    public static func create(in store: GrantStore, hasOwnView: Bool, label: String = newLabel()) throws(GrantError) -> TemporaryMount {
         let path = store.runDirectory + "/" + label
         do throws(Errno) {
             // Locked from the first: another command's sweep takes what it finds unlocked for something that was left behind.

@@ -7,14 +7,21 @@ public struct SandboxProfile: Sendable {
         public let access: Access
     }
 
+    public enum Network: Sendable, Equatable {
+        case none
+        case all
+        /// Those hosts, as they were written.
+        case hosts([String])
+    }
+
     public private(set) var grants: [Grant] = []
     /// To be shown read-only, where they are there.
     public private(set) var binds: [[UInt8]] = []
     /// Directories to be looked in first for programs.
     public private(set) var searchPath: [[UInt8]] = []
     public private(set) var environment: [(name: String, value: [UInt8])] = []
-    /// Whether the program has the machine's network. nil: nothing is said.
-    public private(set) var network: Bool?
+    /// What of the machine's network the program has. nil: nothing is said.
+    public private(set) var network: Network?
     /// Which values of the user's own configuration of git the sandbox has: `user.name`.
     public private(set) var gitValues: [String] = []
 
@@ -38,7 +45,7 @@ public struct SandboxProfile: Sendable {
             case "ro-bind": binds = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "path": searchPath = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "environment": environment = try reader.environment(value)
-            case "network": network = try reader.boolean(value, key)
+            case "network": network = try reader.network(value)
             case "git": gitValues = try reader.list(value, key) { value throws(GrantError) in try reader.gitValue(value) }
             default: throw reader.unknown(key, value, among: ["grant", "ro-bind", "path", "environment", "network", "git"])
             }
@@ -111,9 +118,13 @@ struct SandboxProfileReader {
         return name
     }
 
-    func boolean(_ value: TOMLValue, _ key: String) throws(GrantError) -> Bool {
-        guard case .boolean(let answer) = value.kind else { throw wrong(value, "“\(key)” is true or false") }
-        return answer
+    func network(_ value: TOMLValue) throws(GrantError) -> SandboxProfile.Network {
+        if case .boolean(let answer) = value.kind { return answer ? .all : .none }
+        guard case .array = value.kind else {
+            throw wrong(value, "“network” is true, false or a list of hosts", advice: "network = [\"example.org\"]")
+        }
+        let hosts = try list(value, "network") { value throws(GrantError) in try text(value, "network") }
+        return hosts.isEmpty ? .none : .hosts(hosts)
     }
 
     private func isLetterOrDigit(_ byte: UInt8) -> Bool {

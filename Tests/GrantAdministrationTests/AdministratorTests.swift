@@ -189,4 +189,22 @@ import Testing
         }
         #expect(mounted?.description.contains("mounted there already") == true)
     }
+
+    /// A command that has a mount of its own is not to wait for directories and mounts of others.
+    @Test func aTemporaryMountpointIsPreparedWithoutALookAtAnybodysDirectory() throws {
+        let bench = try Bench()
+        try bench.grant("docs")
+        let empty = try Mountpoint(Array(try bench.directory("empty").utf8))
+        let inside = try Mountpoint(Array(try bench.directory("docs/inside").utf8))
+        let trace = bench.root + "/looked"
+        let lookout = Lookout.helper(program: "/bin/sh", arguments: ["sh", "-c", ": >\(trace)"])
+        try empty.prepare(for: .standard, store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+        #expect(!FileManager.default.fileExists(atPath: trace))
+        let error = #expect(throws: GrantError.self) {
+            try inside.prepare(for: .standard, store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+        }
+        #expect(error?.description.contains("inside the grant") == true, "by where it was last seen")
+        try empty.prepare(for: .standard, store: bench.store, lookout: lookout) { _ in }
+        #expect(FileManager.default.fileExists(atPath: trace), "what is not temporary is looked at")
+    }
 }

@@ -262,6 +262,33 @@ extension MountTests {
             #expect(try listed().count == (answer == "l" ? 1 : 0))
         }
 
+        @Test(
+            "of a plain user is put back by that user; what he cannot have again is said before the program begins",
+            .enabled(if: Machine.usersCanMount && Identity.isRoot, "needs root, and plain users who can mount"))
+        func plainUser() throws {
+            let own = try MountFixture(owner: try #require(Machine.plainUser))
+            let directory = try own.source("work")
+            try Command.shell("cd \"$1\"; echo one > mine; setfattr -n user.c -v red mine || true; ln mine name", directory, as: own.owner)
+                .orThrow()
+            let run = { (script: String) in
+                try own.grantfs(["run", "--snapshot", "--grant", directory, "--", "sh", "-euc", "cd '\(directory)'; \(script)"])
+            }
+            let all = try run("echo began >&2; echo more >> mine; rm name; echo new > new")
+            #expect(all.status == 0 && !all.errors.contains("but not"), "\(all)")
+            let first = try #require(try own.grantfs("diff", "--list", "--json").orThrow().decoded(as: [Listed].self).first)
+            let before = try picture(directory)
+            try own.grantfs("undo", first.id).orThrow()
+            #expect(try String(contentsOfFile: directory + "/name", encoding: .utf8) == "one\n")
+            #expect(try picture(directory) != before && !FileManager.default.fileExists(atPath: directory + "/new"))
+
+            try Command.shell("cd \"$1\"; echo two > other; echo three > third; chmod 666 other; chmod 4755 third", directory).orThrow()
+            let some = try run("echo began >&2; echo more >> other")
+            let said = some.errors.components(separatedBy: "began")
+            #expect(some.status == 0 && said.count == 2, "\(some)")
+            #expect(said[0].contains("and 1 more can be put back, but not the owner or group"), "\(some)")
+            #expect(said[0].contains("work/third” can be put back, but not the set-id bits"), "\(some)")
+        }
+
         @Test("is not to be had where more would be copied than is allowed, and then nothing runs and nothing is left")
         func limit() throws {
             // In memory no data is shared.

@@ -16,3 +16,6 @@ int clinux_session_keyring_leave(void);
 // From now on the calling thread, and the programs that it starts, cannot connect to abstract sockets of anybody outside, see landlock(7); and no exec gives
 // rights. Returns 0 or -errno: -ENOSYS or -EOPNOTSUPP where the kernel has no such thing (before Linux 6.12).
 int clinux_abstract_sockets_leave(void);
+
+// The process can get no rights by an exec from now on, and root's becomes nobody's, without groups. To be called before there is a second thread. Returns 0 or -errno.
+int clinux_become_nobody(void);

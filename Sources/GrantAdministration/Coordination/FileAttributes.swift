@@ -24,12 +24,18 @@ enum FileAttributes {
     }
 
     /// Makes the copy of a file what the file is: owner, extended attributes, mode, times, in this order, because each clears or changes something of those
-    /// behind it. A user who may not give files away keeps the copy, without set-id bits. What only root may set, other users do without.
-    static func apply(_ status: FileStatus, _ attributes: [Extended], to copy: borrowing FileDescriptor) throws(Errno) {
+    /// behind it. A user who may not give files away keeps the copy, without set-id bits. What only root may set, other users do without. What the copy does without is
+    /// returned.
+    @discardableResult
+    static func apply(_ status: FileStatus, _ attributes: [Extended], to copy: borrowing FileDescriptor) throws(Errno) -> CopyLosses.Kinds {
         let isKept = try give(copy, to: status)
-        for attribute in attributes { try set(attribute, on: copy) }
+        var lost: CopyLosses.Kinds = isKept ? [] : .owner
+        if !isKept, status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o6000 != 0 { lost.insert(.setID) }
+        // A label the system gives anew.
+        for attribute in attributes where try !set(attribute, on: copy) && attribute.name != "security.selinux" { lost.insert(.attributes) }
         if status.st.st_mode & S_IFMT != S_IFLNK { try copy.setMode(isKept ? status.st.st_mode : status.st.st_mode & ~0o6000) }
         try copy.setTimes(access: status.st.st_atim, modification: status.st.st_mtim)
+        return lost
     }
 
     /// Whether it now has the owner and the group.
@@ -45,13 +51,16 @@ enum FileAttributes {
         }
     }
 
-    private static func set(_ attribute: Extended, on copy: borrowing FileDescriptor) throws(Errno) {
+    /// Whether it has the attribute now.
+    private static func set(_ attribute: Extended, on copy: borrowing FileDescriptor) throws(Errno) -> Bool {
         do throws(Errno) {
             try copy.setAttribute(attribute.name, to: attribute.value)
+            return true
         } catch {
             // A copy without them would be another file; what belongs to the system or to its labels is not everybody's to set.
             let isOwn = attribute.name.hasPrefix("user.") || attribute.name.hasPrefix("system.posix_acl_")
             if isOwn || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
+            return false
         }
     }
 }

@@ -19,6 +19,8 @@ final class TreeCopy {
     var seen: (([[UInt8]], FileStatus) -> Void)?
     /// How many bytes may be copied that cannot be shared; EFBIG beyond.
     var limit: UInt64 = .max
+    /// What the copy does without, because this user may not make it so.
+    private(set) var losses = CopyLosses()
     /// What has several names, by what it is: where its copy is, below `root`.
     private var linked: [FileKey: [[UInt8]]] = [:]
     /// The way to what is being copied, below the directory that it is copied into.
@@ -64,9 +66,11 @@ final class TreeCopy {
                     continue
                 }
                 // First the way up: a directory may be closed to its owner once it is finished.
-                guard let above = frames.popLast() else { return try FileAttributes.apply(frame.status, frame.attributes, to: target) }
+                guard let above = frames.popLast() else {
+                    return losses.note(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: way)
+                }
                 let targetAbove = try up(from: target, to: above.copy)
-                try FileAttributes.apply(frame.status, frame.attributes, to: target)
+                losses.note(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: way)
                 source = try up(from: source, to: FileKey(above.status))
                 target = targetAbove
                 way.removeLast()
@@ -142,7 +146,7 @@ final class TreeCopy {
                 try DirectoryEntry.makeNode(target.number, name, type | 0o600, device: status.st.st_rdev)
             }
             let made = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_NOFOLLOW)
-            try FileAttributes.apply(status, attributes, to: made)
+            losses.note(try FileAttributes.apply(status, attributes, to: made), at: way)
         }
         if status.st.st_nlink > 1 { linked[key] = way }
         progress.noteFile()
@@ -180,7 +184,7 @@ final class TreeCopy {
             }
             try stopIfTold()
         }
-        try FileAttributes.apply(status, attributes, to: made)
+        losses.note(try FileAttributes.apply(status, attributes, to: made), at: way)
     }
 
     /// What is looked at is not to show as looked at, where this user may say so.

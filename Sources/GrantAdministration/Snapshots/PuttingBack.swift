@@ -212,7 +212,8 @@ private final class TreeRestoring {
         if isThere, change.aspects.isSubset(of: [.mode, .owner, .time]), type != S_IFLNK {
             let file = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_NOFOLLOW)
             if let expected = change.nowStatus, !isSame(try file.status(), expected) { throw Errno(ESTALE) }
-            return try FileAttributes.apply(then, [], to: file)
+            try FileAttributes.apply(then, [], to: file)
+            return
         }
         let fresh = freshName()
         do throws(Errno) {

@@ -34,11 +34,13 @@ public final class RunSnapshot {
     ///   - directories: canonical paths, none in another one.
     ///   - limit: how many bytes may be copied that the filesystem cannot share. `.storeFull` beyond.
     ///   - progress, check: as `Snapshot.make` has them.
+    ///   - lost: told what this user could not put back as it is, since not even the copy has it.
     ///
     /// `.permission`, `.notFound` or `.system`, with the file that could not be copied. Nothing is left then.
     public static func make(
         of directories: [[UInt8]], for command: [[UInt8]], in store: GrantStore, limit: UInt64,
-        progress: ((CoordinationProgress) -> Void)? = nil, check: @escaping () throws(GrantError) -> Void = {}
+        progress: ((CoordinationProgress) -> Void)? = nil, check: @escaping () throws(GrantError) -> Void = {},
+        lost: (CopyLosses) -> Void = { _ in }
     ) throws(GrantError) -> RunSnapshot {
         let parent = place(in: store)
         if withCString(parent, { mkdir($0, 0o700) }) != 0, errno != EEXIST {
@@ -54,6 +56,7 @@ public final class RunSnapshot {
             try write(directories, command, copy, staging, name)
             copy.progress.say()
             try check()
+            if !copy.losses.isEmpty { lost(copy.losses) }
             // A copy that a power cut leaves empty would be put back so.
             staging.directory.flushFilesystem()
             try staging.publish(in: place)

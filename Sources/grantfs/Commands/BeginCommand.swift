@@ -8,25 +8,27 @@ enum BeginCommand {
     static let declaration = CommandDeclaration(
         "begin", "Begins a program in a sandbox that has what the descriptor LIST says.",
         operands: [
-            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true),
+            OperandDeclaration("LIST"), OperandDeclaration("TERMINAL"), OperandDeclaration("PROXY"),
+            OperandDeclaration("COMMAND", isRepeatable: true, isCommand: true),
         ], isHidden: true, run: run
     )
 
-    /// What stands before the program's own words. None where nothing is bound and there is no terminal.
+    /// What stands before the program's own words. None where nothing is bound and there is neither a terminal nor a proxy.
     static func words(
-        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ handed: HandedDescriptors
+        for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ proxy: SandboxProxy?, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {
-        if binds.isEmpty, terminal == nil { return [] }
+        if binds.isEmpty, terminal == nil, proxy == nil { return [] }
         let lines = binds.flatMap { bind in [bind.place, Array("\(bind.device)".utf8), Array("\(bind.inode)".utf8)] }
         let list = handed.hand(try MemoryFile.of(Array(lines.joined(separator: [0]))))
         // This program itself, which need not lie where the sandbox shows it.
         let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
         let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
-        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner].map { Array($0.utf8) }
+        let way = proxy.map { "\(handed.hand($0.takeSandboxEnd()))" } ?? "none"
+        return ["/proc/self/fd/\(program)", "begin", "--", "\(list)", inner, way].map { Array($0.utf8) }
     }
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let command = Array(arguments.operands.dropFirst(2))
+        let command = Array(arguments.operands.dropFirst(3))
         let list = Array("/proc/self/fd/".utf8) + (arguments.operands.first ?? [])
         let lines: [[UInt8]]
         do throws(Errno) {
@@ -51,6 +53,13 @@ enum BeginCommand {
             }
             for number in 0...2 as ClosedRange<Int32> where isatty(number) == 1 { dup2(terminal, number) }
         }
+        if let proxy = Int32(String(decoding: arguments.operands[2], as: UTF8.self)) {
+            do throws(Errno) {
+                try offer(toProxy: UnixSocket(connected: FileDescriptor(owning: proxy)))
+            } catch {
+                throw GrantError(.system, "the program has no proxy", cause: error.description)
+            }
+        }
         // What the sandbox was made with is not the program's.
         closefrom(3)
         var words = command.map { word in withCString(word) { strdup($0) } }
@@ -59,6 +68,15 @@ enum BeginCommand {
         let error = Errno(errno)
         Terminal.note("“\(String(decoding: command[0], as: UTF8.self))” cannot be run: \(error)")
         return 1
+    }
+
+    /// Listens on the sandbox's own loopback and has the proxy outside serve that; it is what the program's variables speak of.
+    private static func offer(toProxy proxy: borrowing UnixSocket) throws(Errno) {
+        let listener = try LoopbackListener()
+        try proxy.send(descriptors: [listener.number], deadline: Clock.monotonic + 10_000_000_000)
+        for name in SandboxProxy.variables { setenv(name, "http://127.0.0.1:\(listener.port)", 1) }
+        // What the program serves itself.
+        for name in ["no_proxy", "NO_PROXY"] { setenv(name, "localhost,127.0.0.1,::1", 1) }
     }
 
     /// Whether the place has the file with these numbers.

@@ -20,7 +20,7 @@ enum CommandLineProgram {
             UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, TakeOverCommand.declaration,
             RecoverCommand.declaration, LookCommand.declaration,
             KeeperCommand.declaration,
-            BeginCommand.declaration,
+            BeginCommand.declaration, ProxyCommand.declaration,
             CompletionCommand.declaration,
             CompleteCommand.declaration, ManualCommand.declaration,
         ],

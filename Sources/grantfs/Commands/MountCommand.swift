@@ -17,6 +17,7 @@ enum MountCommand {
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
             OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
             OptionDeclaration("ready-fd", value: "N", help: "where to say that the mount answers", isHidden: true),
+            OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
         ],
         notes: [
             "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit new "
@@ -30,6 +31,9 @@ enum MountCommand {
         var parser = MountOptionParser(isSloppy: arguments.has("sloppy"))
         for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
         let options = parser.options
+        // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
+        DescriptorTable.grow()
+        if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
         let view = try view(arguments.operands[0])
         let mountpoint = try Mountpoint(arguments.operands[1])
         if parser.isRemount { return try remount(mountpoint, options) }
@@ -45,7 +49,7 @@ enum MountCommand {
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
         // Until it is mounted, or has failed.
         var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
-        try mountpoint.prepare(for: view, store: store, lookout: .command) { Terminal.note($0) }
+        try mountpoint.prepare(for: view, store: store, lookout: .command, isTemporary: temporary != nil) { Terminal.note($0) }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(

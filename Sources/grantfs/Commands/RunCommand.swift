@@ -2,6 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
+import HostProxy
 import LinuxFS
 
 /// `grantfs run`
@@ -31,6 +32,9 @@ enum RunCommand {
             OptionDeclaration(
                 "snapshot-limit", value: "SIZE", help: "how much may be copied where data cannot be shared, such as 500M; 4G when left out"),
             OptionDeclaration("network", help: "leave it the network"),
+            OptionDeclaration(
+                "network-hosts", value: "HOST,…", help: "let it reach these hosts by a proxy and nothing else: example.org, *.pypi.org:443",
+                isRepeatable: true),
             OptionDeclaration("env", value: "NAME[=VALUE]", help: "a variable for it, the caller's own without =VALUE", isRepeatable: true),
         ],
         notes: [
@@ -49,10 +53,16 @@ enum RunCommand {
         let request = try SandboxRequest(arguments)
         let view = try arguments.view() ?? .standard
         try SandboxProcess.requireProgram()
+        let directory = try arguments.storeDirectory()
+        // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
+        DescriptorTable.grow()
+        let label = TemporaryMount.newLabel()
+        // Only what has a view of its own is sure to have a mount of its own.
+        let daemon =
+            request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, arguments))
         // Done while the directories are looked at and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
-        let directory = try arguments.storeDirectory()
         // Looked at first: a wrong directory leaves no trace.
         let choices = try proposals(request, in: directory)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
@@ -74,11 +84,18 @@ enum RunCommand {
         let administrator = GrantAdministrator.command(store)
         for bind in layout.binds { try administrator.checkShown(bind.source) }
         if arguments.has("view") { try administrator.requireKnown(view) }
+        var refused: (refused: [Refusal], others: Int) = ([], 0)
         let start = { (mountpoint: [UInt8]) throws(GrantError) in
+            let proxy = try SandboxProxy(request.hosts)
             let sandbox = Sandbox(
                 view: mountpoint, layout: layout, request: request,
                 current: try? CanonicalPath.resolve(Array(".".utf8)))
-            return try SandboxProcess.run(sandbox, command: arguments.operands, system)
+            let status = try SandboxProcess.run(sandbox, command: arguments.operands, system, proxy)
+            if let proxy {
+                refused = proxy.end()
+                SandboxProxy.say(refused.refused, refused.others)
+            }
+            return status
         }
         if choices.isEmpty, let live = try administrator.liveMount(of: view) { return try start(live.mountpoint) }
         let audit: SandboxAudit? =
@@ -86,17 +103,17 @@ enum RunCommand {
                 try SandboxAudit(file, granted: choices.map(\.proposal.bookmark.path), store)
             } else { nil }
         try ending?.begin(arguments.operands, store)
-        let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty)
+        let temporary = try TemporaryMount.create(in: store, hasOwnView: !choices.isEmpty, label: label)
         do throws(GrantError) {
             let shown = try grant(choices, to: temporary, administrator) ?? view
-            try mount(shown, temporary, store, isAudited: arguments.has("audit"))
+            try mount(shown, temporary, store, isAudited: arguments.has("audit"), by: daemon)
             let status = try start(Array(temporary.mountpoint.utf8))
-            try audit?.write(shown, store)
-            try end(temporary, store)
+            try audit?.write(shown, store, refused: refused.refused)
+            try end(temporary, store, daemon)
             try ending?.end()
             return status
         } catch {
-            try? end(temporary, store)
+            try? end(temporary, store, daemon)
             ending?.abandon()
             throw error
         }
@@ -168,16 +185,15 @@ enum RunCommand {
         return view
     }
 
-    /// By a daemon of its own, which cleans up when this process dies.
+    /// By a daemon of its own, which cleans up when this process dies. `daemon`: one that waits for the word, if it was started ahead.
     static func mount(
-        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool
+        _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, by daemon: BackgroundStart.Waiting? = nil
     ) throws(GrantError) {
-        let words =
-            ["grantfs", "mount", "--store", store.directory, "--temporary", temporary.file] + (isAudited ? ["-o", "audit"] : [])
-            + ["--", view.description, temporary.mountpoint]
+        let words = words(view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
         let status: Int32
         do {
-            status = try BackgroundStart.run(words: words.map { Array($0.utf8) })
+            // The store may be elsewhere than it was thought to come to be.
+            status = if let daemon, daemon.words == words { try daemon.go() } else { try BackgroundStart.run(words: words) }
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
         }
@@ -188,10 +204,28 @@ enum RunCommand {
         }
     }
 
+    /// Of the daemon of a view with this label, in a store that need not exist yet.
+    private static func daemonWords(_ label: String, store: String, _ arguments: ParsedArguments) -> [[UInt8]] {
+        let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
+        return words(
+            label, TemporaryMount.file(label: label, hasOwnView: true), store: store,
+            at: store + "/run/" + label, isAudited: arguments.has("audit"))
+    }
+
+    private static func words(
+        _ view: String, _ file: String, store: String, at mountpoint: String, isAudited: Bool
+    ) -> [[UInt8]] {
+        let words =
+            ["grantfs", "mount", "--store", store, "--temporary", file] + (isAudited ? ["-o", "audit"] : []) + ["--", view, mountpoint]
+        return words.map { Array($0.utf8) }
+    }
+
     /// Takes the mount away, and waits a moment for its daemon.
-    static func end(_ temporary: TemporaryMount, _ store: GrantStore) throws(GrantError) {
+    static func end(_ temporary: TemporaryMount, _ store: GrantStore, _ daemon: BackgroundStart.Waiting? = nil) throws(GrantError) {
         let daemons = try store.mounts().filter { $0.mountpoint == Array(temporary.mountpoint.utf8) }
         try temporary.clean()
+        // Not where another one has taken over the mount.
+        if let daemon, daemon.serves(daemons) { return daemon.awaitEnd(within: 2_000_000_000) }
         UnmountCommand.awaitEnd(of: daemons)
     }
 }

@@ -16,23 +16,25 @@ struct PublicFiles {
     init(firstDescriptor: Int32) { self.firstDescriptor = firstDescriptor }
 
     /// A large directory below in which everything is public is bound as one. Of the others, links are made anew, and files are copied from descriptors.
-    mutating func add(below directory: [UInt8], to words: inout Words) {
-        for (path, status) in PublicFiles.entries(of: directory) {
-            switch status.st_mode & S_IFMT {
+    mutating func add(below directory: [UInt8], to words: inout Words) { add(PublicFiles.entries(of: directory), to: &words) }
+
+    private mutating func add(_ entries: [Entry], to words: inout Words) {
+        for entry in entries {
+            switch entry.kind {
             case S_IFLNK:
-                guard let target = try? CanonicalPath.target(of: path) else { continue }
+                guard let target = try? CanonicalPath.target(of: entry.path) else { continue }
                 words.add("--symlink")
-                words.add(target, path)
-            case S_IFDIR where status.st_mode & 0o5 == 0o5:
-                if let size = PublicFiles.size(ofWhole: path), size > PublicFiles.small {
+                words.add(target, entry.path)
+            case S_IFDIR where entry.isPublic:
+                if let size = PublicFiles.size(ofWhole: entry.below), size > PublicFiles.small {
                     words.add("--ro-bind")
-                    words.add(path, path)
+                    words.add(entry.path, entry.path)
                 } else {
                     words.add("--perms", "0755", "--dir")
-                    words.add(path)
-                    add(below: path, to: &words)
+                    words.add(entry.path)
+                    add(entry.below, to: &words)
                 }
-            case S_IFREG where status.st_mode & 0o4 != 0: addFile(path, to: &words)
+            case S_IFREG where entry.isPublic: addFile(entry.path, to: &words)
             default: continue
             }
         }
@@ -54,32 +56,41 @@ struct PublicFiles {
         }
     }
 
-    /// How many entries there are below, where everything is every user's to read; else nil.
-    private static func size(ofWhole directory: [UInt8]) -> Int? {
-        guard let names = try? DirectoryNames.of(directory) else { return nil }
-        var size = names.count
-        for name in names {
-            var status = stat()
-            let path = CanonicalPath.join(directory, name)
-            guard withCString(path, { lstat($0, &status) }) == 0 else { continue }
-            switch status.st_mode & S_IFMT {
+    /// What a directory has, as it was at one look at each.
+    private struct Entry {
+        let path: [UInt8]
+        let kind: mode_t
+        let isPublic: Bool
+        /// Of a public directory.
+        let below: [Entry]
+    }
+
+    /// How many entries there are, where everything is every user's to read; else nil.
+    private static func size(ofWhole entries: [Entry]) -> Int? {
+        var size = entries.count
+        for entry in entries {
+            switch entry.kind {
             case S_IFLNK: continue
-            case S_IFDIR:
-                guard status.st_mode & 0o5 == 0o5, let below = self.size(ofWhole: path) else { return nil }
+            case S_IFDIR where entry.isPublic:
+                guard let below = self.size(ofWhole: entry.below) else { return nil }
                 size += below
-            case S_IFREG where status.st_mode & 0o4 != 0: continue
+            case S_IFREG where entry.isPublic: continue
             default: return nil
             }
         }
         return size
     }
 
-    private static func entries(of directory: [UInt8]) -> [(path: [UInt8], status: stat)] {
+    private static func entries(of directory: [UInt8]) -> [Entry] {
         let names = (try? DirectoryNames.of(directory)) ?? []
         return names.sorted { $0.lexicographicallyPrecedes($1) }.compactMap { name in
             var status = stat()
             let path = CanonicalPath.join(directory, name)
-            return withCString(path, { lstat($0, &status) }) == 0 ? (path, status) : nil
+            guard withCString(path, { lstat($0, &status) }) == 0 else { return nil }
+            let kind = status.st_mode & S_IFMT
+            let needed: mode_t = kind == S_IFDIR ? 0o5 : 0o4
+            let isPublic = status.st_mode & needed == needed
+            return Entry(path: path, kind: kind, isPublic: isPublic, below: kind == S_IFDIR && isPublic ? entries(of: path) : [])
         }
     }
 }

@@ -55,7 +55,17 @@ final class RunEnding {
     func begin(_ command: [[UInt8]], _ store: GrantStore) throws(GrantError) {
         let progress = ProgressOutput(isJSON: false)
         defer { progress.end() }
-        snapshot = try RunSnapshot.make(of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) })
+        var lost: [CopyLosses.Loss] = []
+        snapshot = try RunSnapshot.make(
+            of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) }, lost: { lost = $0.all })
+        progress.end()
+        // Before the program begins, not when it is too late.
+        for loss in lost {
+            let others = loss.count > 1 ? " and \(loss.count - 1) more" : ""
+            Terminal.note(
+                "what becomes of “\(Terminal.visible(loss.first))”\(others) can be put back, but not the \(loss.what): this user may not set them"
+            )
+        }
     }
 
     /// Something has failed, perhaps before the program was started. What it has changed, if anything, is left to be looked at.

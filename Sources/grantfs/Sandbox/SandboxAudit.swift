@@ -2,6 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
+import HostProxy
 import LinuxFS
 
 /// The file in which `grantfs run --audit` leaves what the program has opened and changed through the view.
@@ -42,10 +43,18 @@ final class SandboxAudit {
     }
 
     /// Writes what the log has of the view since then, an object of JSON on each line, as `grantfs log --json` gives them.
-    func write(_ view: ViewName, _ store: GrantStore) throws(GrantError) {
+    /// `refused`: hosts that it was kept from, of which the log has nothing.
+    func write(_ view: ViewName, _ store: GrantStore, refused: [Refusal]) throws(GrantError) {
         var text = ""
         try LogCommand.read(store, after: last) { entry in
             if entry.view == view { text += JSON.object(LogCommand.json(entry)).text + "\n" }
+        }
+        for refusal in refused {
+            let members: [(String, JSON)] = [
+                ("event", .string("host-refused")), ("view", .string(view.description)), ("host", .string(refusal.target)),
+                ("detail", .string(refusal.reason)), ("count", .integer(Int64(refusal.count))),
+            ]
+            text += JSON.object(members).text + "\n"
         }
         var rest = Array(text.utf8)[...]
         while !rest.isEmpty {

@@ -19,7 +19,9 @@ enum SandboxProcess {
 
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
     /// of the signal where one ended it. To be called on the main thread.
-    static func run(_ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>) throws(GrantError) -> Int32 {
+    static func run(
+        _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
+    ) throws(GrantError) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGCHLD] + handedOn { sigaddset(&signals, number) }
@@ -37,7 +39,7 @@ enum SandboxProcess {
             let said = try sandbox.words(found, statusDescriptor: 3, filter: 5, empty: 6, handed)
             let options = try MemoryFile.of(Array(said.joined(separator: [0])) + [0])
             let terminal = SandboxTerminal()
-            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, handed)
+            let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
             // The program may read bwrap's variables, so bwrap has no others than the program.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }

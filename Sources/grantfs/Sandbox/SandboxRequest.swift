@@ -2,6 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantFiles
 import GrantModel
+import HostProxy
 import LinuxFS
 
 /// What is asked for a sandbox, by the command line and by the profiles that it names.
@@ -21,10 +22,24 @@ struct SandboxRequest {
     /// Values of the caller's own configuration of git that the program has, by their names.
     private(set) var gitValues: [String] = []
     private(set) var hasNetwork: Bool
+    /// Those that it reaches by a proxy, where it has no network.
+    private(set) var hosts: [HostRule] = []
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
         hasNetwork = arguments.has("network")
+        for list in arguments.options["network-hosts"] ?? [] {
+            let words = try ParsedArguments.text(list, "the value of --network-hosts").split(separator: ",")
+            if words.isEmpty { throw GrantError(.usage, "the value of --network-hosts is empty") }
+            for word in words { hosts.append(try HostRule(String(word))) }
+        }
+        let isBounded = !hosts.isEmpty
+        if isBounded, hasNetwork {
+            throw GrantError(.usage, "run: --network leaves it the whole network", advice: "leave out --network, or --network-hosts")
+        }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
+        // A list on the command line is meant, whatever a profile says; else the widest of several profiles is.
+        if isBounded { hasNetwork = false }
+        if hasNetwork { hosts = [] }
         grants += try SandboxRequest.wishes(arguments.options["grant"] ?? [])
         if !grants.isEmpty, arguments.has("view") {
             throw GrantError(.usage, "run: --grant makes a view of its own", advice: "leave --view out, or use grantfs grant --view")
@@ -46,7 +61,11 @@ struct SandboxRequest {
         searchPath += profile.searchPath
         variables += profile.environment
         gitValues += profile.gitValues
-        if profile.network == true { hasNetwork = true }
+        switch profile.network {
+        case .all: hasNetwork = true
+        case .hosts(let names): for name in names { hosts.append(try HostRule(name)) }
+        case .some(.none), nil: break
+        }
     }
 
     /// `DIR`, `DIR:ro`, and `DIR:rw` for a directory whose name ends in `:ro`.

@@ -1,0 +1,37 @@
+/// What copies of files do without, because the user who makes them may not make them so: others' owners, set-id bits of others' files, and attributes that only root sets.
+public struct CopyLosses: Sendable {
+    struct Kinds: OptionSet {
+        let rawValue: UInt8
+        static let owner = Kinds(rawValue: 1)
+        static let setID = Kinds(rawValue: 2)
+        static let attributes = Kinds(rawValue: 4)
+    }
+
+    /// How many files lose something of one kind, and the first of them, from the directory's name on.
+    public struct Loss: Sendable {
+        /// In words for people.
+        public let what: String
+        public fileprivate(set) var count: Int
+        public let first: [UInt8]
+    }
+
+    private var known: [(kind: Kinds, loss: Loss)] = []
+
+    public var isEmpty: Bool { known.isEmpty }
+
+    /// One for each kind, in the order in which they were found.
+    public var all: [Loss] { known.map(\.loss) }
+
+    mutating func note(_ kinds: Kinds, at way: [[UInt8]]) {
+        if kinds.isEmpty { return }
+        for (kind, what) in [
+            (Kinds.owner, "owner or group"), (.setID, "set-id bits"), (.attributes, "attributes that only root sets"),
+        ] where kinds.contains(kind) {
+            if let place = known.firstIndex(where: { $0.kind == kind }) {
+                known[place].loss.count += 1
+            } else {
+                known.append((kind, Loss(what: what, count: 1, first: Array(way.joined(separator: [0x2F])))))
+            }
+        }
+    }
+}

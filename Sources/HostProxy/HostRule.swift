@@ -1,0 +1,62 @@
+import GrantModel
+
+/// One entry of a list of hosts that a program may reach.
+///
+/// `example.org`: ports 80 and 443. `example.org:8443`: that one alone. `*.example.org`: every name below, and not itself. `10.0.0.5:8080`, `[2001:db8::1]`: an address; only what is
+/// named so may be this machine or of a private network.
+public struct HostRule: Sendable, Equatable {
+    private enum Pattern: Sendable, Equatable {
+        case name(String)
+        case below(String)
+        case address(NetworkAddress)
+    }
+
+    private let pattern: Pattern
+    private let ports: [UInt16]
+    /// As it was written.
+    public let text: String
+
+    /// `.usage` when it makes no sense.
+    public init(_ text: String) throws(GrantError) {
+        self.text = text
+        let isBelow = text.hasPrefix("*.")
+        // An address of IPv6 stands for itself where no port follows.
+        let alone: (host: TargetHost, port: UInt16?)? = NetworkAddress(text).map { (.address($0), nil) }
+        guard let (host, port) = alone ?? TargetHost.split(isBelow ? text.dropFirst(2) : text[...]) else {
+            throw GrantError(
+                .usage, "“\(text)” is no host", advice: text == "*" ? "--network leaves the program the whole network" : HostRule.forms)
+        }
+        ports = port.map { [$0] } ?? [80, 443]
+        switch host {
+        case .name(let name): pattern = isBelow ? .below(name) : .name(name)
+        case .address(let address):
+            if isBelow { throw GrantError(.usage, "“\(text)” is no host", advice: HostRule.forms) }
+            pattern = .address(address)
+        }
+    }
+
+    private static let forms = "example.org, *.example.org:443, 10.0.0.5:8080 or [2001:db8::1]:443"
+
+    /// Whether a program may name this.
+    func permits(_ host: TargetHost, port: UInt16) -> Bool {
+        guard ports.contains(port) else { return false }
+        return switch (pattern, host) {
+        case (.name(let name), .name(let other)): name == other
+        case (.below(let name), .name(let other)): other.hasSuffix("." + name)
+        case (.address(let address), .address(let other)): address == other
+        default: false
+        }
+    }
+}
+
+/// All that a program may reach.
+struct HostPolicy: Sendable {
+    let rules: [HostRule]
+
+    func permits(_ host: TargetHost, port: UInt16) -> Bool { rules.contains { $0.permits(host, port: port) } }
+
+    /// Whether a connection may be made to an address that a permitted host has: one of the internet's that is not this machine's, or one that is listed itself.
+    func permits(_ address: NetworkAddress, port: UInt16, own: Set<NetworkAddress>) -> Bool {
+        permits(.address(address), port: port) || (address.isGlobal && !own.contains(address))
+    }
+}

@@ -1,0 +1,52 @@
+import Confinement
+import Glibc
+import GrantModel
+import HostProxy
+import LinuxFS
+
+/// `grantfs proxy`: the process outside of a sandbox by which the program in it reaches the hosts that it may.
+///
+/// Descriptor 3 is a socket by which the sandbox's first step sends what the program connects to, which listens in the sandbox's network namespace. On 4 is the command: when that
+/// has closed its end, or has died, this one says what was refused and ends.
+enum ProxyCommand {
+    static let declaration = CommandDeclaration(
+        "proxy", "Reaches hosts for a program in a sandbox.", operands: [OperandDeclaration("HOST", isRepeatable: true)], isHidden: true,
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        signal(SIGPIPE, SIG_IGN)
+        ProcessName.set("grantfs-proxy")
+        _ = chdir("/")
+        let rules = try arguments.operands.map { (word) throws(GrantError) in try HostRule(try ParsedArguments.text(word, "the host")) }
+        do throws(Errno) {
+            try Nobody.become()
+            let sandbox = UnixSocket(connected: FileDescriptor(owning: 3))
+            if try Poll.waitForEither(sandbox.number, 4) { return 0 }
+            // None comes where the sandbox could not be made.
+            guard let listener = try? sandbox.receive(descriptors: 1, deadline: Clock.monotonic + 10_000_000_000).first else { return 0 }
+            let proxy = HostProxy(rules)
+            try WorkerThread.start("proxy") {
+                let listener = FileDescriptor(owning: listener)
+                proxy.serve(listener)
+            }.detach()
+            try awaitCommand()
+            report(proxy)
+            return 0
+        } catch {
+            throw GrantError(.system, "the program reaches no host", cause: error.description)
+        }
+    }
+
+    private static func awaitCommand() throws(Errno) {
+        var set = PollSet()
+        set.add(4)
+        _ = try set.wait(until: nil)
+    }
+
+    /// A line for each that was refused, as `SandboxProxy` reads it.
+    private static func report(_ proxy: HostProxy) {
+        let (known, others) = proxy.refused
+        let lines = known.map { "\($0.count) \($0.target) \($0.reason)\n" } + ["\(others)\n"]
+        try? UnixSocket(connected: FileDescriptor(owning: 4)).send(Array(lines.joined().utf8), deadline: Clock.monotonic + 1_000_000_000)
+    }
+}

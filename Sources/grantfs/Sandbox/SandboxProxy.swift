@@ -1,0 +1,94 @@
+import Glibc
+import GrantModel
+import HostProxy
+import LinuxFS
+
+/// The proxy of a sandbox that may reach a list of hosts: a process outside, without rights, that ends with this one.
+final class SandboxProxy {
+    private let child: Int32
+    private let control: UnixSocket
+    /// To the proxy, for the first step in the sandbox.
+    private var sandbox: Int32
+    private var hasEnded = false
+
+    /// What the proxy is called by in the sandbox.
+    static let variables = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+
+    /// nil where there is no list. `.system` when it cannot be started.
+    init?(_ hosts: [HostRule]) throws(GrantError) {
+        if hosts.isEmpty { return nil }
+        do throws(Errno) {
+            let way = try UnixSocket.pair()
+            let control = try UnixSocket.pair()
+            let words = ["grantfs", "proxy", "--"] + hosts.map(\.text)
+            child = try ChildProcess.spawn(
+                "/proc/self/exe", arguments: words.map { Array($0.utf8) }, detached: true,
+                descriptors: [way.other.number, control.other.number])
+            sandbox = fcntl(way.own.number, F_DUPFD_CLOEXEC, 3)
+            if sandbox < 0 { throw Errno(errno) }
+            self.control = control.closeOther()
+        } catch {
+            throw GrantError(.system, "the proxy cannot be started", cause: error.description)
+        }
+    }
+
+    /// The end for the sandbox, once.
+    func takeSandboxEnd() -> FileDescriptor {
+        defer { sandbox = -1 }
+        return FileDescriptor(owning: sandbox)
+    }
+
+    /// Ends it, after the program. What was refused, and how much more there was.
+    func end() -> (refused: [Refusal], others: Int) {
+        hasEnded = true
+        shutdown(control.number, Int32(SHUT_WR))
+        var said: [UInt8] = []
+        let deadline = Clock.monotonic + 2_000_000_000
+        // Its end is an error: by then everything has come.
+        while said.count < 1 << 20, (try? Poll.wait(control.number, writing: false, deadline: deadline)) != nil {
+            do throws(Errno) {
+                said += try control.receiveSome(4096) ?? []
+            } catch {
+                break
+            }
+        }
+        stop()
+        return SandboxProxy.parse(said)
+    }
+
+    private static func parse(_ said: [UInt8]) -> (refused: [Refusal], others: Int) {
+        var refused: [Refusal] = []
+        var others = 0
+        for line in String(decoding: said, as: UTF8.self).split(separator: "\n") {
+            let parts = line.split(separator: " ", maxSplits: 2)
+            guard let count = Int(parts[0]) else { continue }
+            if parts.count == 3 {
+                refused.append(Refusal(target: String(parts[1]), reason: String(parts[2]), count: count))
+            } else {
+                others = count
+            }
+        }
+        return (refused, others)
+    }
+
+    /// Tells the person what the program was kept from. The program chooses the names, so they are few.
+    static func say(_ refused: [Refusal], _ others: Int) {
+        let shown = refused.prefix(20)
+        for refusal in shown {
+            let times = refusal.count == 1 ? "" : " (\(refusal.count) times)"
+            Terminal.note("the program was kept from \(Terminal.visible(refusal.target)): \(Terminal.visible(refusal.reason))\(times)")
+        }
+        let rest = refused.dropFirst(20).reduce(others) { $0 + $1.count }
+        if rest > 0 { Terminal.note("and \(rest) times more") }
+    }
+
+    private func stop() {
+        kill(child, SIGKILL)
+        _ = try? ChildProcess.wait(child)
+    }
+
+    deinit {
+        if sandbox >= 0 { close(sandbox) }
+        if !hasEnded { stop() }
+    }
+}
