@@ -18,6 +18,8 @@ TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 # What `grantfs run --tool` knows; the program looks for them beside itself, in ../share.
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
+# What an administrator begins a policy with.
+POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
 program := .build/release/grantfs
@@ -89,6 +91,7 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
 	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
+	$(INSTALL) -m 644 mount-helpers/policy.toml.example '$(DESTDIR)$(POLICYEXAMPLE)'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		for unit in grantfs@.service grantfs-apply.service; do \
@@ -122,7 +125,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
-		'$(UNITDIR)/system/grantfs-agent.service' \
+		'$(UNITDIR)/system/grantfs-agent.service' '$(POLICYEXAMPLE)' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \

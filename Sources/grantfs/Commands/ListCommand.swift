@@ -19,8 +19,9 @@ enum ListCommand {
         let grants = try store.map { store throws(GrantError) in
             try GrantAdministrator.command(store).list(view: view, all: arguments.has("all"))
         }
+        let forbidden = PolicyText.forbidden(store, grants ?? [])
         if arguments.wantsJSON {
-            try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0)) }).text)
+            try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0) + [PolicyText.member($0, forbidden)]) }).text)
             return 0
         }
         guard let store, let grants else {
@@ -32,6 +33,7 @@ enum ListCommand {
             guard let reason = grant.reason else { continue }
             Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
         }
+        PolicyText.note(forbidden, grants)
         try noteHidden(store, view, shown: grants)
         return 0
     }
