@@ -207,6 +207,25 @@ extension MountTests {
             refused(try machine.grantfs("policy", "explain", source), "\(place):1")
         }
 
+        @Test("what it refuses is in the journal, with who asked for what and the line that decided")
+        func journal() throws {
+            try machine.write(Self.site)
+            let socket = try machine.fixture.directory("journal") + "/socket"
+            let journal = try DatagramSocket(at: socket)
+            chmod(socket, 0o666)
+            let script =
+                "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind '\(base)/journal' /run/systemd/journal"
+            refused(try machine.grantfs("grant", machine.home(ann) + "/.ssh", "--view", "ci", as: ann, script: script), "never granted")
+            let lines = try #require(journal.next(), "it is in the journal").split(separator: "\n")
+            for line in [
+                "GRANTFS_EVENT=refused", "GRANTFS_UID=61001", "GRANTFS_VIEW=ci", "GRANTFS_ACCESS=read-write", "GRANTFS_PROGRAM=grantfs",
+                "GRANTFS_DIRECTORY=\(machine.home(ann))/.ssh", "GRANTFS_POLICY=/etc/grantfs/policy.d/10-site.toml:1", "PRIORITY=5",
+                "MESSAGE_ID=a4a4c1c0f0f94c53a1f0f6c3d7f2b6e5",
+            ] {
+                #expect(lines.contains(Substring(line)), "\(line): \(lines)")
+            }
+        }
+
         @Test("the file that is shipped as an example is a policy, and allows nothing that it does not say")
         func example() throws {
             let example = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/../../mount-helpers/policy.toml.example"
