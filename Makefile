@@ -97,8 +97,9 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 		for unit in grantfs@.service grantfs-apply.service; do \
 			sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/$$unit >'$(DESTDIR)$(UNITDIR)'/$$kind/$$unit || exit 1; \
 			chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/$$unit; done; done
-	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/grantfs-agent.service >'$(DESTDIR)$(UNITDIR)/system/grantfs-agent.service'
-	chmod 644 '$(DESTDIR)$(UNITDIR)/system/grantfs-agent.service'
+	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket; do \
+		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/$$unit >'$(DESTDIR)$(UNITDIR)'/system/$$unit || exit 1; \
+		chmod 644 '$(DESTDIR)$(UNITDIR)'/system/$$unit; done
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
@@ -125,7 +126,8 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
-		'$(UNITDIR)/system/grantfs-agent.service' '$(POLICYEXAMPLE)' \
+		'$(UNITDIR)/system/grantfs-agent.service' '$(UNITDIR)/system/grantfs-system@.service' \
+		'$(UNITDIR)/system/grantfs-system.socket' '$(POLICYEXAMPLE)' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \

@@ -45,6 +45,16 @@ public struct GrantPolicy: Sendable {
         public func names(_ view: ViewName) -> Bool { views?.contains { $0.contains(view) } ?? true }
     }
 
+    /// Who may revoke in root's store, beside root, what is granted to which views.
+    public struct Revokers: Sendable {
+        public let who: [Subject]
+        public let views: [Views]
+        public let place: String
+
+        public func names(_ view: ViewName) -> Bool { views.contains { $0.contains(view) } }
+    }
+
+    public private(set) var revokers: [Revokers] = []
     /// What nobody may grant.
     public private(set) var never: [Directory] = []
     public private(set) var rules: [Rule] = []
@@ -65,7 +75,9 @@ public struct GrantPolicy: Sendable {
             case "never": never += try reader.list(value, key) { value throws(GrantError) in try reader.directory(value, key) }
             case "allow":
                 rules += try reader.list(value, key, example: "[[allow]]") { value throws(GrantError) in try reader.rule(value) }
-            default: throw reader.unknown(key, value, among: ["never", "allow"])
+            case "revoke":
+                revokers += try reader.list(value, key, example: "[[revoke]]") { value throws(GrantError) in try reader.revokers(value) }
+            default: throw reader.unknown(key, value, among: ["never", "allow", "revoke"])
             }
         }
         files.append(file)
@@ -97,6 +109,21 @@ private struct GrantPolicyReader: TOMLReading {
             throw wrong(value, "the rule does not say what may be granted", advice: "directories = [\"~/*\", \"/srv/projects\"]")
         }
         return GrantPolicy.Rule(who: who, directories: directories, views: views, access: access, place: "\(file):\(value.line)")
+    }
+
+    func revokers(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Revokers {
+        guard case .table(let items) = value.kind else { throw wrong(value, "a rule is a table", advice: "[[revoke]]") }
+        var (who, views): ([GrantPolicy.Subject], [GrantPolicy.Views]) = ([], [])
+        for (key, item) in items {
+            switch key {
+            case "who": who = try list(item, key) { value throws(GrantError) in try subject(value) }
+            case "views": views = try list(item, key) { value throws(GrantError) in try self.views(value) }
+            default: throw unknown(key, item, among: ["who", "views"])
+            }
+        }
+        if who.isEmpty { throw wrong(value, "the rule does not say who may revoke", advice: "who = [\"@operators\"]") }
+        if views.isEmpty { throw wrong(value, "the rule does not say in which views", advice: "views = [\"ci\"], or [\"*\"]") }
+        return GrantPolicy.Revokers(who: who, views: views, place: "\(file):\(value.line)")
     }
 
     private func subject(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Subject {

@@ -53,7 +53,8 @@ import Testing
             "\n[[allow]]\nwho = [\"a*\"]\ndirectories = [\"/srv\"]", "\n[[allow]]\nwho = \"ann\"\ndirectories = [\"/srv\"]",
             "\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"/srv\"]\nviews = [\"a/b\"]",
             "\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"/srv\"]\naccess = \"all\"",
-            "\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"/srv\"]\nwhat = 1",
+            "\n[[allow]]\nwho = [\"ann\"]\ndirectories = [\"/srv\"]\nwhat = 1", "\n[[revoke]]\nwho = [\"ann\"]",
+            "\n[[revoke]]\nviews = [\"ci\"]", "\n[[revoke]]\nwho = [\"ann\"]\nviews = [\"ci\"]\naccess = \"read-only\"",
         ])
     func nonsense(text: String) {
         let error = #expect(throws: GrantError.self) { try read(text) }

@@ -11,16 +11,18 @@ public struct PolicyOddity: Sendable {
     /// Looks at users, groups and directories of this machine.
     public static func all(in policy: GrantPolicy) -> [PolicyOddity] {
         var found: [PolicyOddity] = []
-        for rule in policy.rules {
-            for subject in rule.who {
+        for (who, place) in policy.rules.map({ ($0.who, $0.place) }) + policy.revokers.map({ ($0.who, $0.place) }) {
+            for subject in who {
                 switch subject {
                 case .user(let name) where PolicyUser.uid(of: name) == nil:
-                    found.append(PolicyOddity(place: rule.place, message: "there is no user “\(name)”"))
+                    found.append(PolicyOddity(place: place, message: "there is no user “\(name)”"))
                 case .group(let name) where PolicyUser.gid(of: name) == nil:
-                    found.append(PolicyOddity(place: rule.place, message: "there is no group “\(name)”"))
+                    found.append(PolicyOddity(place: place, message: "there is no group “\(name)”"))
                 default: break
                 }
             }
+        }
+        for rule in policy.rules {
             for directory in rule.directories where !directory.isInHome {
                 let target = CanonicalPath.resolveWhatExists(directory.path)
                 if target != directory.path {

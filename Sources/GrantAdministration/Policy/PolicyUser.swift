@@ -36,6 +36,17 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
+    /// Whether the policy lets this user revoke what root's store grants to the view. Root always may; without a policy nobody else.
+    public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
+        if uid == 0 { return true }
+        return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false
+    }
+
+    /// Whether there is any view in which this user may revoke.
+    public func mayRevokeAnything(by policy: GrantPolicy?) -> Bool {
+        uid == 0 || policy?.revokers.contains { rule in rule.who.contains { isMeant(by: $0) } } ?? false
+    }
+
     func isMeant(by subject: GrantPolicy.Subject) -> Bool {
         switch subject {
         case .everybody: true

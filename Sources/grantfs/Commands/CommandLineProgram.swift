@@ -18,7 +18,7 @@ enum CommandLineProgram {
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
             UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, TakeOverCommand.declaration,
-            RecoverCommand.declaration, LookCommand.declaration, InventoryCommand.declaration,
+            RecoverCommand.declaration, LookCommand.declaration, InventoryCommand.declaration, ServeCommand.declaration,
             KeeperCommand.declaration,
             BeginCommand.declaration,
             CompletionCommand.declaration,

@@ -11,7 +11,7 @@ enum ListCommand {
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"),
             OptionDeclaration("all-users", help: "for root: those in every user's store that can be found, as they are recorded"),
-            FleetOptions.fleet, CommonOptions.json,
+            SystemClient.option, FleetOptions.fleet, CommonOptions.json,
         ],
         notes: [
             "--all-users looks in root's store, in ~/.local/share/grantfs of each user, and at what daemons that run have open. Each store is read by a process of its "
@@ -21,6 +21,12 @@ enum ListCommand {
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if try arguments.isAboutFleet() { return try FleetGrants.list(arguments) }
+        if arguments.has("system") {
+            if let option = ["all", "all-users"].first(where: { arguments.has($0) }) {
+                throw GrantError(.usage, "list: --system and --\(option) do not go together")
+            }
+            return try SystemClient.run(SystemRequest(.list, view: try arguments.view(), timeout: 0), verb: "", arguments)
+        }
         if arguments.has("all-users") {
             if arguments.has("store") { throw GrantError(.usage, "list: --all-users is for every store", advice: "leave --store out") }
             guard geteuid() == 0 else { throw GrantError(.permission, "list: --all-users is for root") }
