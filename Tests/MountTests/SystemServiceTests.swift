@@ -10,6 +10,8 @@ extension MountTests {
         .enabled(if: Machine.offers("systemd-socket-activate"), Comment(rawValue: Machine.needs("systemd-socket-activate"))))
     struct SystemService {
         private let machine: PolicyMachine
+        /// What the service says in the system's log.
+        private let journal: DatagramSocket
         private let ann = PolicyMachine.ann
         private let ben = PolicyMachine.ben
         private var base: String { machine.fixture.base }
@@ -17,6 +19,7 @@ extension MountTests {
         init() throws {
             machine = try PolicyMachine()
             try machine.fixture.directory("run")
+            journal = try DatagramSocket(at: try machine.fixture.directory("journal") + "/socket")
         }
 
         private static let policy = "[[revoke]]\nwho = [\"@staff2\"]\nviews = [\"ci\", \"team-*\"]\n"
@@ -29,6 +32,7 @@ extension MountTests {
                 "unshare", "-m", "sh", "-euc",
                 """
                 mount --bind "$1/etc" /etc; \(script)
+                mkdir -p /run/systemd/journal; mount --bind "$1/journal" /run/systemd/journal
                 exec systemd-socket-activate -a --inetd -l /run/grantfs/system.sock "$2" serve --store "$1/store"
                 """, "sh", base, Programs.grantfs,
             ])
@@ -78,6 +82,10 @@ extension MountTests {
             #expect(revoked.text.hasPrefix("revoked a ("), "\(revoked)")
             // Live: what was held is refused.
             #expect(pread(held, &byte, 1, 0) == -1 && errno == EACCES)
+            let denied = try #require(journal.next())
+            let done = try #require((0..<3).compactMap { _ in journal.next() }.last)
+            #expect(denied.contains("GRANTFS_EVENT=refused\n") && denied.contains("GRANTFS_UID=61002\n"), "\(denied)")
+            #expect(done.contains("GRANTFS_EVENT=revoked\n") && done.contains("GRANTFS_UID=61001\n"), "\(done)")
             let entry = try #require(try fixture.log().last { $0.event == "revoked" })
             #expect(entry.uid == ann.uid && entry.name == "a" && entry.program == "grantfs")
             // Without a rule, and with one that makes no sense.

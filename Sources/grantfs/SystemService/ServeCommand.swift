@@ -55,8 +55,22 @@ enum ServeCommand {
                 ])
             }
         } catch {
+            if error.code == .permission { noteRefusal(of: request, to: Actor.peer(peer), error) }
             return .object([("status", .integer(Int64(error.exitStatus))), ("error", .string(error.description))])
         }
+    }
+
+    /// In the system's log, as every refusal by the policy.
+    private static func noteRefusal(of request: SystemRequest?, to actor: Actor, _ error: GrantError) {
+        var fields: [SystemLog.Field] = [
+            ("MESSAGE_ID", Array("a4a4c1c0f0f94c53a1f0f6c3d7f2b6e6".utf8)), ("GRANTFS_EVENT", Array("refused".utf8)),
+            ("GRANTFS_UID", Array(String(actor.uid).utf8)), ("GRANTFS_PID", Array(String(actor.pid).utf8)),
+            ("GRANTFS_PROGRAM", Array(actor.program.utf8)),
+        ]
+        if let view = request?.view { fields.append(("GRANTFS_VIEW", Array(view.description.utf8))) }
+        if let login = actor.loginUID { fields.append(("GRANTFS_LOGIN_UID", Array(String(login).utf8))) }
+        SystemLog.note(
+            .notice, "refused a request for root's store: \(VisibleText.of(error.description)), by \(actor.description)", fields)
     }
 
     private static func refusal(_ user: PolicyUser) -> GrantError {
