@@ -121,7 +121,7 @@ extension MountTests {
                     """, "sh", fixture.base, Programs.grantfs,
                 ], environment: fixture.environment)
             var entry: String?
-            for _ in 0..<20 where entry?.contains("GRANTFS_EVENT=expired") != true { entry = journal.next(within: 30_000) }
+            for _ in 0..<20 where entry?.contains("GRANTFS_EVENT=expired") != true { entry = journal.next(within: 3_000) }
             let lines = try #require(entry).split(separator: "\n")
             for line in ["MESSAGE_ID=6d4b3a9a1e2c4f57a0d1b3a3f6c0e106", "GRANTFS_NAME=e", "GRANTFS_VIEW=default", "GRANTFS_UID=0"] {
                 #expect(lines.contains(Substring(line)), "\(line): \(lines)")
