@@ -18,6 +18,8 @@ TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 # What `grantfs run --tool` knows; the program looks for them beside itself, in ../share.
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
+# What an administrator begins a policy with.
+POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
 
 program := .build/release/grantfs
@@ -89,13 +91,15 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	$(program) completion fish >'$(DESTDIR)$(FISHDIR)/grantfs.fish'
 	$(INSTALL) -d '$(DESTDIR)$(PROFILEDIR)'
 	$(INSTALL) -m 644 mount-helpers/profiles/* '$(DESTDIR)$(PROFILEDIR)'
+	$(INSTALL) -m 644 mount-helpers/policy.toml.example '$(DESTDIR)$(POLICYEXAMPLE)'
 	$(INSTALL) -d '$(DESTDIR)$(UNITDIR)/system' '$(DESTDIR)$(UNITDIR)/user' '$(DESTDIR)$(TMPFILESDIR)' '$(DESTDIR)$(SYSUSERSDIR)'
 	for kind in system user; do \
 		for unit in grantfs@.service grantfs-apply.service; do \
 			sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/$$kind/$$unit >'$(DESTDIR)$(UNITDIR)'/$$kind/$$unit || exit 1; \
 			chmod 644 '$(DESTDIR)$(UNITDIR)'/$$kind/$$unit; done; done
-	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/grantfs-agent.service >'$(DESTDIR)$(UNITDIR)/system/grantfs-agent.service'
-	chmod 644 '$(DESTDIR)$(UNITDIR)/system/grantfs-agent.service'
+	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket; do \
+		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/$$unit >'$(DESTDIR)$(UNITDIR)'/system/$$unit || exit 1; \
+		chmod 644 '$(DESTDIR)$(UNITDIR)'/system/$$unit; done
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
@@ -122,7 +126,8 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		'$(MANDIR)/man1/grantfs.1' '$(MANDIR)/man5/grantfs.5' '$(MANDIR)/man8/mount.grantfs.8' \
 		'$(UNITDIR)/system/grantfs@.service' '$(UNITDIR)/user/grantfs@.service' \
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
-		'$(UNITDIR)/system/grantfs-agent.service' \
+		'$(UNITDIR)/system/grantfs-agent.service' '$(UNITDIR)/system/grantfs-system@.service' \
+		'$(UNITDIR)/system/grantfs-system.socket' '$(POLICYEXAMPLE)' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \

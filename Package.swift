@@ -61,7 +61,7 @@ let package = Package(
         library("ViewTree", ["GrantModel", "CLinux", "LinuxFS"]),
         library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
         library("Control", ["GrantModel", "LinuxFS"]),
-        library("GrantAdministration", ["GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
+        library("GrantAdministration", ["GrantFiles", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         library("Fleet", ["CFleet", "GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"]),
         library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),

@@ -16,11 +16,13 @@ package enum Frame {
         [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(truncatingIfNeeded: count) >> $0) }
     }
 
-    /// Throws EMSGSIZE for a length that cannot be, ETIMEDOUT, ECONNRESET when the other end is gone.
-    package static func receive(over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) -> [UInt8] {
+    /// Throws EMSGSIZE for a length above `most`, ETIMEDOUT, ECONNRESET when the other end is gone.
+    package static func receive(
+        over socket: borrowing UnixSocket, deadline: Int64, most: Int = 64 << 20
+    ) throws(Errno) -> [UInt8] {
         let header = try socket.receive(4, deadline: deadline)
         let length = header.reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
-        guard length <= largest else { throw Errno(EMSGSIZE) }
+        guard length <= min(most, largest) else { throw Errno(EMSGSIZE) }
         return try socket.receive(length, deadline: deadline)
     }
 }

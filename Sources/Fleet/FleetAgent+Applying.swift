@@ -133,7 +133,7 @@ extension FleetAgent {
             order.activation = own?.fleetActivation.map { min($0, grant.activation - 1) } ?? 0
         }
         guard order.isActive, own == nil else { return order }
-        switch administrator.bookmark(ofFleetDirectory: grant.path) {
+        switch administrator.bookmark(ofFleetDirectory: grant.path, view: grant.view, access: grant.access) {
         case .success(let bookmark): order.bookmark = bookmark
         case .failure(let error): problems[grant.id] = error.cause.map { "\(grant.path): \($0)" } ?? error.description
         }

@@ -14,7 +14,7 @@ public struct ApplyPlanner: Sendable {
     }
 
     /// What has to be done for the declared state. Everything is checked here, so that what cannot be done is known before the first change:
-    /// `.invalidFile`, `.invalidDirectory`, `.usage`, each with the place that declares it.
+    /// `.invalidFile`, `.invalidDirectory`, `.usage`, each with the place that declares it, and `.permission` for what the administrator's policy does not allow.
     ///
     /// A grant that was revoked by somebody, or has expired, stays so, unless `restores`: a file that is applied at each start of the machine must not
     /// bring back what was taken away.
@@ -35,10 +35,30 @@ public struct ApplyPlanner: Sendable {
         for grant in grants where places[Place(view: grant.view, name: grant.name)] == nil && grant.state(at: now) == .active {
             steps.append(.withdraw(grant))
         }
+        try requireAllowed(steps)
         return ApplyPlan(
             steps: steps.sorted {
                 ($0.place.view.description, $0.place.name.description) < ($1.place.view.description, $1.place.name.description)
             })
+    }
+
+    private func requireAllowed(_ steps: [ApplyPlan.Step]) throws(GrantError) {
+        let actor = administrator?.actor ?? .current()
+        guard let judge = try PolicyJudge.current(for: actor.uid, lookout: lookout) else { return }
+        for step in steps {
+            switch step {
+            case .create(let choice), .replace(_, let choice):
+                try judge.require(choice.proposal.bookmark.path, view: choice.view, access: choice.access, by: actor)
+            case .restore(let grant):
+                let path = administrator?.describe([grant])[0].path ?? grant.bookmark.path
+                try judge.require(path, view: grant.view, access: grant.access, by: actor)
+            case .change(let grant, let change):
+                guard let administrator, administrator.widens(grant, access: change.access, expires: change.expires) else { continue }
+                try judge.require(
+                    administrator.describe([grant])[0].path, view: grant.view, access: change.access ?? grant.access, by: actor)
+            case .withdraw, .keep, .leave: break
+            }
+        }
     }
 
     private struct Place: Hashable {

@@ -28,11 +28,16 @@ extension GrantAdministrator {
         return try announce(withdrawn, timeout, withdraws: true, endsHolders: endsHolders, progress: progress)
     }
 
-    /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one.
+    /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one, `.permission` when the
+    /// policy of the administrator does not allow it.
     public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         try requireOwn(grants, "restored")
         let placement = try Placement(store: store)
-        for grant in describe(grants) where grant.finding.isUsable || grant.isSilent { try placement.check(grant.path) }
+        let described = describe(grants)
+        for grant in described where grant.finding.isUsable || grant.isSilent { try placement.check(grant.path) }
+        // What is active gets nothing by it.
+        let now = GrantAdministrator.now
+        try requireAllowed(described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) })
         return try announce(try store.restore(grants.map(\.id), by: actor), timeout)
     }
 
@@ -50,12 +55,16 @@ extension GrantAdministrator {
         return changes
     }
 
-    /// Changes what is given; `expires` as `GrantStore.update` takes it. `recorded`: called once it is on disk.
+    /// Changes what is given; `expires` as `GrantStore.update` takes it. `recorded`: called once it is on disk. `.permission` when it gives more than
+    /// before and the policy of the administrator does not allow it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
     ) throws(GrantError) -> GrantChange {
         try requireOwn([grant], "changed")
+        if widens(grant, access: access, expires: expires), let judge = try judge() {
+            try judge.require(describe([grant])[0].path, view: grant.view, access: access ?? grant.access, by: actor)
+        }
         let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
         recorded?()
         return try announce([changed], timeout, progress: progress)[0]

@@ -13,14 +13,15 @@ extension GrantAdministrator {
             advice: "an administrator of the fleet does it with --fleet")
     }
 
-    /// The bookmark of a directory that the fleet wants to grant here; nothing is written.
-    public func bookmark(ofFleetDirectory path: String) -> Result<Bookmark, GrantError> {
+    /// The bookmark of a directory that the fleet wants to grant here, if the policy of this host's administrator allows it; nothing is written.
+    public func bookmark(ofFleetDirectory path: String, view: ViewName, access: Access) -> Result<Bookmark, GrantError> {
         do throws(GrantError) {
             let proposal = try Self.propose(directory: Array(path.utf8), name: nil, store: store.directory, lookout: lookout)
             guard proposal.bookmark.path == Array(path.utf8) else {
                 throw GrantError(.invalidDirectory, "“\(path)” cannot be granted", cause: "a link leads from there to somewhere else")
             }
             try check(proposal)
+            try requireAllowed([(proposal.bookmark.path, view, access)])
             return .success(proposal.bookmark)
         } catch {
             return .failure(error)

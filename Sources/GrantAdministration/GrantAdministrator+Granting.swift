@@ -86,9 +86,10 @@ extension GrantAdministrator {
         try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
     }
 
-    /// Grants all of them, or, with an error as the other `grant` gives, none.
+    /// Grants all of them, or, with an error as the other `grant` gives, or that of `PolicyJudge.require`, none.
     public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for choice in choices { try check(choice.proposal) }
+        try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
         let now = GrantAdministrator.now
         var grants: [Grant] = []
         var tagged: [Proposal] = []

@@ -86,6 +86,7 @@ extension GrantAdministrator {
                 .invalidDirectory, "“\(place)” cannot be accepted", cause: "another directory has come there just now", advice: "try again")
         }
         try requireOwn([grant], "given another directory")
+        try requireAllowed([(proposal.bookmark.path, grant.view, grant.access)])
         return try announce([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 

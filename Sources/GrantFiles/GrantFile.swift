@@ -32,14 +32,8 @@ public struct DeclaredGrants: Sendable {
     ///   - file: what it is called in messages.
     ///   - home: what stands for `~` at the beginning of a path.
     public mutating func read(_ bytes: [UInt8], file: String, home: [UInt8]?) throws(GrantError) {
-        let document: TOMLValue
-        do throws(TOMLValue.Failure) {
-            document = try TOMLValue.read(bytes)
-        } catch {
-            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
-        }
         let reader = GrantFileReader(file: file, home: home)
-        let found = try reader.read(document)
+        let found = try reader.read(try reader.items(of: bytes))
         views.formUnion(found.views)
         views.formUnion(found.grants.map(\.view))
         grants += found.grants
@@ -47,14 +41,13 @@ public struct DeclaredGrants: Sendable {
 }
 
 /// Makes sense of one document.
-private struct GrantFileReader {
+private struct GrantFileReader: TOMLReading {
     let file: String
     let home: [UInt8]?
 
     private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"]
 
-    func read(_ document: TOMLValue) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
-        guard case .table(let items) = document.kind else { return ([], []) }
+    func read(_ items: [(key: String, value: TOMLValue)]) throws(GrantError) -> (views: [ViewName], grants: [DeclaredGrant]) {
         var views: [ViewName] = []
         var grants: [DeclaredGrant] = []
         for (key, value) in items {
@@ -127,11 +120,6 @@ private struct GrantFileReader {
         return bytes
     }
 
-    private func text(_ value: TOMLValue, _ key: String) throws(GrantError) -> String {
-        guard case .string(let text) = value.kind else { throw wrong(value, "“\(key)” is text", advice: "in quotes") }
-        return text
-    }
-
     private func bytes(_ value: TOMLValue, _ key: String) throws(GrantError) -> [UInt8] {
         let digits = Array(try text(value, key).utf8).map { Hexadecimal.value(of: $0) }
         guard !digits.isEmpty, digits.count.isMultiple(of: 2), !digits.contains(nil) else {
@@ -140,26 +128,11 @@ private struct GrantFileReader {
         return stride(from: 0, to: digits.count, by: 2).map { (digits[$0] ?? 0) << 4 | (digits[$0 + 1] ?? 0) }
     }
 
-    private func word<Word: RawRepresentable<String>>(_ value: TOMLValue, _ key: String, _ words: String) throws(GrantError) -> Word {
-        let text = try text(value, key)
-        guard let word = Word(rawValue: text) else { throw wrong(value, "“\(text)” is unknown for “\(key)”", advice: words) }
-        return word
-    }
-
     /// A time, never how long from now: what a file declares is the same whenever it is read.
     private func moment(_ value: TOMLValue) throws(GrantError) -> Instant {
         guard case .moment(let time) = value.kind, let instant = GrantFileTime.instant(time) else {
             throw wrong(value, "“expires” is a date with a time", advice: "expires = 2030-01-31T12:00:00Z, without quotes")
         }
         return instant
-    }
-
-    private func unknown(_ key: String, _ value: TOMLValue, among keys: [String]) -> GrantError {
-        let near = Suggestion.nearest(to: key, among: keys)
-        return wrong(value, "unknown key “\(key)”", advice: near.map { "did you mean “\($0)”?" } ?? keys.joined(separator: ", "))
-    }
-
-    private func wrong(_ value: TOMLValue, _ message: String, cause: String? = nil, advice: String? = nil) -> GrantError {
-        GrantError(.invalidFile, "\(file):\(value.line): \(message)", cause: cause, advice: advice)
     }
 }

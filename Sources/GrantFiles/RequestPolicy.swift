@@ -18,15 +18,8 @@ public struct RequestPolicy: Sendable {
     ///   - file: what it is called in messages.
     ///   - home: what stands for `~` at the beginning of a path.
     public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
-        let document: TOMLValue
-        do throws(TOMLValue.Failure) {
-            document = try TOMLValue.read(bytes)
-        } catch {
-            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
-        }
-        guard case .table(let items) = document.kind else { return }
         let reader = SandboxProfileReader(file: file, home: home)
-        for (key, value) in items {
+        for (key, value) in try reader.items(of: bytes) {
             switch key {
             case "allow": allowed = try reader.list(value, key) { value throws(GrantError) in try reader.grant(value) }
             case "deny": denied = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }

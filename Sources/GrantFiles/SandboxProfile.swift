@@ -31,17 +31,10 @@ public struct SandboxProfile: Sendable {
     ///   - file: what it is called in messages.
     ///   - home: what stands for `~` at the beginning of a path or of a variable's value.
     public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
-        let document: TOMLValue
-        do throws(TOMLValue.Failure) {
-            document = try TOMLValue.read(bytes)
-        } catch {
-            throw GrantError(.invalidFile, file + (error.line > 0 ? ":\(error.line)" : "") + ": this is no TOML", cause: error.reason)
-        }
-        guard case .table(let items) = document.kind else { return }
         let reader = SandboxProfileReader(file: file, home: home)
-        for (key, value) in items {
+        for (key, value) in try reader.items(of: bytes) {
             switch key {
-            case "grant": grants = try reader.list(value, key) { value throws(GrantError) in try reader.grant(value) }
+            case "grant": grants = try reader.list(value, key, example: "[[grant]]") { value throws(GrantError) in try reader.grant(value) }
             case "ro-bind": binds = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "path": searchPath = try reader.list(value, key) { value throws(GrantError) in try reader.path(value, key) }
             case "environment": environment = try reader.environment(value)
@@ -54,18 +47,9 @@ public struct SandboxProfile: Sendable {
 }
 
 /// Makes sense of one document.
-struct SandboxProfileReader {
+struct SandboxProfileReader: TOMLReading {
     let file: String
     let home: [UInt8]
-
-    func list<Item>(_ value: TOMLValue, _ key: String, _ read: (TOMLValue) throws(GrantError) -> Item) throws(GrantError) -> [Item] {
-        guard case .array(let values) = value.kind else {
-            throw wrong(value, "“\(key)” is a list", advice: key == "grant" ? "[[grant]]" : "\(key) = [\"…\"]")
-        }
-        var items: [Item] = []
-        for value in values { items.append(try read(value)) }
-        return items
-    }
 
     func grant(_ value: TOMLValue) throws(GrantError) -> SandboxProfile.Grant {
         guard case .table(let items) = value.kind else { throw wrong(value, "a grant is a table", advice: "[[grant]]") }
@@ -74,11 +58,7 @@ struct SandboxProfileReader {
         for (key, item) in items {
             switch key {
             case "path": path = try self.path(item, key)
-            case "access":
-                guard let found = Access(rawValue: try text(item, key)) else {
-                    throw wrong(item, "“\(try text(item, key))” is unknown for “access”", advice: "read-write or read-only")
-                }
-                access = found
+            case "access": access = try word(item, key, "read-write or read-only")
             default: throw unknown(key, item, among: ["path", "access"])
             }
         }
@@ -133,19 +113,5 @@ struct SandboxProfileReader {
 
     private func expanded(_ text: [UInt8]) -> [UInt8] {
         text == [0x7E] || text.starts(with: [0x7E, 0x2F]) ? home + text.dropFirst() : text
-    }
-
-    private func text(_ value: TOMLValue, _ key: String) throws(GrantError) -> String {
-        guard case .string(let text) = value.kind else { throw wrong(value, "“\(key)” is text", advice: "in quotes") }
-        return text
-    }
-
-    func unknown(_ key: String, _ value: TOMLValue, among keys: [String]) -> GrantError {
-        let near = Suggestion.nearest(to: key, among: keys)
-        return wrong(value, "unknown key “\(key)”", advice: near.map { "did you mean “\($0)”?" } ?? keys.joined(separator: ", "))
-    }
-
-    private func wrong(_ value: TOMLValue, _ message: String, cause: String? = nil, advice: String? = nil) -> GrantError {
-        GrantError(.invalidFile, "\(file):\(value.line): \(message)", cause: cause, advice: advice)
     }
 }

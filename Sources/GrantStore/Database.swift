@@ -11,9 +11,11 @@ final class Database {
     private let waiting: StoreWaiting
 
     /// Opens `path`, which has no symbolic link in it and exists unless `create`.
-    init(path: String, create: Bool) throws(GrantError) {
+    init(path: String, create: Bool, isReadOnly: Bool = false) throws(GrantError) {
         var handle: OpaquePointer?
-        let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | (create ? SQLITE_OPEN_CREATE : 0)
+        let flags =
+            (isReadOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW
+            | (create ? SQLITE_OPEN_CREATE : 0)
         let result = sqlite3_open_v2(path, &handle, flags, nil)
         guard let handle, result == SQLITE_OK else {
             let error = StoreFailure.error(result: result, handle: handle, path: path)

@@ -8,7 +8,8 @@ extension GrantStore {
         for entry in entries {
             var message = entry.event.rawValue
             var fields: [SystemLog.Field] = [
-                ("GRANTFS_EVENT", Array(entry.event.rawValue.utf8)), ("GRANTFS_STORE", Array(directory.utf8)),
+                ("MESSAGE_ID", Array(entry.event.messageID.utf8)), ("GRANTFS_EVENT", Array(entry.event.rawValue.utf8)),
+                ("GRANTFS_STORE", Array(directory.utf8)),
                 ("GRANTFS_UID", Array(String(entry.actor.uid).utf8)), ("GRANTFS_PID", Array(String(entry.actor.pid).utf8)),
                 ("GRANTFS_PROGRAM", Array(entry.actor.program.utf8)),
             ]
@@ -27,6 +28,23 @@ extension GrantStore {
             }
             if !entry.detail.isEmpty { message += ": \(VisibleText.of(entry.detail))" }
             SystemLog.note(.notice, "\(message), by \(entry.actor.description)", fields)
+        }
+    }
+}
+
+extension LogEvent {
+    /// What entries of this kind have in common in the journal (sd_journal_print(3)): `journalctl MESSAGE_ID=…`. Never changed once it was released.
+    var messageID: String {
+        switch self {
+        case .granted: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e101"
+        case .revoked: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e102"
+        case .restored: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e103"
+        case .removed: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e104"
+        case .changed: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e105"
+        case .expired: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e106"
+        case .released: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e107"
+        case .bookmarkReplaced: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e108"
+        default: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e100"
         }
     }
 }

@@ -34,7 +34,15 @@ public final class GrantStore: Sendable {
         }
     }
 
-    init(directory: String, create: Bool, schema: Schema, survivesPowerLoss: Bool = true) throws(GrantError) {
+    /// Opens a store that is there to look at it: nothing can be written by this value. One of an older version is an error (`.unsupported`), because it
+    /// would have to be migrated first.
+    public convenience init(inspecting directory: String) throws(GrantError) {
+        try self.init(directory: directory, create: false, schema: .current, isReadOnly: true)
+    }
+
+    init(
+        directory: String, create: Bool, schema: Schema, survivesPowerLoss: Bool = true, isReadOnly: Bool = false
+    ) throws(GrantError) {
         self.survivesPowerLoss = survivesPowerLoss
         place = try StoreDirectory(directory, create: create)
         self.directory = place.path
@@ -42,8 +50,8 @@ public final class GrantStore: Sendable {
         fileKey = try place.databaseIdentity()
         try place.checkFiles()
         seal = try place.readKey()
-        let database = try Database(path: place.database, create: false)
-        try schema.prepare(database)
+        let database = try Database(path: place.database, create: false, isReadOnly: isReadOnly)
+        if isReadOnly { try schema.inspect(database) } else { try schema.prepare(database) }
         connection = Lock(database)
         // Between the look and the opening the file may have been exchanged.
         try checkFile()

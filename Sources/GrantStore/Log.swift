@@ -46,10 +46,10 @@ public enum LogEvent: String, Sendable, CaseIterable {
         }
     }
 
-    /// What somebody did to a grant, who is to be named in the system's log as well.
+    /// What changes who may what: the system's log hears of it as well, with who did it.
     var isAct: Bool {
         switch self {
-        case .granted, .revoked, .restored, .removed, .changed, .released, .bookmarkReplaced: true
+        case .granted, .revoked, .restored, .removed, .changed, .expired, .released, .bookmarkReplaced: true
         default: false
         }
     }

@@ -101,14 +101,22 @@ struct Schema: Sendable {
         try database.execute("PRAGMA journal_mode = WAL")
     }
 
-    /// Refuses what is not ours, newer or damaged, and takes an older one to this version.
-    func prepare(_ database: Database) throws(GrantError) {
+    /// Refuses what is not ours, newer, damaged, or older, and changes nothing.
+    func inspect(_ database: Database) throws(GrantError) {
+        if try check(database) < self.version {
+            throw GrantError(
+                .unsupported, "the store \(database.path) is of an older version", advice: "any other command of its owner renews it")
+        }
+    }
+
+    /// Refuses what is not ours, newer or damaged. The version that it has.
+    private func check(_ database: Database) throws(GrantError) -> Int64 {
         try configure(database)
         let path = database.path
         guard try database.integer("PRAGMA application_id") == Schema.applicationID else {
             throw StoreFailure.damaged(path, "it is not a store of grantfs")
         }
-        var version = try database.integer("PRAGMA user_version")
+        let version = try database.integer("PRAGMA user_version")
         if version > self.version { throw StoreFailure.newer(path, version: version) }
         if version < 1 { throw StoreFailure.damaged(path, "it has no version") }
         // The log is not looked through: it may be long, and nothing is granted by it.
@@ -118,6 +126,13 @@ struct Schema: Sendable {
                 if answer != "ok" { throw StoreFailure.damaged(path, answer) }
             }
         }
+        return version
+    }
+
+    /// Refuses what is not ours, newer or damaged, and takes an older one to this version.
+    func prepare(_ database: Database) throws(GrantError) {
+        var version = try check(database)
+        let path = database.path
         if version < self.version {
             try database.transaction { () throws(GrantError) in
                 // Another process may have done it between the look and the lock.

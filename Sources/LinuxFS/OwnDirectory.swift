@@ -23,9 +23,12 @@ public enum OwnDirectory {
         return stat("/", &status) == 0 ? status.st_uid : 0
     }()
 
+    /// Whether the user with this number is the one who decides about the whole machine, or about the namespace that this process is in.
+    public static func isAdministrator(_ user: uid_t) -> Bool { user == 0 || user == administrator }
+
     /// A link is as good as the directory that it lies in, and as its owner.
     static func objection(toOwner owner: uid_t) -> String? {
-        if owner == geteuid() || owner == 0 || owner == administrator { return nil }
+        if owner == geteuid() || isAdministrator(owner) { return nil }
         return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
     }
 

@@ -46,6 +46,20 @@ import Testing
         }
     }
 
+    @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func systemdFindsNothingWrongWithTheServiceOfRootsStore() throws {
+        try inDirectory { directory in
+            try FileManager.default.createSymbolicLink(atPath: directory + "/grantfs", withDestinationPath: "/bin/true")
+            let names = ["grantfs-system@.service", "grantfs-system.socket"]
+            for name in names {
+                let unit = try String(contentsOfFile: "\(Self.units)/system/\(name)", encoding: .utf8)
+                try Data(unit.replacingOccurrences(of: "@BINDIR@", with: directory).utf8).write(
+                    to: URL(fileURLWithPath: directory + "/" + name))
+            }
+            let result = try run("systemd-analyze", ["verify", "--man=no"] + names.map { directory + "/" + $0 }, in: directory)
+            #expect(result.status == 0 && result.text.isEmpty, "\(result.text)")
+        }
+    }
+
     /// Threshold in tenths; what is left open is what a mount that others are to see, for all users, needs.
     @Test(.enabled(if: isThere, "systemd-analyze is not installed")) func theDaemonHasLittleThatItDoesNotNeed() throws {
         let result = try analyze("system", ["security", "--offline=yes", "--threshold=50"])

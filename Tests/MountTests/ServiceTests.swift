@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// A datagram socket at a path, as journald and service managers have one.
-private final class DatagramSocket {
+final class DatagramSocket {
     private let descriptor: Int32
 
     init(at path: String) throws {
@@ -108,6 +108,28 @@ extension MountTests {
             #expect(daemon.wait(within: 30) == 0)
         }
 
+        @Test("says in the journal that a grant has expired", .enabled(if: Identity.isRoot, "needs root"))
+        func expiry() throws {
+            let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
+            try fixture.grant(try fixture.source("e"), name: "e", "--expires", "2s")
+            let daemon = try Child(
+                [
+                    "unshare", "-m", "sh", "-c",
+                    """
+                    mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/journal && mount --bind "$1/journal" /run/systemd/journal
+                    exec "$2" mount -f default "$1/mount"
+                    """, "sh", fixture.base, Programs.grantfs,
+                ], environment: fixture.environment)
+            var entry: String?
+            for _ in 0..<20 where entry?.contains("GRANTFS_EVENT=expired") != true { entry = journal.next(within: 3_000) }
+            let lines = try #require(entry).split(separator: "\n")
+            for line in ["MESSAGE_ID=6d4b3a9a1e2c4f57a0d1b3a3f6c0e106", "GRANTFS_NAME=e", "GRANTFS_VIEW=default", "GRANTFS_UID=0"] {
+                #expect(lines.contains(Substring(line)), "\(line): \(lines)")
+            }
+            kill(daemon.pid, SIGTERM)
+            #expect(daemon.wait(within: 30) == 0)
+        }
+
         @Test("leaves to commands to say what they did to grants, and who had logged in", .enabled(if: Identity.isRoot, "needs root"))
         func acts() throws {
             let journal = try DatagramSocket(at: try fixture.directory("journal") + "/socket")
@@ -132,6 +154,9 @@ extension MountTests {
                     #expect(lines.contains(Substring(line)), "\(line): \(text)")
                 }
                 #expect(!lines.contains("MESSAGE=forged"), "\(text)")
+                // One number for each kind, which never changes.
+                let number = ["granted": 1, "revoked": 2, "restored": 3, "removed": 4, "changed": 5][event] ?? 0
+                #expect(lines.contains("MESSAGE_ID=6d4b3a9a1e2c4f57a0d1b3a3f6c0e10\(number)"), "\(text)")
                 return text
             }
             // The kernel's word for who has logged in goes before sudo's.

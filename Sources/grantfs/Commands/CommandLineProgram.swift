@@ -14,11 +14,11 @@ enum CommandLineProgram {
             UnmountCommand.declaration, RunCommand.declaration, DiffCommand.declaration, UndoCommand.declaration,
             MCPCommand.declaration,
             CoordinateCommand.declaration, PresentCommand.declaration,
-            WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration,
+            WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration, PolicyCommand.declaration,
             DoctorCommand.declaration,
             StatusCommand.declaration, TopCommand.declaration, MetricsCommand.declaration, LogCommand.declaration,
             UpgradeCommand.declaration, FleetCommand.declaration, AgentCommand.declaration, TakeOverCommand.declaration,
-            RecoverCommand.declaration, LookCommand.declaration,
+            RecoverCommand.declaration, LookCommand.declaration, InventoryCommand.declaration, ServeCommand.declaration,
             KeeperCommand.declaration,
             BeginCommand.declaration, ProxyCommand.declaration,
             CompletionCommand.declaration,
@@ -36,7 +36,7 @@ enum CommandLineProgram {
             ("Repair", ["doctor", "repair", "confirm", "release"]),
             ("Coordination", ["coordinate", "present", "watch"]),
             ("Many machines", ["fleet", "agent"]),
-            ("The machine", ["upgrade", "metrics", "completion"]),
+            ("The machine", ["policy", "upgrade", "metrics", "completion"]),
         ])
 
     /// Does what the words say. The result is the exit status.

@@ -1,3 +1,4 @@
+import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
@@ -8,19 +9,38 @@ enum ListCommand {
     static let declaration = CommandDeclaration(
         "list", aliases: ["ls"], "Lists the grants: name, view, access, state, and where the directory is now.",
         options: [
-            CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"), FleetOptions.fleet, CommonOptions.json,
+            CommonOptions.view, OptionDeclaration("all", help: "revoked and expired ones as well"),
+            OptionDeclaration("all-users", help: "for root: those in every user's store that can be found, as they are recorded"),
+            SystemClient.option, FleetOptions.fleet, CommonOptions.json,
+        ],
+        notes: [
+            "--all-users looks in root's store, in ~/.local/share/grantfs of each user, and at what daemons that run have open. Each store is read by a process of its "
+                + "owner's, and no directory is looked at. Exit status: 1 when one could not be read, which is said."
         ],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if try arguments.isAboutFleet() { return try FleetGrants.list(arguments) }
+        if arguments.has("system") {
+            if let option = ["all", "all-users"].first(where: { arguments.has($0) }) {
+                throw GrantError(.usage, "list: --system and --\(option) do not go together")
+            }
+            return try SystemClient.run(SystemRequest(.list, view: try arguments.view(), timeout: 0), verb: "", arguments)
+        }
+        if arguments.has("all-users") {
+            if arguments.has("store") { throw GrantError(.usage, "list: --all-users is for every store", advice: "leave --store out") }
+            guard geteuid() == 0 else { throw GrantError(.permission, "list: --all-users is for root") }
+            return try InventoryText.show(
+                try MachineInventory.all(), view: try arguments.view(), all: arguments.has("all"), asJSON: arguments.wantsJSON)
+        }
         let store = try arguments.openStoreIfThere()
         let view = try arguments.knownView(in: store)
         let grants = try store.map { store throws(GrantError) in
             try GrantAdministrator.command(store).list(view: view, all: arguments.has("all"))
         }
+        let forbidden = PolicyText.forbidden(store, grants ?? [])
         if arguments.wantsJSON {
-            try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0)) }).text)
+            try Terminal.print(JSON.array((grants ?? []).map { .object(JSON.grant($0) + [PolicyText.member($0, forbidden)]) }).text)
             return 0
         }
         guard let store, let grants else {
@@ -32,6 +52,7 @@ enum ListCommand {
             guard let reason = grant.reason else { continue }
             Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
         }
+        PolicyText.note(forbidden, grants)
         try noteHidden(store, view, shown: grants)
         return 0
     }

@@ -17,7 +17,7 @@ enum RevokeCommand {
             OptionDeclaration("dry-run", help: "say what would be withdrawn, and withdraw nothing"),
             OptionDeclaration("yes", short: "y", help: "do not ask, when --path on a terminal finds several"),
             OptionDeclaration("kill", help: "kill the processes that hold something of a mount whose daemon has died"),
-            FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
+            SystemClient.option, FleetOptions.fleet, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             CommonOptions.selectorNote,
@@ -33,6 +33,7 @@ enum RevokeCommand {
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.has("system") { return try revokeInSystem(arguments) }
         if try arguments.isAboutFleet() { return try FleetGrants.revoke(arguments) }
         let timeout = try arguments.timeout()
         let grace = try arguments.text("grace").map { text throws(GrantError) in try Expiry.seconds(text, for: "grace") }
@@ -63,6 +64,17 @@ enum RevokeCommand {
                 "“\(Terminal.visible(grant.name.bytes))”: \(grace.asked - grace.answered) of \(grace.asked) presenters had not answered")
         }
         return try report(changes, of: choice, graces, administrator, arguments, timeout)
+    }
+
+    private static func revokeInSystem(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if let option = ["path", "grace", "dry-run", "kill", "fleet"].first(where: { arguments.has($0) }) {
+            throw GrantError(.usage, "revoke: --system and --\(option) do not go together")
+        }
+        let selectors = try arguments.selectors()
+        if selectors.isEmpty { throw GrantError(.usage, "revoke: SELECTOR is missing") }
+        let request = SystemRequest(
+            .revoke, view: try arguments.view(), selectors: selectors.map(\.bytes), timeout: try arguments.timeout())
+        return try SystemClient.run(request, verb: "revoked", arguments)
     }
 
     /// For whoever ends a command that waits: what holds already.

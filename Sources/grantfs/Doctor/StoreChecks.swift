@@ -18,7 +18,9 @@ enum StoreChecks {
         var findings = [space(directory)]
         do {
             let administrator = GrantAdministrator.command(store)
-            findings += grants(try administrator.list())
+            let active = try administrator.list()
+            findings += grants(active)
+            findings += policy(administrator, active)
             findings += try mounts(administrator)
         } catch {
             findings.append(.problem("store", error.description, error.advice ?? "restore it from a backup"))
@@ -69,6 +71,23 @@ enum StoreChecks {
         }
         return findings.isEmpty
             ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
+    }
+
+    /// What is granted stays so when the administrator forbids it later; somebody has to take it away.
+    private static func policy(_ administrator: GrantAdministrator, _ grants: [GrantDescription]) -> [Finding] {
+        do throws(GrantError) {
+            let forbidden = try administrator.forbidden(among: grants)
+            return grants.compactMap { grant in
+                forbidden[grant.grant.id].map { verdict in
+                    .note(
+                        "policy",
+                        "the grant “\(grant.grant.name)” in view “\(grant.grant.view)” could not be made any more: \(verdict.reason)",
+                        "grantfs revoke takes it away")
+                }
+            }
+        } catch {
+            return [.problem("policy", error.description, error.advice ?? "grantfs policy check says what is wrong")]
+        }
     }
 
     private static func mounts(_ administrator: GrantAdministrator) throws(GrantError) -> [Finding] {

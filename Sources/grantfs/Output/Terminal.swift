@@ -20,6 +20,13 @@ enum Terminal {
         say(text)
     }
 
+    /// A line to whoever waits for it on a descriptor. `.system` when that fails.
+    static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
+        if !write(text + "\n", to: descriptor) {
+            throw GrantError(.system, "the answer cannot be written", cause: String(cString: strerror(errno)))
+        }
+    }
+
     /// A line as it is, on stderr.
     static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
 

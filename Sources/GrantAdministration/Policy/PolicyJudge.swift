@@ -1,0 +1,105 @@
+import GrantFiles
+import GrantModel
+import GrantStore
+import LinuxFS
+
+/// Says what the policy of the administrator says of one user's grants.
+///
+/// What is judged is the canonical path of a directory that was opened, together with the identity that is granted, never one that somebody has named.
+public struct PolicyJudge: Sendable {
+    public struct Verdict: Sendable {
+        public let isAllowed: Bool
+        /// The line that decides: `FILE:LINE`; nil when none does.
+        public let place: String?
+        /// For people.
+        public let reason: String
+
+        /// Where nobody has said anything.
+        public static let withoutPolicy = Verdict(
+            isAllowed: true, place: nil, reason: "there is no policy in \(PolicyFiles.directory): everybody grants as they like")
+    }
+
+    public let policy: GrantPolicy
+    public let user: PolicyUser
+    private let table: MountTable
+    /// Both as they were written and where links lead from there: a link must hide nothing.
+    private let never: [(places: [Place], directory: GrantPolicy.Directory)]
+
+    /// nil when there is no policy. Throws what `PolicyFiles.read` does.
+    public static func current(for uid: UInt32, lookout: Lookout = .here) throws(GrantError) -> PolicyJudge? {
+        guard let policy = try PolicyFiles.read() else { return nil }
+        return try PolicyJudge(policy, for: PolicyUser(uid: uid), lookout: lookout)
+    }
+
+    public init(_ policy: GrantPolicy, for user: PolicyUser, lookout: Lookout = .here) throws(GrantError) {
+        let table = try Placement.currentTable()
+        (self.policy, self.user, self.table) = (policy, user, table)
+        let named = policy.never.compactMap { directory in PolicyJudge.path(of: directory, user).map { (path: $0, directory: directory) } }
+        let answers = named.isEmpty ? [] : lookout.ask(named.map { .canonical($0.path) })
+        never = zip(named, answers).map { named, answer in
+            // Where links lead cannot be told of a filesystem that does not answer.
+            let target = if case .canonical(let path) = answer { path } else { named.path }
+            return ([named.path, target].map { Place($0, in: table) }, named.directory)
+        }
+    }
+
+    /// What is said of granting the directory or file, a canonical path.
+    public func verdict(on path: [UInt8], view: ViewName, access: Access) -> Verdict {
+        if let refused = refusal(of: path) { return refused }
+        if user.uid == 0 { return Verdict(isAllowed: true, place: nil, reason: "root may grant whatever no “never” names") }
+        // Why the nearest rule does not do.
+        var near: Verdict?
+        for rule in policy.rules where rule.who.contains(where: { user.isMeant(by: $0) }) {
+            guard let directory = rule.directories.first(where: { holds($0, path) }) else { continue }
+            let objection: String
+            if !rule.names(view) {
+                objection = "of \(directory.place) allows it in other views alone"
+            } else if access == .readWrite, rule.access == .readOnly {
+                objection = "of \(directory.place) allows it read-only alone"
+            } else {
+                return Verdict(isAllowed: true, place: directory.place, reason: "“\(directory.text)” is allowed")
+            }
+            near = near ?? Verdict(isAllowed: false, place: directory.place, reason: "“\(directory.text)” \(objection)")
+        }
+        return near
+            ?? Verdict(
+                isAllowed: false, place: nil,
+                reason: "no rule of the administrator allows \(user.name.map { "“\($0)”" } ?? "user \(user.uid)") to grant it")
+    }
+
+    /// `.permission` when it may not be granted, which the system's log hears of.
+    public func require(_ path: [UInt8], view: ViewName, access: Access, by actor: Actor) throws(GrantError) {
+        let verdict = verdict(on: path, view: view, access: access)
+        if verdict.isAllowed { return }
+        PolicyJournal.refused(path, view: view, access: access, verdict, by: actor)
+        throw GrantError(
+            .permission, "“\(String(decoding: path, as: UTF8.self))” may not be granted to the view “\(view)”", cause: verdict.reason,
+            advice: "grantfs policy explain says more")
+    }
+
+    /// What is named, what lies in it, what holds it, and what shows any of that by a mount inside.
+    private func refusal(of path: [UInt8]) -> Verdict? {
+        let inner = table.entries.filter { MountTable.path($0.mountpoint, isAtOrBelow: path) }
+        let places = [Place(path, in: table)] + inner.map { Place($0.mountpoint, in: table) }
+        for (forbidden, directory) in never {
+            guard let place = places.first(where: { place in forbidden.contains { $0.meets(place) } }) else { continue }
+            let how =
+                place == places[0]
+                ? "" : ", and the mount at \(String(decoding: place.path, as: UTF8.self)) inside it shows something of that"
+            return Verdict(
+                isAllowed: false, place: directory.place, reason: "“\(directory.text)” of \(directory.place) is never granted\(how)")
+        }
+        return nil
+    }
+
+    /// By the path alone, without links: one would lead a rule to where its writer did not mean.
+    private func holds(_ directory: GrantPolicy.Directory, _ path: [UInt8]) -> Bool {
+        guard let own = PolicyJudge.path(of: directory, user) else { return false }
+        if directory.isBelowAlone, path == own { return false }
+        return MountTable.path(path, isAtOrBelow: own)
+    }
+
+    private static func path(of directory: GrantPolicy.Directory, _ user: PolicyUser) -> [UInt8]? {
+        directory.isInHome ? user.home.map { $0 + directory.path } : directory.path
+    }
+}

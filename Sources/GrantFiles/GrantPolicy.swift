@@ -1,0 +1,171 @@
+import GrantModel
+
+/// What the administrator of a machine says of grants: who may grant what to which views, and what nobody may grant. It names users, groups and
+/// directories as they were written; what they stand for on this machine others find out.
+public struct GrantPolicy: Sendable {
+    public enum Subject: Sendable, Hashable {
+        case everybody
+        case user(String)
+        case group(String)
+    }
+
+    /// A directory with all that lies in it.
+    public struct Directory: Sendable {
+        /// Absolute, or what follows the home of whoever grants.
+        public let path: [UInt8]
+        /// It begins at that home.
+        public let isInHome: Bool
+        /// What lies in it, and not the directory itself: it was written with `/*` at its end.
+        public let isBelowAlone: Bool
+        /// As it was written.
+        public let text: String
+        /// Where: `FILE:LINE`.
+        public let place: String
+    }
+
+    /// A view's name, or what it begins with, when it ends in `*`.
+    public struct Views: Sendable {
+        let text: String
+
+        public func contains(_ view: ViewName) -> Bool {
+            text.hasSuffix("*") ? view.description.utf8.starts(with: text.dropLast().utf8) : view.description == text
+        }
+    }
+
+    /// Who may grant which directories to which views.
+    public struct Rule: Sendable {
+        public let who: [Subject]
+        public let directories: [Directory]
+        /// nil: every view.
+        public let views: [Views]?
+        /// The most that may be given.
+        public let access: Access
+        public let place: String
+
+        public func names(_ view: ViewName) -> Bool { views?.contains { $0.contains(view) } ?? true }
+    }
+
+    /// Who may revoke in root's store, beside root, what is granted to which views.
+    public struct Revokers: Sendable {
+        public let who: [Subject]
+        public let views: [Views]
+        public let place: String
+
+        public func names(_ view: ViewName) -> Bool { views.contains { $0.contains(view) } }
+    }
+
+    public private(set) var revokers: [Revokers] = []
+    /// What nobody may grant.
+    public private(set) var never: [Directory] = []
+    public private(set) var rules: [Rule] = []
+    /// The files that were read.
+    public private(set) var files: [String] = []
+
+    /// Nobody may grant anything, but root.
+    public init() {}
+
+    /// Adds what a file says. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no
+    /// sense: nothing is guessed.
+    ///
+    /// - Parameter file: what it is called in messages.
+    public mutating func read(_ bytes: [UInt8], file: String) throws(GrantError) {
+        let reader = GrantPolicyReader(file: file)
+        for (key, value) in try reader.items(of: bytes) {
+            switch key {
+            case "never": never += try reader.list(value, key) { value throws(GrantError) in try reader.directory(value, key) }
+            case "allow":
+                rules += try reader.list(value, key, example: "[[allow]]") { value throws(GrantError) in try reader.rule(value) }
+            case "revoke":
+                revokers += try reader.list(value, key, example: "[[revoke]]") { value throws(GrantError) in try reader.revokers(value) }
+            default: throw reader.unknown(key, value, among: ["never", "allow", "revoke"])
+            }
+        }
+        files.append(file)
+    }
+}
+
+/// Makes sense of one document.
+private struct GrantPolicyReader: TOMLReading {
+    let file: String
+
+    private static let keys = ["who", "directories", "views", "access"]
+
+    func rule(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Rule {
+        guard case .table(let items) = value.kind else { throw wrong(value, "a rule is a table", advice: "[[allow]]") }
+        var (who, directories): ([GrantPolicy.Subject], [GrantPolicy.Directory]) = ([], [])
+        var views: [GrantPolicy.Views]?
+        var access = Access.readWrite
+        for (key, item) in items {
+            switch key {
+            case "who": who = try list(item, key) { value throws(GrantError) in try subject(value) }
+            case "directories": directories = try list(item, key) { value throws(GrantError) in try directory(value, key) }
+            case "views": views = try list(item, key) { value throws(GrantError) in try self.views(value) }
+            case "access": access = try word(item, key, "read-write or read-only")
+            default: throw unknown(key, item, among: GrantPolicyReader.keys)
+            }
+        }
+        if who.isEmpty { throw wrong(value, "the rule does not say who may grant", advice: "who = [\"ann\", \"@staff\"], or [\"*\"]") }
+        if directories.isEmpty {
+            throw wrong(value, "the rule does not say what may be granted", advice: "directories = [\"~/*\", \"/srv/projects\"]")
+        }
+        return GrantPolicy.Rule(who: who, directories: directories, views: views, access: access, place: "\(file):\(value.line)")
+    }
+
+    func revokers(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Revokers {
+        guard case .table(let items) = value.kind else { throw wrong(value, "a rule is a table", advice: "[[revoke]]") }
+        var (who, views): ([GrantPolicy.Subject], [GrantPolicy.Views]) = ([], [])
+        for (key, item) in items {
+            switch key {
+            case "who": who = try list(item, key) { value throws(GrantError) in try subject(value) }
+            case "views": views = try list(item, key) { value throws(GrantError) in try self.views(value) }
+            default: throw unknown(key, item, among: ["who", "views"])
+            }
+        }
+        if who.isEmpty { throw wrong(value, "the rule does not say who may revoke", advice: "who = [\"@operators\"]") }
+        if views.isEmpty { throw wrong(value, "the rule does not say in which views", advice: "views = [\"ci\"], or [\"*\"]") }
+        return GrantPolicy.Revokers(who: who, views: views, place: "\(file):\(value.line)")
+    }
+
+    private func subject(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Subject {
+        let text = try text(value, "who")
+        if text == "*" { return .everybody }
+        let isGroup = text.hasPrefix("@")
+        let name = isGroup ? String(text.dropFirst()) : text
+        // What no user database has in a name; a star is no pattern here.
+        if name.isEmpty || name.contains(where: { "@*:/ ".contains($0) }) || name.utf8.contains(0) {
+            throw wrong(value, "“\(text)” is neither a user nor a group", advice: "\"ann\", \"@staff\", or \"*\" for everybody")
+        }
+        return isGroup ? .group(name) : .user(name)
+    }
+
+    func directory(_ value: TOMLValue, _ key: String) throws(GrantError) -> GrantPolicy.Directory {
+        let text = try text(value, key)
+        var bytes = Array(text.utf8)
+        if bytes.contains(0) { throw wrong(value, "a path is wrong", cause: "it contains a NUL byte") }
+        let isBelowAlone = bytes.suffix(2).elementsEqual("/*".utf8)
+        if isBelowAlone { bytes.removeLast(2) }
+        let isInHome = bytes.first == 0x7E && (bytes.count == 1 || bytes[1] == 0x2F)
+        guard isInHome || bytes.first == 0x2F || (isBelowAlone && bytes.isEmpty) else {
+            throw wrong(value, "the path “\(text)” is not absolute", advice: "/…, or ~/… for the home of whoever grants")
+        }
+        let names = (isInHome ? Array(bytes.dropFirst()) : bytes).split(separator: 0x2F)
+        if names.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) || $0.contains(0x2A) }) {
+            throw wrong(value, "the path “\(text)” is wrong", cause: "“.”, “..” and “*” stand for nothing in it but “*” alone at its end")
+        }
+        let path = names.flatMap { [0x2F] + $0 }
+        return GrantPolicy.Directory(
+            path: path.isEmpty && !isInHome ? [0x2F] : path, isInHome: isInHome, isBelowAlone: isBelowAlone, text: text,
+            place: "\(file):\(value.line)")
+    }
+
+    private func views(_ value: TOMLValue) throws(GrantError) -> GrantPolicy.Views {
+        let text = try text(value, "views")
+        let name = text.hasSuffix("*") ? String(text.dropLast()) : text
+        if text == "*" { return GrantPolicy.Views(text: text) }
+        do {
+            return GrantPolicy.Views(text: try ViewName(name).description + (text.hasSuffix("*") ? "*" : ""))
+        } catch {
+            throw wrong(value, "“\(text)” is no name for a view", cause: error.rawValue)
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// What root sees of the grants of all users.
+    @Suite(.enabled(if: Identity.isRoot, "needs root")) struct Inventory {
+        private struct Store: Decodable {
+            let uid: UInt32
+            let user: String?
+            let store: String
+            let problem: String?
+            let grants: [GrantDocument]
+            let mounts: [Mount]
+
+            struct Mount: Decodable { let mountpoint: String }
+        }
+        private struct GrantDocument: Decodable {
+            let name: String
+            let view: String
+            let path: String
+            let state: String
+        }
+
+        private let machine: PolicyMachine
+        private let ann = PolicyMachine.ann
+        private let ben = PolicyMachine.ben
+
+        init() throws { machine = try PolicyMachine() }
+
+        /// In the place where users have their stores.
+        private func grantfs(_ words: String..., as identity: Identity) throws -> Output {
+            try machine.run(
+                [Programs.grantfs(for: ann)] + words, as: identity, store: machine.home(identity) + "/.local/share/grantfs")
+        }
+
+        /// Those of this test's machine, and the exit status.
+        private func stores(_ words: String..., script: String = "true") throws -> (found: [Store], status: Int32) {
+            let output = try machine.run(
+                [Programs.grantfs(for: ann), "list", "--all-users", "--json"] + words, script: script)
+            return (try output.decoded(as: [Store].self).filter { $0.store.hasPrefix(machine.fixture.base) }, output.status)
+        }
+
+        @Test("list --all-users shows root what every user has granted, where it is recorded, and nobody else")
+        func everybody() throws {
+            try grantfs("grant", machine.home(ann) + "/src", as: ann).orThrow()
+            try grantfs("grant", machine.home(ann) + "/src", "--name", "gone", "--view", "other", as: ann).orThrow()
+            try grantfs("revoke", "gone", as: ann).orThrow()
+            try grantfs("grant", machine.home(ben) + "/src", "--name", "b", as: ben).orThrow()
+            let (found, status) = try stores()
+            #expect(status == 0 && found.allSatisfy { $0.problem == nil }, "\(found)")
+            #expect(found.map(\.user) == ["ann", "ben"] && found.map(\.uid) == [ann.uid, ben.uid])
+            #expect(found.first?.grants.map(\.name) == ["src"] && found.first?.grants.first?.path == machine.home(ann) + "/src")
+            #expect(try stores("--all").found.first?.grants.map(\.state) == ["active", "revoked"])
+            #expect(try stores("--all", "--view", "other").found.map(\.grants.count) == [1, 0])
+            let people = try machine.grantfs("list", "--all-users").orThrow().text
+            #expect(people.contains("ann") && people.contains(machine.home(ben) + "/src"), "\(people)")
+            #expect(try grantfs("list", "--all-users", as: ann).status == 1)
+        }
+
+        @Test("it says which store is damaged, leaves it as it is, and goes on with the rest")
+        func damaged() throws {
+            for identity in [ann, ben] { try grantfs("grant", machine.home(identity) + "/src", as: identity).orThrow() }
+            let database = machine.home(ann) + "/.local/share/grantfs/grants.sqlite"
+            try Command.shell("rm -f \"$1-wal\" \"$1-shm\"; printf 'no database, and long enough to be looked at' >\"$1\"", database)
+            let before = try Data(contentsOf: URL(fileURLWithPath: database))
+            let (found, status) = try stores()
+            #expect(status == 1 && found.map(\.uid).sorted() == [ann.uid, ben.uid], "\(found)")
+            #expect(found.first { $0.uid == ann.uid }?.problem?.isEmpty == false)
+            #expect(found.first { $0.uid == ben.uid }?.grants.count == 1)
+            #expect(try Data(contentsOf: URL(fileURLWithPath: database)) == before)
+            let people = try machine.grantfs("list", "--all-users")
+            #expect(people.status == 1 && people.errors.contains("\(machine.home(ann))/.local/share/grantfs of ann: "), "\(people)")
+        }
+
+        @Test("no link and no file of a user's leads root to where only root may go")
+        func links() throws {
+            try machine.grantfs("grant", machine.fixture.source("secret")).orThrow()
+            // ann's store is root's, by a link; ben's own directory has root's files in it.
+            try Command.shell(
+                """
+                mkdir -p "$1/ann/.local/share" "$1/ben/.local/share/grantfs"
+                ln -s "$2" "$1/ann/.local/share/grantfs"
+                cp -a "$2/." "$1/ben/.local/share/grantfs"
+                chown -R ben:ben "$1/ben/.local" || chown -R 61002:61002 "$1/ben/.local"
+                chown 0 "$1/ben/.local/share/grantfs/grants.sqlite"
+                """, machine.fixture.base + "/home", machine.fixture.store)
+            let (found, status) = try stores()
+            #expect(status == 1 && found.allSatisfy { $0.grants.isEmpty && $0.problem != nil }, "\(found)")
+        }
+
+        @Test("the store of a daemon that runs is found wherever it is")
+        func daemons() throws {
+            let fixture = try MountFixture(owner: try #require(Machine.plainUser))
+            guard Machine.usersCanMount else { return }
+            try fixture.grant(try fixture.source("a"))
+            let mountpoint = try fixture.mount()
+            let output = try Command.run([Programs.grantfs, "list", "--all-users", "--json"])
+            let store = try #require(try output.decoded(as: [Store].self).first { $0.store == fixture.store }, "\(output)")
+            #expect(store.uid == fixture.owner.uid && store.problem == nil && store.grants.map(\.name) == ["a"])
+            #expect(store.mounts.map(\.mountpoint) == [mountpoint])
+        }
+    }
+}
