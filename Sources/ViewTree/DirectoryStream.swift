@@ -89,14 +89,24 @@ public struct DirectoryStream {
     public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
         let buffer = self.buffer ?? Buffer()
         self.buffer = Buffer.count.load(ordering: .relaxed) > Buffer.most ? nil : buffer
+        var isDoubted = position == 0
         while true {
             if next >= end {
                 let count = clinux_getdents(descriptor, buffer.bytes, Buffer.size)
                 if count < 0 { return Errno.number(of: count) }
                 if count == 0 {
+                    // Where a description was read at the directory's end before anything else, ext4 takes its start for the end as well, once
+                    // (fs/ext4/dir.c, ext4_dx_readdir: `last_pos` is still 0, and the hash that of the end).
+                    if isDoubted {
+                        isDoubted = false
+                        let result = clinux_lseek(descriptor, 0, SEEK_SET)
+                        if result < 0 { return Errno.number(of: result) }
+                        continue
+                    }
                     self.buffer = nil
                     return 0
                 }
+                isDoubted = false
                 next = 0
                 end = min(count, Buffer.size)
             }

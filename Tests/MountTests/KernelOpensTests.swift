@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSupport
 import Testing
 
@@ -223,6 +224,30 @@ extension MountTests {
                 }
                 try fixture.restore("a")
             }
+        }
+
+        @Test("lists a directory as it is when somebody has read another listing of it to its end, long after its beginning")
+        func listedLater() throws {
+            let (fixture, source, mount) = try mounted { _, source in
+                mkdir(source + "/d", 0o755)
+                for number in 0..<5 { try Data().write(to: URL(fileURLWithPath: source + "/d/f\(number)")) }
+            }
+            let listing = try Child([
+                "python3", "-I", "-c",
+                """
+                import os, sys
+                names = os.scandir(sys.argv[1])
+                for number in range(5): next(names)
+                print('begun', flush=True); sys.stdin.readline()
+                print(len(list(names)))
+                """, mount + "/d",
+            ])
+            try listing.expect("begun")
+            try fixture.wait(until: "the directory is kept open no more") { try kept(fixture, below: source) == 0 }
+            listing.send("go on")
+            try listing.expect("0")
+            try Data().write(to: URL(fileURLWithPath: mount + "/d/new"))
+            #expect(try FileManager.default.contentsOfDirectory(atPath: mount + "/d").count == 6)
         }
 
         @Test("lists the root as it is by a descriptor from before, when a grant has come or gone")

@@ -40,4 +40,28 @@ import ViewTree
         #expect(names.count == 102 && Set(names).count == 102)
         withExtendedLifetime(others) {}
     }
+
+    @Test("is whole from its start on, also where the first thing that was read was its end")
+    func endFirst() throws {
+        let place = try KnownPlace()
+        for number in 0..<5 { try place.make("f\(number)") }
+        func read(_ stream: inout DirectoryStream, from offset: UInt64, _ directory: borrowing FileDescriptor) -> (count: Int, end: UInt64)
+        {
+            #expect(stream.seek(offset, in: directory.number) == 0)
+            var (count, end) = (0, offset)
+            let error = stream.forEach(in: directory.number) { entry in
+                (count, end) = (count + 1, entry.offset)
+                return true
+            }
+            #expect(error == 0)
+            return (count, end)
+        }
+        var stream = DirectoryStream()
+        let (count, end) = read(&stream, from: 0, try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY))
+        #expect(count == 7)
+        var other = DirectoryStream()
+        let directory = try FileDescriptor.open(place.path.utf8, O_RDONLY | O_DIRECTORY)
+        #expect(read(&other, from: end, directory).count == 0)
+        #expect(read(&other, from: 0, directory).count == 7)
+    }
 }
