@@ -8,8 +8,8 @@ import LinuxFS
 struct LookoutHelper: ~Copyable {
     /// A sign of life, in the place of an answer.
     fileprivate static let tick: [UInt8] = [0]
-    /// How long the process may take to start: nanoseconds.
-    private static let startingTime: Int64 = 10_000_000_000
+    /// How long the process may take to start, or stand runnable, on a machine that has too much to do: nanoseconds. No filesystem is to blame for that.
+    private static let startingTime: Int64 = 60_000_000_000
     /// Into how many turns a wait is parted.
     private static let turns = 10
     /// Questions that are sent at once.
