@@ -34,6 +34,8 @@ public struct MountOptions: Sendable, Equatable {
     public var recovers = false
     /// How many openings the log keeps; nil when none are written down.
     public var audit: Int?
+    /// What of it is written down.
+    public var auditKinds = AuditKinds.all
     /// What `audit` without a number means.
     public static let standardAudit = 200_000
     /// `store=DIR`, when given.

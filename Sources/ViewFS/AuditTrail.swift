@@ -120,7 +120,16 @@ public final class AuditTrail: Sendable {
     /// Records that nobody waits for. A scope may have as many as are left.
     private static let mostUnawaited = 4096
 
-    public init() {}
+    /// What is written down at all.
+    private let kinds: AuditKinds
+
+    public init(of kinds: AuditKinds = .all) { self.kinds = kinds }
+
+    /// nil for what is not to be written down.
+    func call(_ request: borrowing Request) -> AuditedCall? {
+        guard let call = AuditedCall(request), !call.kinds.isDisjoint(with: kinds) else { return nil }
+        return call
+    }
 
     /// Waits for records, and takes all that there are. For one thread.
     public func next() -> Batch {

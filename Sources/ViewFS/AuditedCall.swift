@@ -26,6 +26,25 @@ struct AuditedCall {
     let act: AuditedAct
     /// What an opening is for.
     var access: OpenAccess?
+    /// An opening that may make the file.
+    var mayCreate = false
+
+    /// What it counts as: one of these is enough for it to be written down.
+    var kinds: AuditKinds {
+        switch act {
+        case .opened:
+            switch access {
+            case .write: mayCreate ? [.write, .create] : .write
+            case .readWrite: mayCreate ? [.read, .write, .create] : [.read, .write]
+            case .read, nil: mayCreate ? [.read, .create] : .read
+            }
+        case .truncated: .write
+        case .directoryMade, .linked, .symlinkMade, .nodeMade: .create
+        case .unlinked, .directoryRemoved: .remove
+        case .renamed: .rename
+        case .modeSet, .ownerSet, .timesSet, .attributeSet, .attributeRemoved, .flagsSet: .attributes
+        }
+    }
 }
 
 extension AuditedCall {
@@ -33,7 +52,9 @@ extension AuditedCall {
     init?(_ request: borrowing Request) {
         switch request.opcode {
         // OPEN, OPENDIR, CREATE, TMPFILE
-        case 14, 27, 35, 51: self.init(act: .opened, access: OpenAccess(flags: Int32(bitPattern: request.word(at: 0))))
+        case 14, 27, 35, 51:
+            let access = OpenAccess(flags: Int32(bitPattern: request.word(at: 0)))
+            self.init(act: .opened, access: access, mayCreate: request.opcode == 35 || request.opcode == 51)
         case 4:
             guard let act = AuditedCall.act(of: AttributeChanges(rawValue: Int32(bitPattern: request.word(at: 0)))) else { return nil }
             self.init(act: act)

@@ -42,9 +42,9 @@ extension ViewFS {
     /// A function of its own, so that what it takes (memory, references) is not on the way of an opening that nobody asks about.
     @inline(never)
     private func writeDown(_ request: borrowing Request, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
-        guard let call = AuditedCall(request) else { return 0 }
+        guard let audit, let call = audit.call(request) else { return 0 }
         let record = AuditRecord(call, by: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor), error: error)
-        return audit!.record(record) == nil ? EACCES : 0
+        return audit.record(record) == nil ? EACCES : 0
     }
 
     /// Makes a change, where that is asked for after it was written down, and then writes down how it ended. Inside the scope. Returns what `change` does, or
@@ -62,7 +62,7 @@ extension ViewFS {
         _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, _ newPlace: AuditedPlace?, _ detail: () -> String,
         _ change: () -> Int32
     ) -> Int32 {
-        guard let audit, let call = AuditedCall(request) else { return change() }
+        guard let audit, let call = audit.call(request) else { return change() }
         let scope = node.pointee.scope
         var record = AuditRecord(call, by: request.caller, scope: scope, path: place.path, error: nil)
         record.newPath = newPlace?.path
@@ -81,13 +81,13 @@ extension ViewFS {
 
     /// As `waitingCall` by node, with its descriptor.
     func waitingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.Waiting? {
-        guard audit != nil, let call = AuditedCall(request) else { return nil }
+        guard let call = audit?.call(request) else { return nil }
         return AuditTrail.Waiting(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
     }
 
     /// What is to be written down of what is about to wait for a claim; nil for what is not written down. Inside the scope.
     func waitingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.Waiting? {
-        guard audit != nil, let call = AuditedCall(request) else { return nil }
+        guard let call = audit?.call(request) else { return nil }
         var path: [UInt8]?
         if let node = tree.nodes.find(id) {
             let descriptor = tree.pin(node)
@@ -100,7 +100,7 @@ extension ViewFS {
     /// Writes down what a gate has refused. Nothing was looked at, so it has no path.
     @inline(never)
     func writeDownRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
-        guard let audit, let call = AuditedCall(request) else { return }
+        guard let audit, let call = audit.call(request) else { return }
         _ = audit.record(AuditRecord(call, by: request.caller, scope: scope, error: error))
     }
 }

@@ -150,7 +150,7 @@ extension ViewFS {
         // Where the file is would be asked of a filesystem that may hang.
         let call =
             audit == nil
-            ? nil : AuditedCall(request).map { AuditTrail.Waiting(call: $0, caller: request.caller, scope: scope, path: nil) }
+            ? nil : audit?.call(request).map { AuditTrail.Waiting(call: $0, caller: request.caller, scope: scope, path: nil) }
         let refusal = entry == .cacheWrite ? nil : request.worker.pointee.isClosing.load(ordering: .relaxed) ? 0 : EACCES
         coordinator.leave(slot: request.worker.pointee.slot)
         crowd.wait(request, in: scope, refusal: refusal, call)

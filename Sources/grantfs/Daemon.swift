@@ -30,7 +30,7 @@ enum Daemon {
             return error.exitStatus
         }
         let process = prepare(options, isBackground: isBackground)
-        let audit = options.audit.map { _ in AuditTrail() }
+        let audit = options.audit.map { _ in AuditTrail(of: options.auditKinds) }
         let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor)
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)

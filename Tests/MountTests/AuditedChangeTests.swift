@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import TestSupport
 import Testing
 
@@ -88,6 +89,42 @@ extension MountTests {
                 #expect(entry.program.hasPrefix(wanted.program) && entry.pid > 0 && entry.uid == getuid(), "\(entry)")
                 #expect(entry.result == 0 && entry.grant == id && entry.name == "a" && entry.view == "default", "\(entry)")
             }
+        }
+
+        @Test("of chosen kinds are in the log, and nothing else is, whichever daemon serves")
+        func chosen() throws {
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "audit-of=remove:rename,recover")
+            let place = mountpoint + "/a"
+            let script = """
+                cd "$1"; echo x > new; cat new file > /dev/null; mkdir dir; mv new newer; chmod 600 newer; truncate -s 5 file; rm newer
+                rmdir dir; rm file/none
+                """
+            let expected = ["renamed", "unlinked", "directoryRemoved"]
+            _ = try Command.shell(script, place)
+            let uses = { try self.fixture.log().map(\.event).filter { $0 == "opened" || expected.contains($0) || $0.hasSuffix("Set") } }
+            #expect(try uses() == expected)
+            try fixture.grantfs("upgrade", mountpoint).orThrow()
+            _ = try Command.shell(script, place)
+            let daemon = try fixture.daemon(at: mountpoint)
+            kill(daemon, SIGKILL)
+            try fixture.wait(until: "another daemon serves") { try fixture.daemon(at: mountpoint) != daemon }
+            _ = try Command.shell(script, place)
+            #expect(try uses() == expected + expected + expected)
+            let wrong = try fixture.grantfs("mount", "default", fixture.base, "-o", "audit-of=reads")
+            #expect(wrong.status == 2 && wrong.errors.contains("read, write, create, remove, rename, attributes"), "\(wrong)")
+        }
+
+        @Test("of reading and writing are chosen by what a file is opened for; a new file is one of both kinds")
+        func chosenOpenings() throws {
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "audit-of=write,audit=1000")
+            try Command.shell(
+                "cd \"$1\"; cat file > /dev/null; ls > /dev/null; : >> file; : <> file; : > new; mkdir dir", mountpoint + "/a"
+            ).orThrow()
+            let opened = try fixture.log().filter { $0.event == "opened" }
+            #expect(opened.map(\.access) == ["write", "read-write", "write"], "\(opened)")
+            #expect(try changes().isEmpty)
         }
 
         @Test("and refusals name the process, whichever of its threads it was")

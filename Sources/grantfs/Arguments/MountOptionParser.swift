@@ -22,7 +22,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "idle", "new", "recover", "norecover",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -31,7 +31,7 @@ struct MountOptionParser {
             switch word {
             case "cache": CacheMode.allCases.map { "cache=\($0.rawValue)" }
             case "idle": IdleMode.allCases.map { "idle=\($0.rawValue)" }
-            case "store": ["store="]
+            case "store", "audit-of": [word + "="]
             default: [word]
             }
         }
@@ -50,6 +50,9 @@ struct MountOptionParser {
             switch name {
             case "store": try setStore(value)
             case "audit": options.audit = try MountOptionParser.audit(value)
+            case "audit-of":
+                options.auditKinds = try MountOptionParser.kinds(value)
+                options.audit = options.audit ?? MountOptions.standardAudit
             case "cache": options.cache = try MountOptionParser.word(value, of: name, "shared, exclusive or none")
             case "idle": options.idle = try MountOptionParser.word(value, of: name, "auto, poll or halt")
             case "comment", "user", "uhelper", "helper": break
@@ -81,7 +84,7 @@ struct MountOptionParser {
         case "norecover": options.recovers = false
         case "new": isNew = true
         case "remount": isRemount = true
-        case "store", "cache", "idle": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
+        case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
             if MountOptionParser.swallowed.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
             throw MountOptionParser.unknown(name, name)
@@ -101,6 +104,13 @@ struct MountOptionParser {
                 .usage, "the mount option “audit=\(value)” is wrong", cause: "it is no number of entries to keep, from 100 on")
         }
         return count
+    }
+
+    private static func kinds(_ value: String) throws(GrantError) -> AuditKinds {
+        if let kinds = AuditKinds(words: value) { return kinds }
+        throw GrantError(
+            .usage, "the mount option “audit-of=\(value)” is wrong",
+            advice: "one or several of these, with colons between: " + AuditKinds.words.map(\.word).joined(separator: ", "))
     }
 
     /// `words`: those that there are, for people.

@@ -20,7 +20,7 @@ enum MountCommand {
             OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit new "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new recover "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",

@@ -158,7 +158,7 @@ struct HandoverHead {
     var pausedSince: Int64
 
     /// Of what follows. A daemon that does not know it leaves the mount to the one that has it; those from the first one on are read.
-    private static let (firstVersion, version): (UInt32, UInt32) = (2, 4)
+    private static let (firstVersion, version): (UInt32, UInt32) = (2, 5)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
     init(_ mount: HandingOver.Mount, _ mounted: MountedView, pausedSince: Int64) {
@@ -198,6 +198,7 @@ struct HandoverHead {
         state.put(text: temporary ?? "")
         state.put(text: notifySocket ?? "")
         state.put(pausedSince)
+        state.put(options.auditKinds.rawValue)
     }
 
     /// EPROTO when a daemon of another version has written it.
@@ -242,6 +243,8 @@ struct HandoverHead {
         let notifySocket = try state.takeText()
         self.notifySocket = notifySocket.isEmpty ? nil : notifySocket
         pausedSince = try state.take()
+        // Since version 5.
+        if version >= 5 { options.auditKinds = AuditKinds(rawValue: try state.take()) }
     }
 }
 

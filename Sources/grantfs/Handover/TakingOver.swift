@@ -132,7 +132,7 @@ struct TakingOver {
         }
         let process = Daemon.prepare(head.options, isBackground: true)
         if let socket = head.notifySocket { setenv("NOTIFY_SOCKET", socket, 1) }
-        let audit = head.options.audit.map { _ in AuditTrail() }
+        let audit = head.options.audit.map { _ in AuditTrail(of: head.options.auditKinds) }
         let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
             store: store, view: head.view, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
