@@ -55,7 +55,7 @@ conformance: ## run other people's programs natively and in mounts, print one ta
 	@$(MAKE) --no-print-directory release
 	@for tool in FileExerciser NamespaceStress CallTable; do \
 		$(SWIFT) build -c release --static-swift-stdlib --product $$tool >/dev/null || exit 1; done
-	@$(if $(DEATHS),.ci/deaths --time '$(DEATHS)' &&) .ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(if $(UPGRADES),--upgrades) $(ONLY)
+	@$(if $(DEATHS),.ci/deaths --time '$(DEATHS)' &&) $(if $(UPGRADES),$(if $(ONLY),,.ci/deaths --upgrades --time 60 &&)) .ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(if $(UPGRADES),--upgrades) $(ONLY)
 
 bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --json FILE DIR…' for more)
 	@.ci/packages build run bench

@@ -1,7 +1,7 @@
-"""Programs at work in a mount whose daemon is killed at random moments: `mount -o recover`.
+"""Programs at work in a mount whose daemon is killed at random moments (`mount -o recover`), or replaced by an upgrade each second.
 
 Each workload keeps its own account of what was acknowledged. What it may see of a death is EIO, for a change that may have been done and must not be done twice; anything else that a directory would not give, and
-anything acknowledged that is not there at the end, is a failure. Run by `.ci/deaths`.
+anything acknowledged that is not there at the end, is a failure. Upgrades have not even that. Run by `.ci/deaths`.
 """
 import argparse, fcntl, json, mmap, os, random, re, shutil, signal, sqlite3, struct, subprocess, sys, tempfile, threading, time, traceback
 
@@ -488,6 +488,7 @@ class Run:
         self.environment = dict(os.environ, GRANTFS_STORE=self.base + '/store', GRANTFS_TEST_CRASHES='1000000')
         if arguments.old_kernel:
             self.environment['GRANTFS_TEST_NO_RESEND'] = '1'
+        self.upgrades = arguments.upgrades
         self.failures, self.pauses, self.deaths = [], [], 0
         self.workloads = []
         self.ends = None
@@ -510,6 +511,16 @@ class Run:
         except BaseException:
             self.failures.append((workload.name, traceback.format_exc()[-1500:]))
 
+    def upgrade(self):
+        while self.goes_on():
+            time.sleep(1)
+            done = self.command('upgrade', self.mount, '--json')
+            if done.returncode:
+                self.failures.append(('an upgrade', done.stdout + done.stderr))
+                return
+            self.deaths += 1
+            self.pauses.append(json.loads(done.stdout)['mounts'][0]['pausedMilliseconds'] / 1000)
+
     def kill(self):
         while self.goes_on():
             time.sleep(0.2 + random.random())
@@ -529,7 +540,7 @@ class Run:
                 self.pauses.append(time.monotonic() - begun)
 
     def all(self, kinds):
-        for words in (['grant', self.source], ['mount', 'default', self.mount, '-o', f'recover,allow_other,cache={self.cache}']):
+        for words in (['grant', self.source], ['mount', 'default', self.mount, '-o', f'{"" if self.upgrades else "recover,"}allow_other,cache={self.cache}']):
             done = self.command(*words)
             if done.returncode:
                 raise SystemExit(done.stderr)
@@ -542,7 +553,7 @@ class Run:
         threads = [threading.Thread(target=self.work, args=(workload,)) for workload in self.workloads]
         for thread in threads:
             thread.start()
-        self.kill()
+        (self.upgrade if self.upgrades else self.kill)()
         for workload, thread in zip(self.workloads, threads):
             thread.join(180)
             if thread.is_alive():
@@ -557,6 +568,8 @@ class Run:
                 workload.check()
             except BaseException:
                 self.failures.append((workload.name, traceback.format_exc()[-1500:]))
+            if self.upgrades and workload.interrupted:
+                self.failures.append((workload.name, f'{workload.interrupted} times EIO, of which an upgrade is no reason'))
         done = self.command('unmount', self.mount)
         if done.returncode:
             self.failures.append(('unmount', done.stderr))
@@ -573,6 +586,7 @@ def main():
     parser.add_argument('--cache', default='shared', choices=['shared', 'exclusive', 'none'])
     parser.add_argument('--time', type=int, default=120, help='how long, in seconds')
     parser.add_argument('--old-kernel', action='store_true', help='as on a kernel that cannot be asked for requests again (before Linux 6.9)')
+    parser.add_argument('--upgrades', action='store_true', help='the daemon is replaced by an upgrade each second, and not killed')
     parser.add_argument('--json', help='a file for the results')
     arguments = parser.parse_args()
     kinds = [Files, Model, Appends, Listings, Removed, Locks, SQLite, RollbackSQLite, Tree, Git, Build, Claims]
@@ -586,7 +600,8 @@ def main():
     finally:
         run.end()
     pauses = sorted(run.pauses)
-    print(f'cache={run.cache}{", as before Linux 6.9" if arguments.old_kernel else ""}: {run.deaths} deaths; the next answer after '
+    what = 'upgrades; programs waited for' if run.upgrades else 'deaths; the next answer after'
+    print(f'cache={run.cache}{", as before Linux 6.9" if arguments.old_kernel else ""}: {run.deaths} {what} '
           f'{pauses[len(pauses) // 2] * 1000:.0f} ms (median), {pauses[-1] * 1000:.0f} ms (worst)' if pauses else 'no deaths')
     failed = {name for name, _ in run.failures}
     for workload in run.workloads:
