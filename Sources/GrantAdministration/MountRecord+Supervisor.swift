@@ -3,6 +3,22 @@ import GrantModel
 import GrantStore
 import LinuxFS
 
+extension GrantStore {
+    /// The mounts of the store that somebody serves. Throws what `mounts` does.
+    ///
+    /// An upgrade puts the next daemon on record before the one before it ends: what is found ended is looked up once more.
+    func servedMounts() throws(GrantError) -> [MountRecord] {
+        var ended: [ProcessIdentity] = []
+        while true {
+            let records = try mounts()
+            let served = records.filter { $0.isServed(in: runDirectory) }
+            let others = records.filter { record in !served.contains { $0.id == record.id } }.map(\.process)
+            if others.isEmpty || others == ended { return served }
+            ended = others
+        }
+    }
+}
+
 // A daemon that dies may be followed by another one (`mount -o recover`). As long as its supervisor runs, the mount is not dead: the next daemon answers whoever asks at its socket.
 extension MountRecord {
     /// Notes who has another daemon go on, beside those who are noted and run: it is one of them that answers a death. Best effort: without it, who looks between two daemons takes the mount for dead.

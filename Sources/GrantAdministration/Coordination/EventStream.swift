@@ -53,7 +53,7 @@ public final class EventStream {
     /// Connects to mounts that are not listened to: those that are new, and those whose daemon has given the connection up because nothing was taken from it
     /// for long. The events of those that have ended.
     private func listen() throws(GrantError) -> [MountEvent] {
-        let records = try store.mounts().filter { $0.isServed(in: store.runDirectory) }
+        let records = try store.servedMounts()
         var events: [MountEvent] = []
         for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
             sources[id] = nil

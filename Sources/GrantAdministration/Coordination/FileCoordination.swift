@@ -52,7 +52,7 @@ public struct FileCoordination: Sendable {
     func mounts() throws(CoordinationError) -> [MountRecord] {
         let records: [MountRecord]
         do throws(GrantError) {
-            records = try administrator.store.mounts().filter { $0.isServed(in: administrator.store.runDirectory) }
+            records = try administrator.store.servedMounts()
         } catch {
             throw .failed(error.description)
         }

@@ -25,7 +25,7 @@ extension GrantAdministrator {
         let deadline = Clock.deadline(seconds: seconds)
         let views = Set(grants.map(\.view))
         // Without the store nothing is known of mounts; the revocation itself says so.
-        let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) && $0.isServed(in: store.runDirectory) }
+        let records = ((try? store.servedMounts()) ?? []).filter { views.contains($0.view) }
         let directory = store.runDirectory
         let id = GrantID.random()
         var parts = inParallel(records) { record in GracePart(record, id, grants.filter { $0.view == record.view }, directory, deadline) }
