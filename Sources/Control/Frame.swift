@@ -18,7 +18,7 @@ package enum Frame {
 
     /// Throws EMSGSIZE for a length above `most`, ETIMEDOUT, ECONNRESET when the other end is gone.
     package static func receive(
-        over socket: borrowing UnixSocket, deadline: Int64, most: Int = 64 << 20
+        over socket: borrowing UnixSocket, deadline: Int64, most: Int = .max
     ) throws(Errno) -> [UInt8] {
         let header = try socket.receive(4, deadline: deadline)
         let length = header.reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }

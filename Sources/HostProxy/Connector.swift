@@ -67,21 +67,13 @@ struct Connector: Sendable {
             place.sin_family = sa_family_t(AF_INET)
             place.sin_port = port.bigEndian
             withUnsafeMutableBytes(of: &place.sin_addr) { $0.copyBytes(from: address.bytes) }
-            result = withUnsafePointer(to: &place) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    Glibc.connect(number, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
+            result = connect(number, to: &place)
         } else {
             var place = sockaddr_in6()
             place.sin6_family = sa_family_t(AF_INET6)
             place.sin6_port = port.bigEndian
             withUnsafeMutableBytes(of: &place.sin6_addr) { $0.copyBytes(from: address.bytes) }
-            result = withUnsafePointer(to: &place) {
-                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    Glibc.connect(number, $0, socklen_t(MemoryLayout<sockaddr_in6>.size))
-                }
-            }
+            result = connect(number, to: &place)
         }
         if result == 0 { return made }
         guard errno == EINPROGRESS else { throw Errno(errno) }
@@ -89,5 +81,12 @@ struct Connector: Sendable {
         var (error, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
         guard getsockopt(number, SOL_SOCKET, SO_ERROR, &error, &size) == 0, error == 0 else { throw Errno(error == 0 ? errno : error) }
         return made
+    }
+
+    /// connect(2), with an address of one family's type.
+    private static func connect<Address>(_ socket: Int32, to place: inout Address) -> Int32 {
+        withUnsafePointer(to: &place) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(socket, $0, socklen_t(MemoryLayout<Address>.size)) }
+        }
     }
 }

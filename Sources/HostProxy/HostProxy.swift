@@ -96,8 +96,9 @@ public final class HostProxy: Sendable {
             let count = read(client.number, &buffer, buffer.count)
             if count < 0, errno == EINTR || errno == EAGAIN { continue }
             guard count > 0 else { return nil }
+            let known = bytes.count
             bytes += buffer[..<count]
-            if let length = RequestHead.length(in: bytes) { return (bytes, length) }
+            if let length = RequestHead.length(in: bytes, known: known) { return (bytes, length) }
         }
         answer(client, "431 Request Header Fields Too Large", "the head of the request is too long")
         return nil

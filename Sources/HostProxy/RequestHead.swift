@@ -17,10 +17,13 @@ struct RequestHead {
     /// No head is longer.
     static let most = 32 << 10
 
-    /// The length of the head, with its empty line; nil when it has not come whole.
-    static func length(in bytes: [UInt8]) -> Int? {
+    /// The length of the head, with its empty line; nil when it has not come whole. `known`: so many bytes were looked at before, and it did not end in them: who
+    /// sends a byte at a time must not have all of them looked at each time.
+    static func length(in bytes: [UInt8], known: Int = 0) -> Int? {
         guard bytes.count >= 4 else { return nil }
-        return (4...bytes.count).first { bytes[$0 - 4] == 13 && bytes[$0 - 3] == 10 && bytes[$0 - 2] == 13 && bytes[$0 - 1] == 10 }
+        return (max(known + 1, 4)..<bytes.count + 1).first {
+            bytes[$0 - 4] == 13 && bytes[$0 - 3] == 10 && bytes[$0 - 2] == 13 && bytes[$0 - 1] == 10
+        }
     }
 
     init(_ bytes: some Collection<UInt8>) throws(Failure) {

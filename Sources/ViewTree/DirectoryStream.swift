@@ -89,7 +89,7 @@ public struct DirectoryStream {
     public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
         let buffer = self.buffer ?? Buffer()
         self.buffer = Buffer.count.load(ordering: .relaxed) > Buffer.most ? nil : buffer
-        var isDoubted = position == 0
+        var isDoubted = position == 0 && next >= end
         while true {
             if next >= end {
                 let count = clinux_getdents(descriptor, buffer.bytes, Buffer.size)

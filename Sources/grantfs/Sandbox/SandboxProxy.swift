@@ -61,7 +61,7 @@ final class SandboxProxy {
         var others = 0
         for line in String(decoding: said, as: UTF8.self).split(separator: "\n") {
             let parts = line.split(separator: " ", maxSplits: 2)
-            guard let count = Int(parts[0]) else { continue }
+            guard let count = parts.first.flatMap({ Int($0) }) else { continue }
             if parts.count == 3 {
                 refused.append(Refusal(target: String(parts[1]), reason: String(parts[2]), count: count))
             } else {
@@ -78,7 +78,7 @@ final class SandboxProxy {
             let times = refusal.count == 1 ? "" : " (\(refusal.count) times)"
             Terminal.note("the program was kept from \(Terminal.visible(refusal.target)): \(Terminal.visible(refusal.reason))\(times)")
         }
-        let rest = refused.dropFirst(20).reduce(others) { $0 + $1.count }
+        let rest = refused.dropFirst(20).reduce(others) { $0 &+ $1.count }
         if rest > 0 { Terminal.note("and \(rest) times more") }
     }
 
