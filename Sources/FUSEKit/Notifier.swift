@@ -16,6 +16,27 @@ public struct Notifier: @unchecked Sendable {
     /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
     public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
+    /// Has the kernel let go of those of `nodes` that nobody uses, with names, attributes and pages (fs/fuse/dev.c, fuse_notify_prune; Linux 6.18 and later). It sends FORGET for each; the others
+    /// stay as they are. -EINVAL where the kernel knows no such thing, which a call without nodes finds out.
+    ///
+    /// Waits for reads of the nodes that are under way. Dirty pages it meets only of files that somebody uses: the kernel writes back at `close` and at the end of a mapping.
+    public func prune(_ nodes: ArraySlice<UInt64>) -> Int32 {
+        // struct fuse_out_header and struct fuse_notify_prune_out; FUSE_NOTIFY_PRUNE is 9.
+        let length = 32 + nodes.count * 8
+        guard let size = UInt32(exactly: length), let count = UInt32(exactly: nodes.count) else { return -EINVAL }
+        var header: (UInt32, Int32, UInt64, UInt32, UInt32, UInt64) = (size, 9, 0, count, 0, 0)
+        let written = withUnsafeMutableBytes(of: &header) { header in
+            nodes.withUnsafeBytes { nodes in
+                let parts = [
+                    iovec(iov_base: header.baseAddress, iov_len: header.count),
+                    iovec(iov_base: UnsafeMutableRawPointer(mutating: nodes.baseAddress), iov_len: nodes.count),
+                ]
+                return writev(fuse_session_fd(session), parts, 2)
+            }
+        }
+        return written == length ? 0 : -errno
+    }
+
     /// Makes the kernel take a file for longer than any is, at a place that nobody can guess, so that it asks for what lies at or behind the true end, and
     /// answers by itself with no number that means anything (lseek(2), SEEK_END; fs/fuse/dev.c, fuse_notify_store). For files that are never to be
     /// used again by this node id: what comes of it for the rest is nothing.

@@ -113,7 +113,11 @@ extension ViewFS {
         // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
         // Where the kernel opens by itself, nobody knows who may write: then of all, directories first, once for the rest as well.
         var asked = Set<UInt64>()
-        if kernelOpens, withdrawal == .all { asked = forgetAttributes(of: scope.nodes.ids, notifier) }
+        let known = scope.nodes.count
+        if kernelOpens, withdrawal == .all {
+            prune(scope, notifier)
+            asked = forgetAttributes(of: scope.nodes.ids, notifier)
+        }
         let writable = openForWriting(scope.nodes.ids)
         if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.forgetAttributes(NodeID(file)) } }
         scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
@@ -139,7 +143,7 @@ extension ViewFS {
         // 4. The kernel forgets.
         let forgetting = Forgetting(self, notifier)
         if withdrawal == .all {
-            outcome.invalidatedInodes = forgetAll(scope, notifier, forgetting, besides: asked)
+            outcome.invalidatedInodes = max(UInt64(clamping: known), forgetAll(scope, notifier, forgetting, besides: asked))
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
             forgetting.add(writable)

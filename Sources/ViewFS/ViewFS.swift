@@ -72,6 +72,11 @@ public final class ViewFS: @unchecked Sendable {
     /// Of tests: statfs(2) of a file traps, by itself or while it holds a lock.
     let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
 
+    /// From so many nodes on the kernel is asked which of them nobody uses (`prune`): fewer are told one by one sooner than that is known. Tests set another number.
+    let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0)) } ?? 256
+    /// How many withdrawals have the kernel let go of thousands of nodes at this moment.
+    let prunings = Atomic<Int>(0)
+
     enum TestTrap { case none, free, locked }
 
     /// nil until the view is mounted. Not for the way of a request.

@@ -6,12 +6,14 @@ import Testing
 extension MountTests {
     /// Threads that open, read, write, map, list, rename and create while the grant goes and comes.
     @Suite struct UnderLoad {
-        @Test("nothing succeeds after the confirmation, and the other grant never fails", arguments: ["shared", "exclusive"])
-        func revokeAndRestore(cache: String) throws {
+        @Test(
+            "nothing succeeds after the confirmation, and the other grant never fails",
+            arguments: [Situation(), Situation(cache: "exclusive"), Situation(cache: "exclusive", prunes: true)])
+        func revokeAndRestore(_ situation: Situation) throws {
             var idle: [String] = []
             // On a busy machine a thread may not get its turn while the grant is there, or while it is not: then all of it again, with more time.
             for patience in [1, 10, 40] {
-                idle = try rounds(cache, patience)
+                idle = try rounds(situation, patience)
                 if idle.isEmpty { break }
             }
             #expect(idle.isEmpty, "these never had a turn while the grant was there, or while it was not")
@@ -92,8 +94,8 @@ extension MountTests {
         }
 
         /// Revokes and restores. Which threads have not worked both with the grant and without it.
-        private func rounds(_ cache: String, _ patience: Int) throws -> [String] {
-            let mount = try ProbedMount(Situation(cache: cache))
+        private func rounds(_ situation: Situation, _ patience: Int) throws -> [String] {
+            let mount = try ProbedMount(situation)
             let load = try Load(below: mount.held)
             let other = try Load(below: mount.other)
             for _ in 0..<8 {

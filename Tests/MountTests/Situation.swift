@@ -9,13 +9,16 @@ struct Situation: Sendable, CustomTestStringConvertible {
     var plainCaller = false
     var mounting = Mounting.byRoot
     var cache = "shared"
+    /// Whether the kernel is asked what nobody uses (`ViewFS.prune`), which is otherwise done where there are many nodes.
+    var prunes = false
 
     var testDescription: String {
-        "\(cold ? "cold" : "warm"), \(plainCaller ? "plain user" : "root"), mounted \(mounting.rawValue), cache=\(cache)"
+        "\(prunes ? "pruned, " : "")\(cold ? "cold" : "warm"), \(plainCaller ? "plain user" : "root"), mounted \(mounting.rawValue), cache=\(cache)"
     }
 
     var caller: Identity { plainCaller ? Machine.plainUser ?? .current : .current }
     var owner: Identity { mounting == .byUser ? Machine.plainUser ?? .current : .current }
+    var switches: [String: String] { prunes ? ["GRANTFS_TEST_PRUNED_FROM": "0"] : [:] }
     var options: String { plainCaller && mounting == .byRoot ? "allow_other,cache=\(cache)" : "cache=\(cache)" }
 
     /// What this machine and this user can do.
@@ -24,10 +27,11 @@ struct Situation: Sendable, CustomTestStringConvertible {
         for cold in [false, true] {
             if Identity.isRoot {
                 for cache in ["shared", "exclusive", "none"] { list.append(Situation(cold: cold, cache: cache)) }
+                list.append(Situation(cold: cold, cache: "exclusive", prunes: true))
                 if Machine.plainUser != nil { list.append(Situation(cold: cold, plainCaller: true)) }
             }
             for cache in ["shared", "exclusive"] where Machine.usersCanMount {
-                list.append(Situation(cold: cold, plainCaller: true, mounting: .byUser, cache: cache))
+                list.append(Situation(cold: cold, plainCaller: true, mounting: .byUser, cache: cache, prunes: cache == "exclusive"))
             }
         }
         return list
@@ -52,7 +56,7 @@ struct ProbedMount {
         try Probe.prepare(try fixture.source("other"), for: situation.caller)
         try fixture.grant(source)
         try fixture.grant(fixture.base + "/source/other")
-        fixture.switches = switches
+        fixture.switches = situation.switches.merging(switches) { $1 }
         mountpoint = try fixture.mount(options: situation.options + options)
         fixture.switches = [:]
     }
