@@ -23,7 +23,7 @@ public struct Notifier: @unchecked Sendable {
     public func prune(_ nodes: ArraySlice<UInt64>) -> Int32 {
         // struct fuse_out_header and struct fuse_notify_prune_out; FUSE_NOTIFY_PRUNE is 9.
         let length = 32 + nodes.count * 8
-        guard let size = UInt32(exactly: length), let count = UInt32(exactly: nodes.count) else { return -EINVAL }
+        guard Self.mayPrune, let size = UInt32(exactly: length), let count = UInt32(exactly: nodes.count) else { return -EINVAL }
         var header: (UInt32, Int32, UInt64, UInt32, UInt32, UInt64) = (size, 9, 0, count, 0, 0)
         let written = withUnsafeMutableBytes(of: &header) { header in
             nodes.withUnsafeBytes { nodes in
@@ -37,13 +37,20 @@ public struct Notifier: @unchecked Sendable {
         return written == length ? 0 : -errno
     }
 
-    /// Makes the kernel take a file for longer than any is, at a place that nobody can guess, so that it asks for what lies at or behind the true end, and
-    /// answers by itself with no number that means anything (lseek(2), SEEK_END; fs/fuse/dev.c, fuse_notify_store). For files that are never to be
-    /// used again by this node id: what comes of it for the rest is nothing.
-    public func obscureSize(_ node: NodeID) -> Int32 {
-        let place = off_t.random(in: 1 << 49..<1 << 50) << 12
-        var byte: UInt8 = 0
-        let result = withUnsafeMutablePointer(to: &byte) { byte -> Int32 in
+    /// Of tests: false where a kernel is to be taken for one that cannot.
+    private static let mayPrune = getenv("GRANTFS_TEST_NO_PRUNING") == nil
+
+    /// Makes the next use of every name of the mount ask again, of names that are missing as well (fs/fuse/dev.c, fuse_notify_inc_epoch; Linux 6.16 and later, else -EINVAL). Waits for nobody.
+    public func expireAllNames() -> Int32 {
+        // struct fuse_out_header; FUSE_NOTIFY_INC_EPOCH is 8.
+        var header: (UInt32, Int32, UInt64) = (16, 8, 0)
+        return write(fuse_session_fd(session), &header, 16) == 16 ? 0 : -errno
+    }
+
+    /// Has the kernel take a file for no shorter than it is: `byte` is the one at `place`, its last (fs/fuse/dev.c, fuse_notify_store).
+    public func store(_ byte: UInt8, at place: off_t, of node: NodeID) -> Int32 {
+        var byte = byte
+        return withUnsafeMutablePointer(to: &byte) { byte -> Int32 in
             var vector = fuse_bufvec()
             vector.count = 1
             vector.buf.size = 1
@@ -51,6 +58,14 @@ public struct Notifier: @unchecked Sendable {
             vector.buf.fd = -1
             return fuse_lowlevel_notify_store(session, node.rawValue, place, &vector, fuse_buf_copy_flags(rawValue: 0))
         }
+    }
+
+    /// Makes the kernel take a file for longer than any is, at a place that nobody can guess, so that it asks for what lies at or behind the true end, and
+    /// answers by itself with no number that means anything (lseek(2), SEEK_END; fs/fuse/dev.c, fuse_notify_store). For files that are never to be
+    /// used again by this node id: what comes of it for the rest is nothing.
+    public func obscureSize(_ node: NodeID) -> Int32 {
+        let place = off_t.random(in: 1 << 49..<1 << 50) << 12
+        let result = store(0, at: place, of: node)
         // Only that page, which nobody else has.
         return result == 0 ? fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, 1) : result
     }
@@ -65,6 +80,11 @@ public struct Notifier: @unchecked Sendable {
     /// `parent`, which whoever lists it may hold for ever: never for a name at the root.
     public func forgetTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
         withCString(name) { fuse_lowlevel_notify_inval_entry(session, parent.rawValue, $0, name.count) }
+    }
+
+    /// Drops a name of a file, and the file with it when nobody uses it. Waits for the lock of `parent`, as `expireName`.
+    public func forgetName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
+        fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length)
     }
 
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where

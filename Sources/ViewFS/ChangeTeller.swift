@@ -26,6 +26,9 @@ final class ChangeTeller {
         held = HeldNotifications(view)
     }
 
+    /// Whether the kernel keeps names, sizes and times until it is told otherwise.
+    private var keeps: Bool { view.policy.writeBack }
+
     /// Before the changes of one waking: which scopes there are.
     func begin() {
         let now = view.root.version
@@ -67,19 +70,20 @@ final class ChangeTeller {
         if kinds.contains(.names) {
             for place in found {
                 held.expire(name, in: place.node, of: place.scope)
-                // And with the directory's times its cached listing.
+                // And with the directory's times its cached listing, where the kernel looks at them.
                 _ = notifier.forgetAttributes(NodeID(place.node))
+                if keeps { held.forgetListing(of: place.node, in: place.scope) }
             }
         }
         if kinds.isDisjoint(with: [.data, .attributes]) { return }
         if change.file.length > 0 {
-            forget(change, data: kinds.contains(.data), notifier)
+            forget(change, data: kinds.contains(.data), notifier, named: (name, found))
             return
         }
         for place in found {
             guard let scope = scope(place.scope), let key = view.tree.key(of: name, in: place, scope)
             else { continue }
-            forget(key, in: scope, data: kinds.contains(.data), notifier)
+            forget(key, in: scope, data: kinds.contains(.data), notifier, named: (name, [place]))
         }
     }
 
@@ -97,8 +101,12 @@ final class ChangeTeller {
 
     /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
     func tellDue() {
+        held.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
         held.send()
         held.look()
+        if keeps, held.takeDropped() || watch.means != .data && view.hostWatch?.hasMissed.exchange(false, ordering: .acquiring) == true {
+            forgetAll()
+        }
         guard let notifier = view.session?.notifier else { return }
         while let due = busy.takeDue(now: Clock.monotonic) {
             guard let directory = due.directory, let scope = scope(of: directory) else { continue }
@@ -144,18 +152,32 @@ final class ChangeTeller {
     // MARK: forgetting
 
     /// Forgets a file that is named by its handle, in every scope that leads to it.
-    private func forget(_ change: Change, data: Bool, _ notifier: Notifier) {
+    private func forget(_ change: Change, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
         var key: NodeKey?
         for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isTold(scope) {
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
-            forget(key, in: scope, data: data, notifier)
+            forget(key, in: scope, data: data, notifier, named: named)
         }
     }
 
+    /// What a file is called, and in which directories.
+    private typealias ToldName = (name: UnsafePointer<CChar>, places: [WatchedDirectories.Place])
+
     /// Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
-    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier) {
+    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
         guard let node = view.tree.find(key, in: scope) else { return }
+        if keeps, !view.isDirectory(node) {
+            // Who is not told of his own changes from others' goes by who could have made them.
+            if watch.means == .directories, view.isWrittenHere(node) { return }
+            _ = notifier.forgetAttributes(NodeID(node))
+            held.forgetFile(node, in: scope.scope)
+            guard let named else { return }
+            for place in named.places where place.scope == scope.scope {
+                held.forgetFile(named: named.name, in: place.node, of: place.scope)
+            }
+            return
+        }
         if data, view.tree.isOpen(node, key, in: scope) {
             if view.isDirectory(node) { held.forgetListing(of: node, in: scope.scope) } else { _ = notifier.forgetData(NodeID(node)) }
         } else {
@@ -163,16 +185,19 @@ final class ChangeTeller {
         }
     }
 
-    /// Changes were lost, so anything may have changed. Names hold for less than a second anyway.
+    /// Changes were lost, so anything may have changed. Names hold for less than a second, or are asked for anew where the kernel can do that, or for a minute (`CachePolicy`).
     private func forgetAll() {
         guard let notifier = view.session?.notifier else { return }
+        if keeps { _ = notifier.expireAllNames() }
         for scope in scopes where isTold(scope) {
             for node in scope.ids {
                 if view.isDirectory(node) {
                     _ = notifier.forgetAttributes(NodeID(node))
                     held.forgetListing(of: node, in: scope.scope)
-                } else {
+                } else if !keeps {
                     _ = notifier.forgetData(NodeID(node))
+                } else {
+                    held.forgetFile(node, in: scope.scope)
                 }
             }
         }

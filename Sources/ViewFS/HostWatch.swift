@@ -16,6 +16,8 @@ final class HostWatch: Sendable {
     private let moves = Atomic<UInt64>(1)
     /// Counts the renames that are told there, of whatever.
     private let renames = Atomic<UInt64>(0)
+    /// Changes may have been missed before this watch began.
+    let hasMissed = Atomic<Bool>(false)
     /// Whether somebody takes the changes of `names`, and is about it just now.
     private let isServed = Atomic<Bool>(false)
     private let isTaking = Atomic<Bool>(false)

@@ -67,13 +67,7 @@ public final class OrphanedMount: Sendable {
         if let control { try? FUSEConnection.abort(by: control) }
     }
 
-    private static let takesNotificationsOnceCut: Bool = {
-        var name = utsname()
-        guard uname(&name) == 0 else { return false }
-        let text = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0, radix: 10) }
-        return numbers.count >= 2 && (numbers[0], numbers[1]) < (6, 19)
-    }()
+    private static let takesNotificationsOnceCut = KernelRelease.current.map { $0 < (6, 19) } ?? false
 
     private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
         while true {

@@ -97,7 +97,7 @@ extension ViewFS {
         if kernelOpens, let time = shownTime(of: node) { parameters.attr.st_mtim = time }
         if mayKeepNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
-            parameters.entry_timeout = policy.timeout
+            parameters.entry_timeout = policy.nameTimeout
         }
     }
 

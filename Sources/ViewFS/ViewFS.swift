@@ -110,7 +110,7 @@ public final class ViewFS: @unchecked Sendable {
         root = RootDirectory()
         locks = LockTable(tree: tree, records: records)
         policy = CachePolicy(cache)
-        hostWatch = cache == .shared ? HostWatch() : nil
+        hostWatch = cache == .none ? nil : HostWatch()
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
         crowd.view = self
@@ -231,6 +231,8 @@ struct CachePolicy: Sendable {
     let timeout: Double
     /// The same in nanoseconds.
     let timeoutNanoseconds: Int64
+    /// Seconds that a name holds before the kernel asks whether it still is there.
+    let nameTimeout: Double
     /// Seconds that the absence of a name holds.
     let negativeTimeout: Double
     let writeBack: Bool
@@ -244,9 +246,12 @@ struct CachePolicy: Sendable {
         switch mode {
         // Under the second that is promised, with room for the look itself.
         case .shared: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0.9, 0.9, false, true, false)
-        case .exclusive: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (86_400, 86_400, true, false, false)
+        // The absence of a name is what is told least surely, and is asked for again soon.
+        case .exclusive: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (86_400, 60, true, false, false)
         case .none: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0, 0, false, true, true)
         }
+        // Where names cannot all be taken back at once, a change that was missed costs a minute.
+        nameTimeout = mode == .exclusive && KernelRelease.current.map { $0 < (6, 16) } ?? true ? 60 : timeout
         sharesLocks = mode != .exclusive
         timeoutNanoseconds = Int64(exactly: (timeout * 1e9).rounded()) ?? 0
     }

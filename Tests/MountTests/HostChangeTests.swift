@@ -44,16 +44,40 @@ extension MountTests {
                 testDescription: "the text of a link", prepare: "ln -sfn one $S/y", change: "ln -s two $S/y2; mv -T $S/y2 $S/y",
                 shows: "[ $(readlink $M/y) = two ]"),
             Case(
+                testDescription: "a file that becomes shorter", prepare: "printf %0200d $i > $S/s; cat $M/s",
+                change: "printf %07d $i > $S/s",
+                shows: "[ $(stat -c %s $M/s) = 7 ] && [ \"$(cat $M/s)\" = $(printf %07d $i) ]"),
+            Case(
+                testDescription: "a time of modification, as make looks at it", prepare: "touch -d @$((1000000000 + i)) $S/t; stat $M/t",
+                change: "touch -d @$((1100000000 + i)) $S/t", shows: "[ $(stat -c %Y $M/t) = $((1100000000 + i)) ]"),
+            Case(
+                testDescription: "a file that an editor replaces", prepare: "echo $i > $S/p; cat $M/p",
+                change: "echo new$i > $S/.p; mv $S/.p $S/p",
+                shows: "[ \"$(cat $M/p)\" = new$i ]"),
+            Case(
                 testDescription: "something in a directory below", prepare: "mkdir -p $S/1/2/3; rm -f $S/1/2/3/x",
                 change: "echo x > $S/1/2/3/x",
                 shows: "[ -e $M/1/2/3/x ]"),
         ]
 
         @Test("shows through the mount at once", arguments: root + user, cases)
-        func shows(as owner: Identity, _ what: Case) throws {
+        func shows(as owner: Identity, _ what: Case) throws { try shows(what, as: owner) }
+
+        @Test("shows as soon under exclusive, where the kernel keeps everything until it is told", arguments: root + user, cases)
+        func showsUnderExclusive(as owner: Identity, _ what: Case) throws { try shows(what, as: owner, cache: "exclusive") }
+
+        @Test(
+            "shows under exclusive also where the kernel cannot be asked what nobody uses (before Linux 6.18)",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: cases)
+        func showsWithoutPruning(_ what: Case) throws {
+            try shows(what, as: .current, cache: "exclusive", switches: ["GRANTFS_TEST_NO_PRUNING": "1"])
+        }
+
+        private func shows(_ what: Case, as owner: Identity, cache: String = "shared", switches: [String: String] = [:]) throws {
             let fixture = try MountFixture(owner: owner)
             try fixture.grant(try fixture.source("a"))
-            let mount = try fixture.mount() + "/a"
+            fixture.switches = switches
+            let mount = try fixture.mount(options: "cache=\(cache)") + "/a"
             let script = """
                 S=$1 M=$2
                 now() { echo $(( ${EPOCHREALTIME/./} / 1000 )); }
@@ -157,6 +181,73 @@ extension MountTests {
             pwrite(writer, &last, 1, 0)
             #expect(seen.count > 4, "only \(seen.count) states were seen while \(step) were written")
             try fixture.wait(until: "the last write shows") { try held.mapped == "z" }
+        }
+
+        @Test(
+            "under exclusive reaches what is held open: contents and what was added; size and times when it is held no more",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: [true, false])
+        func heldUnderExclusive(prunes: Bool) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            if !prunes { fixture.switches = ["GRANTFS_TEST_NO_PRUNING": "1"] }
+            let file = try fixture.mount(options: "cache=exclusive") + "/a/file"
+            func change(_ text: String) throws { try Data(text.utf8).write(to: URL(fileURLWithPath: source + "/file"), options: []) }
+            try change("first")
+            let holder = open(file, O_RDONLY | O_CLOEXEC)
+            defer { close(holder) }
+            func read() -> String {
+                var buffer = [UInt8](repeating: 0, count: 100)
+                let count = pread(holder, &buffer, 100, 0)
+                return String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
+            }
+            #expect(read() == "first")
+            try change("other and more")
+            try fixture.wait(until: "what was added shows") { read() == "other and more" }
+            try change("less")
+            try fixture.wait(until: "contents show") { read().hasPrefix("less") }
+            close(holder)
+            try fixture.wait(until: "the size shows") { try Data(contentsOf: URL(fileURLWithPath: file)) == Data("less".utf8) }
+        }
+
+        @Test(
+            "under exclusive is not lost when there are more changes than the kernel keeps, nor while the daemon is replaced",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["overflow", "upgrade"])
+        func missedUnderExclusive(why: String) throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mountpoint = try fixture.mount(options: "cache=exclusive")
+            let mount = mountpoint + "/a"
+            try Command.shell(
+                "cd \"$1\"; mkdir many d; echo one > d/file; echo x > d/removed; echo x > d/renamed; touch -d @1000000000 d/time", source)
+            try Command.shell("ls -laR \"$1\"; cat \"$1\"/d/*; stat \"$1/d/new\" || true", mount).orThrow()
+            func change() throws {
+                let changes = "echo longer > file; rm removed; mv renamed other; touch -d @1100000000 time; echo x > new"
+                try Command.shell("cd \"$1/d\"; \(changes)", source).orThrow()
+            }
+            if why == "upgrade" {
+                let upgrade = try Child(
+                    [Programs.grantfs, "upgrade", mountpoint],
+                    environment: fixture.environment.merging(["GRANTFS_TEST_TAKE_OVER": "slow state"]) { $1 })
+                pause(milliseconds: 700)
+                try change()
+                #expect(upgrade.wait() == 0)
+            } else {
+                let daemon = try fixture.daemon(at: mountpoint)
+                kill(daemon, SIGSTOP)
+                defer { kill(daemon, SIGCONT) }
+                try Command.shell(
+                    """
+                    cd "$1"
+                    for i in $(seq $(( $(cat /proc/sys/fs/fanotify/max_queued_events) + 1000 ))); do echo x > many/$i; done
+                    """, source, within: 600)
+                try change()
+            }
+            let seen = "cd \"$1/d\"; cat file; ls | tr '\\n' ' '; stat -c %Y time; cat new other; ! [ -e removed ] && ! [ -e renamed ]"
+            try fixture.wait(until: "all changes show", within: 120) {
+                try Command.shell(seen, mount).text == "longer\nfile new other time 1100000000\nx\nx\n"
+            }
         }
 
         private func prepared() throws -> (MountFixture, String, String) {

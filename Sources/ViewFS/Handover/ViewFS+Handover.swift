@@ -196,6 +196,7 @@ extension ViewFS {
         guard hostWatch != nil else { return }
         // As after changes that were lost: what has left a grant meanwhile is looked for.
         hostWatch?.noteRenamed()
+        hostWatch?.hasMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in
             for scope in scopes where !scope.isClosed.load(ordering: .acquiring) {
                 for id in scope.nodes.ids where isDirectory(id) {

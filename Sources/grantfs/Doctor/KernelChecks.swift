@@ -4,6 +4,7 @@ import LinuxFS
 /// What the kernel has that is made use of. Each is tried, but for what shows in a mount only: that goes by the version.
 enum KernelChecks {
     static func run() -> [Finding] {
+        let release = KernelRelease.current
         var findings = [release.map { version(of: $0) } ?? .note("kernel", "the kernel's version is not known")]
         findings.append(beneath)
         findings.append(changes)
@@ -12,15 +13,6 @@ enum KernelChecks {
         if let release { findings.append(identities(of: release)) }
         if let requestTimeout { findings.append(requestTimeout) }
         return findings
-    }
-
-    /// Of the running kernel: 6 and 8 of `6.8.0-45-generic`.
-    static var release: (major: Int, minor: Int)? {
-        var name = utsname()
-        guard uname(&name) == 0 else { return nil }
-        let text = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        let numbers = text.split(whereSeparator: { !$0.isNumber }).compactMap { Int($0) }
-        return numbers.count >= 2 ? (numbers[0], numbers[1]) : nil
     }
 
     /// What a kernel of that version does not have: docs/conformance.md, “Other kernels”.
