@@ -75,19 +75,22 @@ final class HeldNotifications {
     /// What the kernel knows of a regular file that was changed is forgotten, where it goes by its own otherwise; what it does not forget of one that is in use, when that is over.
     func forgetFile(_ node: UInt64, in scope: UInt32) {
         add(Item(scope: scope, node: node, what: .contents))
-        if changed.count < Self.changedAtMost { changed.insert(node) }
+        if changed.count < Self.changedAtMost, changed.insert(node).inserted { changedPause = Self.firstPause }
     }
 
     /// Files that were changed and may have been in use then.
     private var changed: Set<UInt64> = []
     private var changedLookedAt: Int64 = 0
     private static let changedAtMost = 4096
-    private static let changedPause: Int64 = 1_000_000_000
+    /// Nanoseconds until they are looked at again: most are in use for a moment, some for days.
+    private var changedPause = firstPause
+    private static let (firstPause, lastPause): (Int64, Int64) = (10_000_000, 1_000_000_000)
 
-    /// Has those forgotten whole that are in use no more, once a second. `isKnown`: whether the kernel knows a node.
+    /// Has those forgotten whole that are in use no more, soon at first and then once a second. `isKnown`: whether the kernel knows a node.
     func forgetChanged(now: Int64, _ isKnown: (UInt64) -> Bool) {
-        if changed.isEmpty || now - changedLookedAt < Self.changedPause { return }
+        if changed.isEmpty || now - changedLookedAt < changedPause { return }
         changedLookedAt = now
+        changedPause = min(2 * changedPause, Self.lastPause)
         changed = changed.filter(isKnown)
         if !changed.isEmpty { add(Item(scope: 0, node: 0, what: .unused(Array(changed)))) }
     }
@@ -128,7 +131,7 @@ final class HeldNotifications {
     /// Milliseconds after which `look` is worth calling; nil when nothing waits.
     var due: Int32? {
         if hasDropped || calls.isUnderWay || calls.pending > 0 { return Self.patienceMilliseconds }
-        return changed.isEmpty ? nil : 1_000
+        return changed.isEmpty ? nil : Int32(clamping: changedPause / 1_000_000)
     }
 
     func look() { calls.leave(after: Self.patience) }

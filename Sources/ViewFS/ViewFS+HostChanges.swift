@@ -35,6 +35,9 @@ extension ViewFS {
         return pread(file.number, &byte, 1, place) == 1 ? (byte, place) : nil
     }
 
+    /// Whether changes that are made beside the mount show when the kernel has forgotten what it knows, and nothing makes it forget: its filesystem, or this user, cannot be watched.
+    public func hasUntoldChanges(_ scope: Scope) -> Bool { policy.writeBack && scope.nodes.watchMeans.load(ordering: .relaxed) == 0 }
+
     /// Whether a file may have been written to through the mount a moment ago, or is being.
     func isWrittenHere(_ id: UInt64) -> Bool {
         guard let node = tree.nodes.find(id) else { return false }

@@ -132,6 +132,10 @@ extension MountedView {
             return (true, nil)
         }
         task?()
+        if isShown, let scope, files.hasUntoldChanges(scope) {
+            let what = "changes that others make in “\(grant.name)” beside \(place) are told by nobody, and cache=exclusive does not look for them"
+            SystemLog.write(.warning, Terminal.visible("\(what): mount with cache=shared where somebody may make some"), fields)
+        }
         let isSuccessor = renewed.map { $0.identity != grant.bookmark.identity } ?? false
         guard finding == .moved || isSuccessor, let renewed else { return (isShown, nil) }
         var renewal = Renewal(grant: grant.id, old: grant.bookmark, new: renewed)

@@ -26,6 +26,11 @@ enum KernelChecks {
     private static let differences: [(from: (Int, Int), until: (Int, Int), meaning: String)] = [
         ((0, 0), (5, 11), "small writes take twice the requests (FUSE_HANDLE_KILLPRIV_V2 is of 5.11)"),
         ((0, 0), (6, 1), "locks take several requests each, also where nobody else has the file open (6.1)"),
+        (
+            (0, 0), (6, 18),
+            "under cache=exclusive a withdrawal tells the kernel of each known file by itself, which takes seconds for hundreds of thousands (FUSE_NOTIFY_PRUNE is of 6.18)"
+        ),
+        ((0, 0), (6, 16), "under cache=exclusive names are asked for again after a minute (FUSE_NOTIFY_INC_EPOCH is of 6.16)"),
         ((0, 0), (6, 2), "names are forgotten one by one (FUSE_EXPIRE_ONLY is of 6.2)"),
         (
             (0, 0), (6, 6),
