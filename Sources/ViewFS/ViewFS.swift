@@ -73,7 +73,7 @@ public final class ViewFS: @unchecked Sendable {
     let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
 
     /// From so many nodes on the kernel is asked which of them nobody uses (`prune`): fewer are told one by one sooner than that is known. Tests set another number.
-    let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0)) } ?? 256
+    let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0), radix: 10) } ?? 256
     /// How many withdrawals have the kernel let go of thousands of nodes at this moment.
     let prunings = Atomic<Int>(0)
 

@@ -133,8 +133,9 @@ extension MountedView {
         }
         task?()
         if isShown, let scope, files.hasUntoldChanges(scope) {
-            let what = "changes that others make in “\(grant.name)” beside \(place) are told by nobody, and cache=exclusive does not look for them"
-            SystemLog.write(.warning, Terminal.visible("\(what): mount with cache=shared where somebody may make some"), fields)
+            let what = "changes that others make in “\(grant.name)” beside \(place) are told by nobody"
+            let why = "and cache=exclusive does not look for them: mount with cache=shared where somebody may make some"
+            SystemLog.write(.warning, Terminal.visible("\(what), \(why)"), fields)
         }
         let isSuccessor = renewed.map { $0.identity != grant.bookmark.identity } ?? false
         guard finding == .moved || isSuccessor, let renewed else { return (isShown, nil) }
