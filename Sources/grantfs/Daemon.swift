@@ -68,7 +68,8 @@ enum Daemon {
             }
             mounted.reconcile()
             files.letKernelOpen(hasMandatory: mounted.hasMandatory)
-            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery, keeper) { (connection) throws(GrantError) in
+            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery, keeper) {
+                (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
             }

@@ -102,7 +102,8 @@ enum BackgroundStart {
     private static func spawn(_ words: [[UInt8]], _ added: [String], _ descriptors: [Int32]) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
-        return try ChildProcess.spawn("/proc/self/exe", arguments: BackgroundStart.words(words, added), detached: true, descriptors: descriptors)
+        return try ChildProcess.spawn(
+            "/proc/self/exe", arguments: BackgroundStart.words(words, added), detached: true, descriptors: descriptors)
     }
 
     /// Those of a daemon that is started with these. What is added stands before the command's own words: there a `--` cannot hide it.
