@@ -86,7 +86,7 @@ import TerminalUI
         }
         _ = picker.begin(Size(rows: 24, columns: 80))
         picker.handle(listed("/d", ["x", "y"], number: 1))
-        picker.hit("", .down, .down, .character(" "), .character(" "), .tab)
+        picker.hit("", .character(" "), .down, .character(" "), .tab)
         #expect(picker.choices.map(\.expiry) == ["7d", "7d"] && picker.text.contains("view default  expires 7d"))
         picker.hit("e", .control("u"))
         picker.hit("soon", .enter)

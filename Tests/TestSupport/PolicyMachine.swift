@@ -42,14 +42,39 @@ public final class PolicyMachine {
 
     /// Runs a command as `identity`, with the groups that the lists give it. `script`: what root does in the namespace before it.
     public func run(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) throws -> Output {
+        try Command.run(command(words, as: identity, script: script, store: store))
+    }
+
+    /// The words of `run`, for whoever starts it otherwise.
+    public func command(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) -> [String] {
         let home = identity.uid == 0 ? "/root" : home(identity)
         let store = store ?? (identity.uid == 0 ? fixture.store : home + "/store")
         let who = identity.uid == 0 ? [] : ["setpriv", "--reuid=\(identity.uid)", "--regid=\(identity.gid)", "--init-groups", "--"]
-        return try Command.run(
-            [
-                "unshare", "-m", "sh", "-euc", "mount --bind \"$1/etc\" /etc; eval \"$2\"; shift 2; exec \"$@\"", "sh", fixture.base,
-                script,
-            ] + who + ["env", "HOME=\(home)", "GRANTFS_STORE=\(store)"] + words)
+        return [
+            "unshare", "-m", "sh", "-euc", "mount --bind \"$1/etc\" /etc; eval \"$2\"; shift 2; exec \"$@\"", "sh", fixture.base, script,
+        ] + who + ["env", "HOME=\(home)", "GRANTFS_STORE=\(store)"] + words
+    }
+
+    /// Runs a part of this process on a thread for which the policy is in force.
+    public func here<Result: Sendable>(_ body: @escaping @Sendable () -> Result) throws -> Result {
+        let (etc, box, done) = (fixture.base + "/etc", Box<Result>(), DispatchSemaphore(value: 0))
+        let thread = Thread {
+            defer { done.signal() }
+            // MS_REC | MS_PRIVATE, then MS_BIND: nobody else sees it.
+            guard unshare(CLONE_NEWNS) == 0, mount("none", "/", nil, 0x44000, nil) == 0, mount(etc, "/etc", nil, 0x1000, nil) == 0 else {
+                return
+            }
+            box.value = body()
+        }
+        thread.start()
+        done.wait()
+        guard let result = box.value else { throw TestFailure("no thread could have an /etc of its own") }
+        return result
+    }
+
+    private final class Box<Value>: @unchecked Sendable {
+        // Safe to share: written before the semaphore is signalled, read after it.
+        var value: Value?
     }
 
     public func grantfs(_ words: String..., as identity: Identity = .current, script: String = "true") throws -> Output {
