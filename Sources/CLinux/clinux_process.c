@@ -203,6 +203,9 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
 }
 
 pid_t clinux_fork(const int descriptors[], int count) {
+    // A directory has a link for each directory in it, and two of its own.
+    struct stat threads;
+    if (stat("/proc/self/task", &threads) == 0 && threads.st_nlink > 3) return -EBUSY;
     pid_t pid = fork();
     if (pid != 0) return pid == -1 ? -errno : pid;
     for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);

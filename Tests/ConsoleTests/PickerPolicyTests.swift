@@ -14,7 +14,7 @@ struct PickerPolicyTests {
         try Command.shell("mkdir \"$1/other\" && chown 61001:61001 \"$1/other\"", home).orThrow()
         let words = machine.command([Programs.grantfs(for: PolicyMachine.ann), "pick", home], as: PolicyMachine.ann)
         let line = words.map { "'" + $0.replacingOccurrences(of: "'", with: "'\\''") + "'" }.joined(separator: " ")
-        let terminal = try TerminalSession(line, in: machine.fixture, columns: 160, redirected: true)
+        let terminal = try TerminalSession(line, in: machine.fixture, columns: 250, redirected: true)
         try terminal.waitFor("other/")
         try terminal.send("other", "Space", "C-u", "src", "Space", "Tab")
         try terminal.waitFor("2 directories are to be granted")

@@ -55,28 +55,6 @@ public final class PolicyMachine {
         ] + who + ["env", "HOME=\(home)", "GRANTFS_STORE=\(store)"] + words
     }
 
-    /// Runs a part of this process on a thread for which the policy is in force.
-    public func here<Result: Sendable>(_ body: @escaping @Sendable () -> Result) throws -> Result {
-        let (etc, box, done) = (fixture.base + "/etc", Box<Result>(), DispatchSemaphore(value: 0))
-        let thread = Thread {
-            defer { done.signal() }
-            // MS_REC | MS_PRIVATE, then MS_BIND: nobody else sees it.
-            guard unshare(CLONE_NEWNS) == 0, mount("none", "/", nil, 0x44000, nil) == 0, mount(etc, "/etc", nil, 0x1000, nil) == 0 else {
-                return
-            }
-            box.value = body()
-        }
-        thread.start()
-        done.wait()
-        guard let result = box.value else { throw TestFailure("no thread could have an /etc of its own") }
-        return result
-    }
-
-    private final class Box<Value>: @unchecked Sendable {
-        // Safe to share: written before the semaphore is signalled, read after it.
-        var value: Value?
-    }
-
     public func grantfs(_ words: String..., as identity: Identity = .current, script: String = "true") throws -> Output {
         // The copy that every user may run.
         try run([Programs.grantfs(for: Self.ann)] + words, as: identity, script: script)

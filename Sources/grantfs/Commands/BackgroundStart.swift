@@ -32,7 +32,7 @@ enum BackgroundStart {
             let pair = try UnixSocket.pair()
             child =
                 if ForkedProcess.isPossible {
-                    try Waiting.fork(words, descriptors: [ready.writing.number, pair.other.number])
+                    try Waiting.forked(words, descriptors: [ready.writing.number, pair.other.number])
                 } else {
                     try spawn(words, Waiting.handed, [ready.writing.number, pair.other.number])
                 }
@@ -54,7 +54,7 @@ enum BackgroundStart {
 
         private static let handed = ["--ready-fd=3", "--go-fd=4"]
 
-        private static func fork(_ words: [[UInt8]], descriptors: [Int32]) throws(Errno) -> Int32 {
+        private static func forked(_ words: [[UInt8]], descriptors: [Int32]) throws(Errno) -> Int32 {
             let words = BackgroundStart.words(words, handed)
             return try ForkedProcess.start(words.map { String(decoding: $0, as: UTF8.self) }, descriptors: descriptors) {
                 CommandLineProgram.run(Array(words.dropFirst()))

@@ -116,7 +116,7 @@ final class KeeperAhead: Sendable {
     init?() {
         guard let pair = try? UnixSocket.pair() else { return nil }
         // Its words come later; the directory is not the daemon's to tell by then.
-        let child = try? ForkedProcess.start(["grantfs-keeper"], descriptors: [pair.other.number]) { KeeperAhead.serve() }
+        let child = try? ForkedProcess.start(["grantfs", "keeper"], descriptors: [pair.other.number]) { KeeperAhead.serve() }
         guard child != nil else { return nil }
         socket = pair.closeOther()
     }
