@@ -27,7 +27,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual lint clean
+.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual pictures lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -137,6 +137,10 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options
 	$(SWIFT) build --product grantfs
 	.ci/manual .build/debug/grantfs
+
+pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`; as root
+	@.ci/packages run test
+	@.ci/pictures $(program)
 
 lint: ## format, imports, banned calls, man pages, scripts
 	@.ci/packages build lint

@@ -8,13 +8,18 @@ import LinuxFS
 /// and let it go afterwards. It keeps nothing open. Not for several threads at once.
 /// What a filesystem of a server or a daemon says may be long in coming: only its own bookmarks ask it.
 public final class BookmarkResolver {
-    let volumes = Volumes()
+    let volumes: Volumes
     let search: Search
     let ancestry = Ancestry()
 
     /// `progress` is called now and then during a search, which may take long; for whoever waits for an answer, and has to tell a
     /// filesystem that does not answer from one that has much to say.
-    public init(progress: @escaping () -> Void = {}) { search = Search(progress: progress) }
+    ///
+    /// `readingMounts` is called before and after the mount table is read, which waits for the kernel and for no filesystem.
+    public init(progress: @escaping () -> Void = {}, readingMounts: @escaping (Bool) -> Void = { _ in }) {
+        search = Search(progress: progress)
+        volumes = Volumes(reading: readingMounts)
+    }
 
     /// Bookmarks a directory, given by any path that leads to it, links included. The bookmark's path is the canonical one.
     ///

@@ -10,7 +10,15 @@ final class Volumes {
     /// By type: for each mounted filesystem of the type, its widest mount.
     private var known: [String: [Volume]] = [:]
 
-    init() { table = (try? MountTable.currentWithRoot()) ?? MountTable(entries: []) }
+    private let reading: (Bool) -> Void
+
+    /// `reading` is told before and after the mount table is read.
+    init(reading: @escaping (Bool) -> Void = { _ in }) {
+        self.reading = reading
+        reading(true)
+        table = (try? MountTable.currentWithRoot()) ?? MountTable(entries: [])
+        reading(false)
+    }
 
     /// The filesystem that the descriptor's file lies on. nil when its mount cannot be told any more.
     func identity(of descriptor: borrowing FileDescriptor, _ status: FileStatus) -> FilesystemIdentity? {
@@ -27,7 +35,10 @@ final class Volumes {
         }
         if let entry = find() { return entry }
         // Mounted since the table was read.
-        guard let fresh = try? MountTable.currentWithRoot() else { return nil }
+        reading(true)
+        let read = try? MountTable.currentWithRoot()
+        reading(false)
+        guard let fresh = read else { return nil }
         table = fresh
         return find()
     }

@@ -8,6 +8,8 @@ import LinuxFS
 struct LookoutHelper: ~Copyable {
     /// A sign of life, in the place of an answer.
     fileprivate static let tick: [UInt8] = [0]
+    /// The same, of one that goes to read the mount table: the kernel lets it wait while others mount and unmount, which asks no filesystem anything.
+    fileprivate static let readingMounts: [UInt8] = [0, 1]
     /// How long the process may take to start, or stand runnable, on a machine that has too much to do: nanoseconds. No filesystem is to blame for that.
     private static let startingTime: Int64 = 60_000_000_000
     /// Into how many turns a wait is parted.
@@ -18,7 +20,26 @@ struct LookoutHelper: ~Copyable {
     private let socket: UnixSocket
     private let pid: Int32
 
+    /// One that was made ahead, until it is asked.
+    private static let ahead = Lock<(pid: Int32, socket: Int32)?>(nil)
+
+    /// Makes the one that will be asked first.
+    fileprivate static func makeAhead(_ title: [String]) throws(Errno) {
+        let pair = try UnixSocket.pair()
+        let pid = try ForkedProcess.start(title, descriptors: [pair.other.number]) {
+            Lookout.serve(descriptor: 3)
+            return 0
+        }
+        let socket = pair.closeOther().release()
+        ahead.withLock { $0 = (pid, socket) }
+    }
+
     init(_ program: String, _ arguments: [String]) throws(Errno) {
+        if let made = LookoutHelper.ahead.withLock({ $0.take() }) {
+            pid = made.pid
+            socket = UnixSocket(connected: FileDescriptor(owning: made.socket))
+            return
+        }
         let pair = try UnixSocket.pair()
         pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptors: [pair.other.number])
         socket = pair.closeOther()
@@ -42,8 +63,10 @@ struct LookoutHelper: ~Copyable {
     }
 
     private func next() -> Answer? {
-        while waitForWord(), let bytes = try? Frame.receive(over: socket, deadline: Clock.monotonic + LookoutHelper.startingTime) {
-            if bytes == LookoutHelper.tick { continue }
+        var mayWait = false
+        while waitForWord(mayWait), let bytes = try? Frame.receive(over: socket, deadline: Clock.monotonic + LookoutHelper.startingTime) {
+            mayWait = bytes == LookoutHelper.readingMounts
+            if mayWait || bytes == LookoutHelper.tick { continue }
             var reader = BinaryReader(bytes[...])
             return Answer(from: &reader)
         }
@@ -53,8 +76,8 @@ struct LookoutHelper: ~Copyable {
     /// False when a filesystem has kept the process waiting for as long as one may.
     ///
     /// That is told by turns and not by the clock: on a machine with too much to do this process stands for a while, or the other one waits for a
-    /// processor, and no filesystem is to blame.
-    private func waitForWord() -> Bool {
+    /// processor, and no filesystem is to blame. `mayWait`: it waits for something else.
+    private func waitForWord(_ mayWait: Bool) -> Bool {
         let end = Clock.monotonic + LookoutHelper.startingTime
         var left = LookoutHelper.turns
         while left > 0, Clock.monotonic < end {
@@ -65,7 +88,7 @@ struct LookoutHelper: ~Copyable {
             } catch {
                 return false
             }
-            if !ProcessState.isRunnable(pid) { left -= 1 }
+            if !mayWait, !ProcessState.isRunnable(pid) { left -= 1 }
         }
         return false
     }
@@ -80,6 +103,10 @@ struct LookoutHelper: ~Copyable {
 }
 
 extension Lookout {
+    /// Makes a process of `helper` before there is anything to be asked, without starting a program, so that it is there when something is. To be called while
+    /// there is one thread; best effort. `title`: what ps(1) shows of it.
+    public static func prepare(_ title: [String]) { try? LookoutHelper.makeAhead(title) }
+
     /// What the program of `helper` does: answers what comes over the descriptor, until the other end is closed.
     public static func serve(descriptor number: Int32) {
         // Whoever reads what the asking process says must not wait for this one.
@@ -107,7 +134,8 @@ private final class LookoutService {
         let progress = { [unowned self] in
             if Clock.monotonic - lastSign > Lookout.patience / 10 { send(LookoutHelper.tick) }
         }
-        let resolver = BookmarkResolver(progress: progress)
+        let resolver = BookmarkResolver(
+            progress: progress, readingMounts: { [unowned self] in send($0 ? LookoutHelper.readingMounts : LookoutHelper.tick) })
         while !reader.isAtEnd {
             guard let question = Question(from: &reader) else { return false }
             var writer = BinaryWriter()

@@ -75,6 +75,7 @@ public final class HostProxy: Sendable {
                     client: client.number, server: server.number, first: (head.forwarded + body)[...], left: head.contentLength - body.count
                 )
                 relay.run()
+                finish(client)
             }
         } catch {
             switch error {
@@ -112,8 +113,12 @@ public final class HostProxy: Sendable {
         let fields = "Content-Type: text/plain; charset=utf-8\r\nContent-Length: \(body.utf8.count)\r\nConnection: close\r\n"
         let said = Array("HTTP/1.1 \(status)\r\n\(fields)\r\n\(body)".utf8)
         _ = send(client.number, said, said.count, HostProxy.quiet)
+        finish(client)
+    }
+
+    /// The answer is all there is. What was sent besides must not make the kernel reset the connection before that was read, nor end a program that is still sending it.
+    private func finish(_ client: borrowing FileDescriptor) {
         shutdown(client.number, Int32(SHUT_WR))
-        // What was sent besides must not make the kernel reset the connection before the answer was read.
         var buffer = [UInt8](repeating: 0, count: 8192)
         let deadline = Clock.monotonic + 1_000_000_000
         while (try? Poll.wait(client.number, writing: false, deadline: deadline)) != nil, read(client.number, &buffer, buffer.count) > 0 {}

@@ -75,7 +75,8 @@ public struct Line: Sendable, Equatable {
     public func styled(_ style: Style, columns: Int) -> Line {
         let cut = cut(to: columns)
         let filled = cut.spans + [Span(String(repeating: " ", count: max(0, columns - cut.width)))]
-        return Line(filled.map { Span($0.text, $0.style.union(style), ink: $0.ink) })
+        // Reversed, a colour would be a block in the row.
+        return Line(filled.map { Span($0.text, $0.style.union(style), ink: style.contains(.reverse) ? .plain : $0.ink) })
     }
 }
 

@@ -80,6 +80,23 @@ import TerminalUI
         #expect(picker.choices[0].name?.description == "x" && picker.page == .reviewing)
     }
 
+    @Test func anExpiryIsWrittenAndIsTheChoices() throws {
+        var picker = Picker(start: bytes("/d"), view: .standard, access: .readWrite, expiry: "7d") { (text) throws(GrantError) in
+            if text == "soon" { throw GrantError(.usage, "“soon” is no time", advice: "2h") }
+        }
+        _ = picker.begin(Size(rows: 24, columns: 80))
+        picker.handle(listed("/d", ["x", "y"], number: 1))
+        picker.hit("", .character(" "), .down, .character(" "), .tab)
+        #expect(picker.choices.map(\.expiry) == ["7d", "7d"] && picker.text.contains("view default  expires 7d"))
+        picker.hit("e", .control("u"))
+        picker.hit("soon", .enter)
+        #expect(picker.text.contains("“soon” is no time (2h)"))
+        picker.hit("", .control("u"))
+        picker.hit("2h", .enter)
+        picker.hit("", .down, .character("e"), .control("u"), .enter)
+        #expect(picker.choices.map(\.expiry) == ["2h", nil])
+    }
+
     @Test func aNameThatIsNoTextIsKeptAndTheRootNeedsOne() {
         var picker = Picker(start: bytes("/"), view: .standard, access: .readWrite)
         _ = picker.begin(Size(rows: 24, columns: 80))

@@ -56,8 +56,9 @@ final class FleetFixture {
     }
 
     /// What it says is in `said`.
-    func startAgent(_ host: String, environment: [String: String] = [:]) throws {
-        let words = ["sh", "-c", "exec \"$1\" agent --store \"$2\" 2>>\"$3\"", "sh", Programs.grantfs, store(host), log(host)]
+    /// `prelude`: how it is started, the words before its own.
+    func startAgent(_ host: String, environment: [String: String] = [:], prelude: [String] = []) throws {
+        let words = prelude + ["sh", "-c", "exec \"$1\" agent --store \"$2\" 2>>\"$3\"", "sh", Programs.grantfs, store(host), log(host)]
         agents[host] = try Child(words, environment: environment)
     }
 

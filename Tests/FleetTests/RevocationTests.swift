@@ -38,6 +38,24 @@ extension FleetTests {
             #expect(try fleet.administer("revoke", "--fleet", "x").status == 1, "it is forgotten")
         }
 
+        @Test("is not made on a host whose administrator's policy does not allow it, which the host says, and on the others it is")
+        func policyOfAHost() throws {
+            let fleet = try FleetFixture(hosts: ["h1", "h2"])
+            let machine = try PolicyMachine()
+            let source = try fleet.source()
+            try machine.write("never = [\"\(source)\"]\n")
+            fleet.killAgent("h1")
+            try fleet.startAgent("h1", prelude: machine.command([]).filter { !$0.hasPrefix("GRANTFS_STORE=") })
+            try fleet.awaitLive(["h1", "h2"])
+            let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
+            let id = try fleet.administer("grant", "--fleet", source, "--view", "v", "--name", "x").orThrow().trimmed
+            try fleet.awaitReading(mounts[1] + "/x/file", 0)
+            try fleet.files.wait(until: "the host says why") { try fleet.host("h1")?.problems[id] != nil }
+            let problem = try fleet.host("h1")?.problems[id] ?? ""
+            #expect(problem.contains("never granted"), "\(problem)")
+            #expect(FleetFixture.reading(mounts[0] + "/x/file") != 0)
+        }
+
         @Test("is what two administrators make of it one after the other, and of two with one name one is made")
         func races() throws {
             let fleet = try FleetFixture(hosts: [])

@@ -120,6 +120,17 @@ extension MountTests {
             #expect(output.text.contains("GET /first") && !output.text.contains("second"), "\(output)")
         }
 
+        @Test("that goes on sending reads its answer, and is not ended by what it sends too much")
+        func sendingTooMuch() throws {
+            let script = """
+                exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:}
+                printf "GET http://localhost:$PORT/first HTTP/1.1\\r\\n\\r\\n" >&3; sleep 0.4
+                for part in 1 2 3; do echo more >&3; sleep 0.1; done; cat <&3
+                """
+            let output = try run(script, hosts: "localhost:\(port),127.0.0.1:\(port)")
+            #expect(output.status == 0 && output.text.contains("GET /first") && !output.text.contains("more"), "\(output)")
+        }
+
         @Test("may have more connections than are served at once: the others wait")
         func many() throws {
             let script = """

@@ -42,14 +42,17 @@ public final class PolicyMachine {
 
     /// Runs a command as `identity`, with the groups that the lists give it. `script`: what root does in the namespace before it.
     public func run(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) throws -> Output {
+        try Command.run(command(words, as: identity, script: script, store: store))
+    }
+
+    /// The words of `run`, for whoever starts it otherwise.
+    public func command(_ words: [String], as identity: Identity = .current, script: String = "true", store: String? = nil) -> [String] {
         let home = identity.uid == 0 ? "/root" : home(identity)
         let store = store ?? (identity.uid == 0 ? fixture.store : home + "/store")
         let who = identity.uid == 0 ? [] : ["setpriv", "--reuid=\(identity.uid)", "--regid=\(identity.gid)", "--init-groups", "--"]
-        return try Command.run(
-            [
-                "unshare", "-m", "sh", "-euc", "mount --bind \"$1/etc\" /etc; eval \"$2\"; shift 2; exec \"$@\"", "sh", fixture.base,
-                script,
-            ] + who + ["env", "HOME=\(home)", "GRANTFS_STORE=\(store)"] + words)
+        return [
+            "unshare", "-m", "sh", "-euc", "mount --bind \"$1/etc\" /etc; eval \"$2\"; shift 2; exec \"$@\"", "sh", fixture.base, script,
+        ] + who + ["env", "HOME=\(home)", "GRANTFS_STORE=\(store)"] + words
     }
 
     public func grantfs(_ words: String..., as identity: Identity = .current, script: String = "true") throws -> Output {

@@ -127,7 +127,7 @@ extension Picker {
             if let index = choices.firstIndex(where: { $0.path == path }) {
                 choices.remove(at: index)
             } else {
-                choices.append(PickerChoice(path: path, view: view, access: access))
+                choices.append(PickerChoice(path: path, view: view, access: access, expiry: expiry))
             }
         }
     }

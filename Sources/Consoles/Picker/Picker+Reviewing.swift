@@ -18,6 +18,7 @@ extension Picker {
             let name = choices[selected].name.flatMap { $0.isUTF8 ? $0.description : nil }
             editing = Editing(field: .name, line: LineEditor(name ?? ""))
         case .character("v"): editing = Editing(field: .view, line: LineEditor(choices[selected].view.description))
+        case .character("e"): editing = Editing(field: .expiry, line: LineEditor(choices[selected].expiry ?? ""))
         case .delete, .backspace, .character("d"):
             choices.remove(at: selected)
             if choices.isEmpty { page = .browsing }
@@ -44,10 +45,25 @@ extension Picker {
             switch editing.field {
             case .name: choices[index].name = try GrantName(chosen: Array(editing.line.text.utf8))
             case .view: choices[index].view = try ViewName(editing.line.text)
+            case .expiry:
+                guard let expiry = checkedExpiry(editing.line.text) else { return }
+                choices[index].expiry = expiry.isEmpty ? nil : expiry
             }
             self.editing = nil
         } catch {
             message = "that is no name: \(error.rawValue)"
+        }
+    }
+
+    /// nil, and a message, where it is none.
+    private mutating func checkedExpiry(_ text: String) -> String? {
+        let text = String(text.drop { $0 == " " })
+        do throws(GrantError) {
+            if !text.isEmpty { try checkExpiry(text) }
+            return text
+        } catch {
+            message = error.message + (error.advice.map { " (\($0))" } ?? "")
+            return nil
         }
     }
 

@@ -71,9 +71,15 @@ extension Picker {
         let body = shown.flatMap { lines(of: $0, names[$0], width, columns) }
         var (foot, cursor) = ([Line](), Frame.Position?.none)
         if let editing {
-            let label = editing.field == .name ? "Name: " : "View: "
+            let label =
+                switch editing.field {
+                case .name: "Name: "
+                case .view: "View: "
+                case .expiry: "Expires after or at: "
+                }
             let (text, column) = editing.line.shown(columns: columns - label.count)
-            let hint = message.isEmpty ? "Enter takes it, Escape leaves it as it was" : message
+            let example = editing.field == .expiry ? "2h, 7d, 2030-01-31, or nothing for never; " : ""
+            let hint = message.isEmpty ? example + "Enter takes it, Escape leaves it as it was" : VisibleText.of(message)
             foot = [Line([Span(label, .bold), Span(text)]), Line(hint, message.isEmpty ? .dim : .bold)]
             cursor = Frame.Position(row: size.rows - 2, column: label.count + column)
         } else {
@@ -81,7 +87,7 @@ extension Picker {
             let state = page == .granting ? "being granted…" : problems > 0 ? "\(problems) of \(choices.count) cannot be granted" : ""
             foot = [
                 Line(message.isEmpty ? state : VisibleText.of(message), .bold),
-                Line("Enter grant  Space access  n name  v view  Del drop  Esc back  ^C cancel", .dim),
+                Line("Enter grant  Space access  n name  v view  e expiry  Del drop  Esc back  ^C quit", .dim),
             ]
         }
         return Frame(head: [title, Line()], body: body, foot: foot, size: size, cursor: cursor)
@@ -92,6 +98,7 @@ extension Picker {
         let isSelected = index == reviewWindow.selected
         var first = Line((isSelected ? "> " : "  ") + DisplayWidth.fitted(name, to: width) + "  ", .bold)
         first.add(DisplayWidth.fitted(choice.access.rawValue, to: 10) + "  view " + VisibleText.of(choice.view.description))
+        if let expiry = choice.expiry { first.add("  expires " + VisibleText.of(expiry), ink: .warning) }
         var lines = [
             isSelected ? first.styled(.reverse, columns: columns) : first.cut(to: columns),
             Line("    " + DisplayWidth.cutStart(VisibleText.of(choice.path), to: columns - 4)),
@@ -110,7 +117,7 @@ extension Picker {
             "letters                  show what is called so; ^U clears that",
             "/… ~/… a/b               type a path, and Enter opens it", "Space Insert             mark, or take the mark away",
             "^T                       show hidden directories, or do not", "Tab F2                   go to what is marked: choose there",
-            "                         access, name and view, and grant it", "Esc ^C                   change nothing and end", "",
+            "                         access, name, view and expiry, and grant it", "Esc ^C                   change nothing and end", "",
             "A symbolic link is not followed when it is marked: open it, and", "mark the directory that it leads to.",
         ]
         return Frame(

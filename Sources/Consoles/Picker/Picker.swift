@@ -44,6 +44,9 @@ public struct Picker: Sendable {
     // What a new choice begins with.
     let view: ViewName
     let access: Access
+    let expiry: String?
+    /// Throws where what was written is no time, or lies in the past.
+    let checkExpiry: @Sendable (String) throws(GrantError) -> Void
     /// What stands for `~` in a path that is typed.
     let home: [UInt8]?
 
@@ -74,13 +77,17 @@ public struct Picker: Sendable {
     var editing: Editing?
 
     struct Editing {
-        enum Field { case name, view }
+        enum Field { case name, view, expiry }
         let field: Field
         var line: LineEditor
     }
 
-    public init(start: [UInt8], view: ViewName, access: Access, home: [UInt8]? = nil) {
-        (path, self.view, self.access, self.home) = (start, view, access, home)
+    public init(
+        start: [UInt8], view: ViewName, access: Access, expiry: String? = nil, home: [UInt8]? = nil,
+        checkExpiry: @escaping @Sendable (String) throws(GrantError) -> Void = { _ in }
+    ) {
+        (path, self.view, self.access, self.expiry, self.home) = (start, view, access, expiry, home)
+        self.checkExpiry = checkExpiry
     }
 
     /// What to do first.
@@ -120,7 +127,7 @@ public struct Picker: Sendable {
             places = []
             show()
         case .file(let path, let number) where number == self.number:
-            if !isMarked(path) { choices.append(PickerChoice(path: path, view: view, access: access)) }
+            if !isMarked(path) { choices.append(PickerChoice(path: path, view: view, access: access, expiry: expiry)) }
             message = "the file is marked: \(VisibleText.of(path))"
         case .listed, .unreadable, .file: break
         case .looked(let path, let finding):

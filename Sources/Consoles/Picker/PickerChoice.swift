@@ -22,10 +22,12 @@ public struct PickerChoice: Sendable, Equatable {
     public var name: GrantName?
     public var view: ViewName
     public var access: Access
+    /// When it ends by itself, as somebody wrote it: `2h` is counted from when it is granted. nil when it does not.
+    public var expiry: String?
     public var finding = Finding.open
 
-    init(path: [UInt8], view: ViewName, access: Access) {
-        (self.path, self.view, self.access) = (path, view, access)
+    init(path: [UInt8], view: ViewName, access: Access, expiry: String? = nil) {
+        (self.path, self.view, self.access, self.expiry) = (path, view, access, expiry)
         name = try? GrantName(entry: Array(path.split(separator: UInt8(ascii: "/")).last ?? []))
     }
 

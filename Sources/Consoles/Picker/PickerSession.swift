@@ -16,6 +16,10 @@ public final class PickerSession {
         /// The directories that are granted now, by their paths, going by what is recorded.
         public var granted: @Sendable () throws(GrantError) -> [[UInt8]: [ViewName]] = { [:] }
         public var grant: @Sendable ([GrantAdministrator.Choice]) throws(GrantError) -> [GrantChange]
+        /// When what somebody wrote is.
+        public var expiry: @Sendable (String) throws(GrantError) -> Instant = { text throws(GrantError) in
+            throw GrantError(.usage, "“\(text)” is no time")
+        }
 
         public init(
             list: @escaping @Sendable ([UInt8]) throws(GrantError) -> DirectoryListing,
@@ -131,15 +135,23 @@ public final class PickerSession {
     }
 
     private func grant(_ chosen: [PickerChoice]) {
-        let choices = chosen.compactMap { choice -> GrantAdministrator.Choice? in
-            guard let proposal = proposals[choice.path], let name = choice.name else { return nil }
-            return GrantAdministrator.Choice(proposal, name: name, view: choice.view, access: choice.access)
+        var choices: [GrantAdministrator.Choice] = []
+        for choice in chosen {
+            guard let proposal = proposals[choice.path], let name = choice.name else { continue }
+            do throws(GrantError) {
+                let expires = try choice.expiry.map { (text) throws(GrantError) in try self.work.expiry(text) }
+                choices.append(
+                    GrantAdministrator.Choice(proposal, name: name, view: choice.view, access: choice.access, expires: expires))
+            } catch {
+                // It was in the future when it was written.
+                return picker.handle(.refused(error.description))
+            }
         }
         guard choices.count == chosen.count else { return picker.handle(.refused("not every directory was looked at")) }
-        let (work, inbox) = (work, inbox)
+        let (work, inbox, wanted) = (work, inbox, choices)
         inBackground {
             do throws(GrantError) {
-                inbox.post(.granted(try work.grant(choices)))
+                inbox.post(.granted(try work.grant(wanted)))
             } catch {
                 inbox.post(.answer(.refused(error.description)))
             }

@@ -20,7 +20,8 @@ struct DesktopPick {
             let proposal = try GrantAdministrator.propose(
                 directory: path, name: nil, store: directory, document: PickCommand.form(arguments), lookout: .command)
             let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
-            choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access))
+            let expires = try arguments.text("expires").map { (text) throws(GrantError) in try PickCommand.expiry(text) }
+            choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access, expires: expires))
         }
         let store = try GrantStore(directory: directory, create: true)
         let changes = try GrantAdministrator.command(store).grant(choices, timeout: timeout)

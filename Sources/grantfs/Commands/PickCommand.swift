@@ -14,6 +14,7 @@ enum PickCommand {
         options: [
             OptionDeclaration("view", value: "V", help: "the view that a choice begins with; “default” when left out"),
             OptionDeclaration("read-only", short: "r", aliases: ["ro"], help: "a choice begins as read-only"), CommonOptions.timeout,
+            OptionDeclaration("expires", value: "WHEN", help: "a choice begins as one that ends then: 90s, 2h, 7d, or an ISO 8601 time"),
             OptionDeclaration("desktop", help: "the file chooser of the desktop is asked instead, through its portal"),
             OptionDeclaration("files", help: "with --desktop: files are chosen, and granted one by one"),
             OptionDeclaration(
@@ -33,14 +34,17 @@ enum PickCommand {
         for (option, needed) in [("files", "desktop"), ("as-directory", "files")] where arguments.has(option) && !arguments.has(needed) {
             throw GrantError(.usage, "pick: --\(option) needs --\(needed)", advice: "grantfs grant FILE grants a file by its path")
         }
+        let expiry = try arguments.text("expires")
+        if let expiry { _ = try PickCommand.expiry(expiry) }
         if arguments.has("desktop") {
             return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
                 start: arguments.operands.isEmpty ? LastPlace.read() : start)
         }
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
         let picker = Picker(
-            start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite,
-            home: home?.first == UInt8(ascii: "/") ? home : nil)
+            start: start, view: view, access: arguments.has("read-only") ? .readOnly : .readWrite, expiry: expiry,
+            home: home?.first == UInt8(ascii: "/") ? home : nil
+        ) { (text) throws(GrantError) in _ = try PickCommand.expiry(text) }
         let session = try PickerSession(picker, work: try work(arguments, timeout))
         let changes: [GrantChange]?
         do {
@@ -51,6 +55,11 @@ enum PickCommand {
         LastPlace.write(session.directory)
         guard let changes else { return cancelled() }
         return try print(changes, arguments, timeout)
+    }
+
+    /// Counted from now.
+    static func expiry(_ text: String) throws(GrantError) -> Instant {
+        try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
     }
 
     /// How chosen files are shown; nil where directories are chosen.
@@ -96,6 +105,7 @@ enum PickCommand {
                 let store = try GrantStore(directory: directory, create: true)
                 return try GrantAdministrator.command(store).grant(choices, timeout: timeout)
             })
+        work.expiry = { text throws(GrantError) in try expiry(text) }
         work.granted = { () throws(GrantError) in
             let now = Instant(nanoseconds: Clock.realtime)
             var places: [[UInt8]: [ViewName]] = [:]

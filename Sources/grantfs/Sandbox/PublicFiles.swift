@@ -81,16 +81,29 @@ struct PublicFiles {
         return size
     }
 
-    private static func entries(of directory: [UInt8]) -> [Entry] {
-        let names = (try? DirectoryNames.of(directory)) ?? []
+    private static func entries(of path: [UInt8]) -> [Entry] {
+        // Each name is looked up in its directory alone: by its path, every one above would be walked again.
+        guard let directory = try? FileDescriptor.open(path, O_RDONLY | O_DIRECTORY) else { return [] }
+        return entries(of: path, directory)
+    }
+
+    private static func entries(of path: [UInt8], _ directory: borrowing FileDescriptor) -> [Entry] {
+        var names: [[UInt8]] = []
+        _ = try? directory.forEachEntry(limit: .max) { _, _, name in names.append(Array(name)) }
         return names.sorted { $0.lexicographicallyPrecedes($1) }.compactMap { name in
             var status = stat()
-            let path = CanonicalPath.join(directory, name)
-            guard withCString(path, { lstat($0, &status) }) == 0 else { return nil }
+            guard withCString(name, { fstatat(directory.number, $0, &status, AT_SYMLINK_NOFOLLOW) }) == 0 else { return nil }
             let kind = status.st_mode & S_IFMT
             let needed: mode_t = kind == S_IFDIR ? 0o5 : 0o4
             let isPublic = status.st_mode & needed == needed
-            return Entry(path: path, kind: kind, isPublic: isPublic, below: kind == S_IFDIR && isPublic ? entries(of: path) : [])
+            let place = CanonicalPath.join(path, name)
+            var below: [Entry] = []
+            if kind == S_IFDIR, isPublic,
+                let inner = try? FileDescriptor.openAt(directory.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
+            {
+                below = entries(of: place, inner)
+            }
+            return Entry(path: place, kind: kind, isPublic: isPublic, below: below)
         }
     }
 }

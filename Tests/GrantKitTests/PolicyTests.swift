@@ -1,0 +1,34 @@
+import TestSupport
+import Testing
+
+/// What the administrator says of who may grant what, for a program that grants by the library: docs/Examples/DirectoryList.
+@Suite(.enabled(if: Identity.isRoot, "needs root")) struct ThePolicyOfTheMachine {
+    private let machine: PolicyMachine
+    private var base: String { machine.fixture.base }
+
+    init() throws { machine = try PolicyMachine() }
+
+    private func add(_ path: String) throws -> Output {
+        try machine.run([Programs.directoryList, base + "/list", "add", base + path])
+    }
+
+    @Test("binds it: what is never granted, and what holds it, is refused and leaves no grant; the rest is granted")
+    func never() throws {
+        try machine.write("never = [\"{}/srv/secret\"]\n")
+        for path in ["/srv/secret", "/srv"] {
+            let output = try add(path)
+            #expect(output.status == 1 && output.errors.contains("is never granted"), "\(output)")
+        }
+        try add("/srv/projects").orThrow()
+        #expect(try machine.fixture.list("--all").map(\.name) == ["projects"])
+    }
+
+    @Test("refuses everything where it cannot be read")
+    func broken() throws {
+        try machine.write("nonsense\n")
+        let output = try add("/srv/projects")
+        #expect(output.status == 1 && output.errors.contains("10-site.toml"), "\(output)")
+        try machine.write("")
+        try add("/srv/projects").orThrow()
+    }
+}
