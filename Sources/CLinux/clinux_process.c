@@ -202,59 +202,6 @@ pid_t clinux_spawn(const char *path, char *const arguments[], char *const enviro
     return error != 0 ? -error : pid;
 }
 
-pid_t clinux_fork(const int descriptors[], int count) {
-    // A directory has a link for each directory in it, and two of its own.
-    struct stat threads;
-    if (stat("/proc/self/task", &threads) == 0 && threads.st_nlink > 3) return -EBUSY;
-    pid_t pid = fork();
-    if (pid != 0) return pid == -1 ? -errno : pid;
-    for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setsid();
-    // Out of the way of the numbers that they are to have.
-    int high[8];
-    if (count < 0 || count > (int)(sizeof high / sizeof *high)) _exit(127);
-    for (int index = 0; index < count; index++) {
-        high[index] = fcntl(descriptors[index], F_DUPFD, 3 + count);
-        if (high[index] == -1) _exit(127);
-    }
-    for (int index = 0; index < count; index++) {
-        if (dup2(high[index], 3 + index) == -1) _exit(127);
-    }
-    int null = open("/dev/null", O_RDWR);
-    if (null == -1 || dup2(null, 0) == -1 || dup2(null, 1) == -1) _exit(127);
-    // A lock or a pipe that the starter's caller left open must not live as long as the child.
-    closefrom(3 + count);
-    return 0;
-}
-
-void clinux_set_title(char **arguments, int count, const char *title) {
-    if (count < 1) return;
-    // The words, and the variables behind them, as far as one follows the other.
-    char *start = arguments[0], *end = start;
-    for (int index = 0; index < count; index++) {
-        if (arguments[index] == end) end += strlen(end) + 1;
-    }
-    char *words_end = end;
-    for (int index = 0; environ[index] != NULL; index++) {
-        if (environ[index] != end) break;
-        end += strlen(end) + 1;
-        char *copy = strdup(environ[index]);
-        if (copy == NULL) {
-            end = words_end;
-            break;
-        }
-        environ[index] = copy;
-    }
-    size_t room = (size_t)(end - start), length = strlen(title);
-    if (room < 2) return;
-    if (length > room - 1) length = room - 1;
-    memcpy(start, title, length);
-    memset(start + length, 0, room - length);
-}
-
 int clinux_wait_for_child(pid_t pid) {
     int status;
     while (waitpid(pid, &status, 0) == -1) {

@@ -20,26 +20,7 @@ struct LookoutHelper: ~Copyable {
     private let socket: UnixSocket
     private let pid: Int32
 
-    /// One that was made ahead, until it is asked.
-    private static let ahead = Lock<(pid: Int32, socket: Int32)?>(nil)
-
-    /// Makes the one that will be asked first.
-    fileprivate static func makeAhead(_ title: [String]) throws(Errno) {
-        let pair = try UnixSocket.pair()
-        let pid = try ForkedProcess.start(title, descriptors: [pair.other.number]) {
-            Lookout.serve(descriptor: 3)
-            return 0
-        }
-        let socket = pair.closeOther().release()
-        ahead.withLock { $0 = (pid, socket) }
-    }
-
     init(_ program: String, _ arguments: [String]) throws(Errno) {
-        if let made = LookoutHelper.ahead.withLock({ $0.take() }) {
-            pid = made.pid
-            socket = UnixSocket(connected: FileDescriptor(owning: made.socket))
-            return
-        }
         let pair = try UnixSocket.pair()
         pid = try ChildProcess.spawn(program, arguments: arguments.map { Array($0.utf8) }, detached: true, descriptors: [pair.other.number])
         socket = pair.closeOther()
@@ -103,10 +84,6 @@ struct LookoutHelper: ~Copyable {
 }
 
 extension Lookout {
-    /// Makes a process of `helper` before there is anything to be asked, without starting a program, so that it is there when something is. To be called while
-    /// there is one thread; best effort. `title`: what ps(1) shows of it.
-    public static func prepare(_ title: [String]) { try? LookoutHelper.makeAhead(title) }
-
     /// What the program of `helper` does: answers what comes over the descriptor, until the other end is closed.
     public static func serve(descriptor number: Int32) {
         // Whoever reads what the asking process says must not wait for this one.

@@ -20,9 +20,6 @@ public struct UnixSocket: ~Copyable, Sendable {
     /// The number, for waiting on it. It stays owned by this value.
     public var number: Int32 { descriptor.number }
 
-    /// Gives the descriptor away; the caller closes it.
-    public consuming func release() -> Int32 { descriptor.release() }
-
     /// Listens at `name` in the open directory; mode 0600. Throws EADDRINUSE when the name is taken.
     public static func listen(directory: Int32, name: String, backlog: Int32 = 64) throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_listen(directory, name, backlog))))

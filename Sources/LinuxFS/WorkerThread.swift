@@ -1,6 +1,5 @@
 import CLinux
 import Glibc
-import Synchronization
 
 /// A thread of its own for work that may block. It is a plain POSIX thread: the threads of Dispatch are few, and would starve.
 public struct WorkerThread: @unchecked Sendable {
@@ -16,14 +15,8 @@ public struct WorkerThread: @unchecked Sendable {
         }
     }
 
-    private static let started = Atomic(false)
-
-    /// Whether there ever was a second thread.
-    public static var hasStarted: Bool { started.load(ordering: .relaxed) }
-
     /// Starts `body` with all signals blocked (they are the main thread's business). `name` has 15 bytes at most.
     public static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) -> WorkerThread {
-        started.store(true, ordering: .relaxed)
         let start = Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
         var (all, before) = (sigset_t(), sigset_t())

@@ -18,7 +18,7 @@ enum Daemon {
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
         store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
-        temporary: String? = nil, keeper: KeeperAhead? = nil, ready: (GrantError?) -> Void
+        temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
         let id = GrantID.random()
         // Before there are threads, and before anything is given up that the next daemon needs.
@@ -68,8 +68,7 @@ enum Daemon {
             }
             mounted.reconcile()
             files.letKernelOpen(hasMandatory: mounted.hasMandatory)
-            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery, keeper) {
-                (connection) throws(GrantError) in
+            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery) { (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
             }

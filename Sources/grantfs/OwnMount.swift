@@ -25,9 +25,9 @@ struct OwnMount: Sendable {
     /// Mounts and serves. `known` is told the connection; for root before anybody can use the mount. When this throws nothing is mounted.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
-        _ recovery: DaemonRecovery?, _ keeper: KeeperAhead?, known: (FUSEConnection) throws(GrantError) -> Void
+        _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
     ) throws(GrantError) -> OwnMount {
-        if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, recovery, keeper, known) }
+        if geteuid() != 0 { return try makeByHelper(files, view, mountpoint, options, polling, recovery, known) }
         let mount = try attach(view, mountpoint, options)
         var made: OwnMount
         do throws(Errno) {
@@ -48,7 +48,7 @@ struct OwnMount: Sendable {
             made.takeAway()
             throw error
         }
-        made.startKeeper(files, recovery, ahead: keeper)
+        made.startKeeper(files, recovery)
         return made
     }
 
@@ -72,12 +72,12 @@ struct OwnMount: Sendable {
     func leave() { keeper?.dismiss() }
 
     /// Who looks after the mount when this process cannot. To be called before the process may start no program any more.
-    private mutating func startKeeper(_ files: ViewFS, _ recovery: DaemonRecovery?, waits: Bool = false, ahead: KeeperAhead? = nil) {
+    private mutating func startKeeper(_ files: ViewFS, _ recovery: DaemonRecovery?, waits: Bool = false) {
         do throws(Errno) {
             guard let session = files.session, let nodes = files.tree.shared else { throw Errno(ENOMEM) }
             keeper = try Keeper(
                 mountpoint: mountpoint, mount: identity, connection, session, nodes: nodes.file, supervisor: recovery?.supervisor.process,
-                waits: waits, ahead: ahead)
+                waits: waits)
             recovery?.keeper = keeper?.number
         } catch {
             SystemLog.write(.warning, "no process could be started that looks after the mount should the daemon die: \(error)")
@@ -99,7 +99,7 @@ struct OwnMount: Sendable {
     /// A user's mount, by fusermount3, which goes by the path.
     private static func makeByHelper(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
-        _ recovery: DaemonRecovery?, _ keeper: KeeperAhead?, _ known: (FUSEConnection) throws(GrantError) -> Void
+        _ recovery: DaemonRecovery?, _ known: (FUSEConnection) throws(GrantError) -> Void
     ) throws(GrantError) -> OwnMount {
         var made: OwnMount
         do throws(Errno) {
@@ -117,7 +117,7 @@ struct OwnMount: Sendable {
             made.takeAway()
             throw error
         }
-        made.startKeeper(files, recovery, ahead: keeper)
+        made.startKeeper(files, recovery)
         return made
     }
 

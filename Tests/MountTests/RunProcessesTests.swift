@@ -4,7 +4,6 @@ import TestSupport
 import Testing
 
 extension MountTests {
-    /// Processes that are made without a start of the program.
     @Suite("What grantfs run has beside its program", .enabled(if: Machine.hasSandboxes, "needs bubblewrap"))
     struct RunProcesses {
         private struct Process {

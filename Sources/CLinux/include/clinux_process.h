@@ -37,12 +37,6 @@ int clinux_memory_file(const void *data, size_t size);
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
 pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count);
-// fork(2) for a process that goes on in this program, where starting it anew would take it longer than what it is there for: as DETACHED of `clinux_spawn`, with
-// `descriptors` as the numbers from 3 on. 0 in the child. For a process with one thread, else -EBUSY: what others hold nobody would give back.
-pid_t clinux_fork(const int descriptors[], int count);
-// What ps(1) shows of this process in the place of the words it was started with, as far as there is room. `arguments` are those words, as main() got them.
-// To be called while there is one thread, and before anything of the environment is remembered: it moves.
-void clinux_set_title(char **arguments, int count, const char *title);
 // A pseudo terminal: the end of who plays it, and that of who uses it.
 int clinux_terminal_make(int ends[2]);
 // Gives the terminal `to` the size that `from` has.

@@ -30,12 +30,7 @@ enum BackgroundStart {
             self.words = words
             let ready = try PipePair()
             let pair = try UnixSocket.pair()
-            child =
-                if ForkedProcess.isPossible {
-                    try Waiting.forked(words, descriptors: [ready.writing.number, pair.other.number])
-                } else {
-                    try spawn(words, Waiting.handed, [ready.writing.number, pair.other.number])
-                }
+            child = try spawn(words, ["--ready-fd=3", "--go-fd=4"], [ready.writing.number, pair.other.number])
             socket = pair.closeOther()
             self.ready = ready.release()
         }
@@ -50,15 +45,6 @@ enum BackgroundStart {
             let status = try outcome(of: child, said: answer(on: FileDescriptor(owning: ready.reading))).status
             isServing = status == 0
             return status
-        }
-
-        private static let handed = ["--ready-fd=3", "--go-fd=4"]
-
-        private static func forked(_ words: [[UInt8]], descriptors: [Int32]) throws(Errno) -> Int32 {
-            let words = BackgroundStart.words(words, handed)
-            return try ForkedProcess.start(words.map { String(decoding: $0, as: UTF8.self) }, descriptors: descriptors) {
-                CommandLineProgram.run(Array(words.dropFirst()))
-            }
         }
 
         private var isServing = false
@@ -102,13 +88,11 @@ enum BackgroundStart {
     private static func spawn(_ words: [[UInt8]], _ added: [String], _ descriptors: [Int32]) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
+        // Before the command's own words: there a `--` cannot hide them.
+        let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(
-            "/proc/self/exe", arguments: BackgroundStart.words(words, added), detached: true, descriptors: descriptors)
-    }
-
-    /// Those of a daemon that is started with these. What is added stands before the command's own words: there a `--` cannot hide it.
-    private static func words(_ words: [[UInt8]], _ added: [String]) -> [[UInt8]] {
-        [words.first ?? Array("grantfs".utf8)] + (added + ["--foreground"]).map { Array($0.utf8) } + words.dropFirst()
+            "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
+            descriptors: descriptors)
     }
 
     private static func outcome(of child: Int32, _ pipe: consuming PipePair) throws(Errno) -> (status: Int32, said: [UInt8]) {

@@ -1,4 +1,3 @@
-import Control
 import FUSEKit
 import GrantAdministration
 import GrantModel
@@ -22,11 +21,6 @@ enum KeeperCommand {
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        look(after: arguments.operands, isRecoverable: arguments.has("recoverable"), waits: arguments.has("waits"))
-    }
-
-    /// `words`: its operands.
-    fileprivate static func look(after words: [[UInt8]], isRecoverable: Bool, waits: Bool) -> Int32 {
         // A service's end is told to all of its processes; this one ends with its daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
         ProcessName.set("grantfs-keeper")
@@ -34,18 +28,19 @@ enum KeeperCommand {
         // Nobody's pipe stays open for its sake.
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 { dup2(null, Terminal.standardError) }
-        guard words.count == 3, let mount = MountIdentity(words: words[1]),
+        let words = arguments.operands
+        guard let mount = MountIdentity(words: words[1]),
             case let daemons = String(decoding: words[2], as: UTF8.self).split(separator: ",").compactMap({ Int32($0) }),
             !daemons.isEmpty
         else { return 2 }
         let socket = FileDescriptor(owning: 3)
         let orphan = OrphanedMount(
             OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
-            hasElements: isRecoverable,
+            hasElements: arguments.has("recoverable"),
             control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
         // What it has open is all that it takes. A user's mount is taken away by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
-        if waits, hear(from: socket, daemons) != .begin { return 0 }
+        if arguments.has("waits"), hear(from: socket, daemons) != .begin { return 0 }
         while true {
             switch hear(from: socket, daemons) {
             case .begin: continue
@@ -56,7 +51,7 @@ enum KeeperCommand {
                 SystemLog.write(
                     .error,
                     "the daemon of the mount at \(Terminal.visible(words[0])) has died"
-                        + (isRecoverable ? ", and no other one goes on" : "")
+                        + (arguments.has("recoverable") ? ", and no other one goes on" : "")
                         + ": the mount refuses everything, and what the kernel has cached is forgotten")
                 // Whoever ends a service after that need not wait for what a program holds.
                 orphan.forgetAll { signal(SIGTERM, SIG_DFL) }
@@ -106,53 +101,6 @@ enum KeeperCommand {
     }
 }
 
-/// A keeper that was made before there is a mount, while its process could still be forked: it waits for what it is to look after, and ends with the daemon.
-final class KeeperAhead: Sendable {
-    private let socket: UnixSocket
-    /// How long the daemon waits for it, in seconds.
-    private static let patience = 10.0
-
-    /// To be called while there is one thread; nil where that cannot be.
-    init?() {
-        guard let pair = try? UnixSocket.pair() else { return nil }
-        // Its words come later; the directory is not the daemon's to tell by then.
-        let child = try? ForkedProcess.start(["grantfs", "keeper"], descriptors: [pair.other.number]) { KeeperAhead.serve() }
-        guard child != nil else { return nil }
-        socket = pair.closeOther()
-    }
-
-    private static func serve() -> Int32 {
-        for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
-        let socket = UnixSocket(connected: FileDescriptor(owning: 3))
-        // Until the daemon has a mount, or has ended.
-        guard let words = try? Frame.receive(over: socket, deadline: .max, most: 1 << 16),
-            case let words = words.split(separator: 0, omittingEmptySubsequences: false).map({ Array($0) }),
-            let count = words.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }), (2...3).contains(count),
-            let descriptors = try? socket.receive(descriptors: count, deadline: Clock.deadline(seconds: patience))
-        else { return 0 }
-        // Where they would be in one that was started: `KeeperCommand`.
-        let high = descriptors.map { fcntl($0, F_DUPFD_CLOEXEC, 100) }
-        for (place, number) in zip(Int32(4)..., high) {
-            guard number >= 0, dup2(number, place) >= 0 else { return 1 }
-            _ = fcntl(place, F_SETFD, FD_CLOEXEC)
-        }
-        _ = fcntl(socket.release(), F_SETFD, FD_CLOEXEC)
-        closefrom(4 + Int32(clamping: descriptors.count))
-        return KeeperCommand.look(after: Array(words.dropFirst()), isRecoverable: false, waits: false)
-    }
-
-    /// Gives it the mount. The socket to it.
-    fileprivate func begin(_ words: [[UInt8]], _ descriptors: [Int32]) throws(Errno) -> Int32 {
-        let deadline = Clock.deadline(seconds: KeeperAhead.patience)
-        let said = [Array("\(descriptors.count)".utf8)] + words
-        try Frame.send(Array(said.joined(separator: [0])), over: socket, deadline: deadline)
-        try socket.send(descriptors: descriptors, deadline: deadline)
-        let number = fcntl(socket.number, F_DUPFD_CLOEXEC, 3)
-        if number < 0 { throw Errno(errno) }
-        return number
-    }
-}
-
 /// The daemon's end of it.
 final class Keeper: Sendable {
     private let socket: UnixSocket
@@ -164,24 +112,20 @@ final class Keeper: Sendable {
     /// this one dies. `waits`: not before `begin`.
     init(
         mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, nodes: borrowing FileDescriptor,
-        supervisor: Int32?, waits: Bool = false, ahead: KeeperAhead? = nil
+        supervisor: Int32?, waits: Bool = false
     ) throws(Errno) {
+        let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
         // Root can always have it, users where fusectl is mounted.
         let control = (try? connection.control())?.release()
         defer { if let control { close(control) } }
-        let words = [mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8)]
-        let descriptors = [device.number, nodes.number] + (control.map { [$0] } ?? [])
-        if let ahead, supervisor == nil, !waits, let number = try? ahead.begin(words, descriptors) {
-            socket = UnixSocket(connected: FileDescriptor(owning: number))
-            return
-        }
-        let pair = try UnixSocket.pair()
         _ = try ChildProcess.spawn(
             "/proc/self/exe",
-            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : []) + (supervisor == nil ? [] : ["--recoverable"]) + ["--"])
-                .map { Array($0.utf8) } + words,
-            detached: true, descriptors: [pair.other.number] + descriptors)
+            arguments: (["grantfs", "keeper"] + (waits ? ["--waits"] : [])
+                + (supervisor == nil ? [] : ["--recoverable"]) + ["--"]).map { Array($0.utf8) } + [
+                    mountpoint, mount.words, Array((supervisor.map { "\(getpid()),\($0)" } ?? "\(getpid())").utf8),
+                ],
+            detached: true, descriptors: [pair.other.number, device.number, nodes.number] + (control.map { [$0] } ?? []))
         socket = pair.closeOther()
     }
 

@@ -33,10 +33,7 @@ enum MountCommand {
         let options = parser.options
         // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
         DescriptorTable.grow()
-        // While there is time, and one thread.
-        let go = try arguments.text("go-fd").flatMap { Int32($0) }
-        let keeper = go == nil ? nil : KeeperAhead()
-        if let go, !BackgroundStart.mayGo(go) { return 1 }
+        if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
         let view = try view(arguments.operands[0])
         let mountpoint = try Mountpoint(arguments.operands[1])
         if parser.isRemount { return try remount(mountpoint, options) }
@@ -56,8 +53,7 @@ enum MountCommand {
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
-            store: store, view: view, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary,
-            keeper: keeper
+            store: store, view: view, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
         ) { error in
             turn.take()?.end()
             if let error {

@@ -60,7 +60,6 @@ enum RunCommand {
         // Only what has a view of its own is sure to have a mount of its own.
         let daemon =
             request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, arguments))
-        Lookout.prepare(["grantfs", "look"])
         // Done while the directories are looked at and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
