@@ -82,9 +82,9 @@ public final class FleetStore: Sendable {
         public init(grants: [FleetGrant], revision: Int64) { (self.grants, self.revision) = (grants, revision) }
     }
 
-    /// Changes grants by `transform`, which is called anew for what somebody else has changed meanwhile; what it leaves as it is, is not written. `.notFound` when one is gone.
+    /// Changes grants by `transform`, which is called anew for what somebody else has changed meanwhile; what it leaves as it is, is written only for `withdraws`. `.notFound` when one is gone.
     ///
-    /// `withdraws`: where etcd's database is full the grants are deleted instead, which it takes.
+    /// `withdraws`: they are withdrawn; where etcd's database is full the grants are deleted instead, which it takes.
     public func change(
         _ seen: [FleetGrant], _ event: String, withdraws: Bool = false,
         _ transform: (FleetGrant) throws(GrantError) -> FleetGrant
@@ -110,7 +110,8 @@ public final class FleetStore: Sendable {
                 let new = try transform(grant)
                 wanted.append(new)
                 conditions.append(.modified(FleetKeys.grant(grant), grant.revision))
-                if new == grant { continue }
+                // A withdrawal is written also where it is one already: a restoration whose command was killed may be on its way yet, and compares with what it has seen.
+                if new == grant, !withdraws { continue }
                 changed.append(new)
                 operations.append(.put(FleetKeys.grant(new), new.json.text))
                 if new.view != grant.view || new.name != grant.name {

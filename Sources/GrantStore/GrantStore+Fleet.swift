@@ -129,10 +129,9 @@ extension GrantStore {
         if !order.isActive {
             if grant.state == .active { grant.state = .revoked }
         } else if order.activation > own.fleetActivation ?? 0 {
-            if grant.state(at: now) != .active || grant.state != .active {
-                grant.state = .active
-                grant.activation &+= 1
-            }
+            // Also where it is active: then this host has not heard of a withdrawal that was taken back, and what was open before is to be refused all the same.
+            grant.state = .active
+            grant.activation &+= 1
         }
         grant.fleetActivation = order.activation
         let isChange =
