@@ -2,7 +2,7 @@
 
 Three ways: opened anew for each read, by a descriptor that is held, by a mapping. Held ones that were refused are kept, and tried now and then: they must stay so. The records are for `judge.py`.
 """
-import mmap, os, struct, sys, threading, time
+import mmap, os, struct, sys, threading, time, traceback
 
 # When it began, when it ended, when that by which it was read had been opened (CLOCK_BOOTTIME); which grant, which way, and the result: 0, an error's number, or WRONG for other bytes than belong there.
 RECORD = struct.Struct('<qqqBBh')
@@ -37,9 +37,13 @@ class Held:
         return os.pread(copy, 8, 0)
 
     def close(self):
-        os.close(self.file)
         if self.map is not None:
             self.map.close()
+        try:
+            os.close(self.file)
+        except OSError:
+            # It is closed all the same: its daemon was killed, or refuses it.
+            pass
 
 
 class Reader:
@@ -101,8 +105,17 @@ class Reader:
 
 def main():
     reader = Reader(sys.argv[1], sys.argv[2], sys.argv[3:])
-    for body in (reader.anew, lambda: reader.held(HELD), lambda: reader.held(MAPPED)):
-        threading.Thread(target=body, daemon=True).start()
+
+    def go_on(body, *words):
+        try:
+            body(*words)
+        finally:
+            # One that reads less than it should shows nothing: whoever has started it sees that it has ended.
+            traceback.print_exc()
+            os._exit(1)
+
+    for words in ((reader.anew,), (reader.held, HELD), (reader.held, MAPPED)):
+        threading.Thread(target=go_on, args=words, daemon=True).start()
     # Whoever has started it ends it.
     sys.stdin.read()
     os._exit(0)

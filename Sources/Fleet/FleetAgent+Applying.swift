@@ -125,6 +125,7 @@ extension FleetAgent {
             id: grant.id, view: grant.view, name: grant.name, access: grant.access, isActive: grant.state == .active,
             expires: grant.expires,
             coordination: grant.coordination, activation: grant.activation, created: grant.created)
+        order.by = grant.by
         // An expiry means nothing to a clock that is wrong.
         if order.isActive, grant.expires != nil, abs(skew) > FleetAgent.mostSkew {
             problems[grant.id] = "the clocks of this host and of etcd differ by \(abs(skew)) seconds, and it expires"

@@ -13,6 +13,8 @@ public struct FleetOrder: Sendable {
     /// `Grant.fleetActivation`.
     public var activation: Int64
     public var created: Instant
+    /// Who changed it last in the fleet, for the log.
+    public var by = ""
     /// Of the directory, where it was found and is not known here yet.
     public var bookmark: Bookmark?
 
@@ -24,6 +26,11 @@ public struct FleetOrder: Sendable {
         (self.expires, self.coordination, self.activation, self.created) = (expires, coordination, activation, created)
         self.bookmark = bookmark
     }
+}
+
+extension FleetOrder {
+    /// For the log.
+    fileprivate var reason: String { by.isEmpty ? "by the fleet" : "by the fleet: \(by)" }
 }
 
 /// What obeying the fleet has changed here.
@@ -89,7 +96,7 @@ extension GrantStore {
             id: order.id, view: order.view, name: order.name, bookmark: bookmark, access: order.access, created: order.created,
             expires: order.expires, coordination: order.coordination, fleetActivation: order.activation)
         try database.query("INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
-        try log(.granted, grant, actor, "by the fleet", in: database)
+        try log(.granted, grant, actor, order.reason, in: database)
         result.changed.append(grant)
     }
 
@@ -114,7 +121,7 @@ extension GrantStore {
         }
         try save(grant, in: database)
         let event: LogEvent = grant.state == own.state ? .changed : grant.state == .active ? .restored : .revoked
-        try log(event, grant, actor, "by the fleet", in: database)
+        try log(event, grant, actor, order.reason, in: database)
         result.changed.append(grant)
     }
 

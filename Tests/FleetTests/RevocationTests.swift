@@ -67,6 +67,44 @@ extension FleetTests {
             #expect(try fleet.administer("list", "--fleet", "--all", "--json").orThrow().trimmed == "[]")
         }
 
+        @Test("stays taken back when a restoration comes late that had begun before, also where it was revoked already")
+        func lateRestoration() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let mount = try fleet.mount("h1")
+            let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
+            try fleet.awaitReading(mount + "/x/file", 0)
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            let client = try EtcdClient(try FleetCredentials(file: fleet.store("administrator") + "/fleet/administrator.json").settings)
+            let key = "grantfs/grants/all/\(id)"
+            let seen = try #require(try client.read(key).entry)
+            let restored = String(decoding: seen.value, as: UTF8.self).replacingOccurrences(
+                of: "\"state\":\"revoked\"", with: "\"state\":\"active\"")
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            // What a command that was killed has left on its way.
+            let late = try client.transaction(
+                [.modified(key, seen.modified)], then: [.put(key, Array(restored.utf8)), .put("grantfs/bell", [])])
+            #expect(!late.succeeded)
+            #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+        }
+
+        @Test("that was revoked and restored while a host heard of nothing is refused there to whoever had it open before")
+        func missedRevocation() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let held = open(mount + "/x/file", O_RDONLY)
+            defer { close(held) }
+            #expect(FleetFixture.reading(held) == 0)
+            fleet.signalAgent("h1", SIGSTOP)
+            #expect(try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.2").status == 3)
+            #expect(try fleet.administer("restore", "--fleet", "x", "--timeout", "0.2").status == 3)
+            #expect(FleetFixture.reading(held) == 0, "it has heard of neither")
+            fleet.signalAgent("h1", SIGCONT)
+            try fleet.files.wait(until: "what was open before is refused") { FleetFixture.reading(held) == EACCES }
+            try fleet.awaitReading(mount + "/x/file", 0)
+        }
+
         @Test("is taken back though a member of etcd has died, the leader included")
         func memberDies() throws {
             let fleet = try FleetFixture(hosts: ["h1"], members: 3, lease: "20s")

@@ -114,9 +114,9 @@ extension EtcdClient {
         return (answer.found.first?.first, answer.revision)
     }
 
-    /// All keys that begin so, as they were at one revision, in their order.
-    public func list(_ prefix: String) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
-        var (entries, revision, start) = ([EtcdEntry](), Int64(0), prefix)
+    /// All keys that begin so, or of those the ones that do not come before `first`, as they were at one revision, in their order.
+    public func list(_ prefix: String, from first: String? = nil) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
+        var (entries, revision, start) = ([EtcdEntry](), Int64(0), first ?? prefix)
         while true {
             var body: [String: JSONValue] = [
                 "key": EtcdClient.bytes(start), "range_end": EtcdClient.bytes(EtcdClient.end(of: prefix)), "limit": .string("2000"),
