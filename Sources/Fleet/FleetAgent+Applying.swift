@@ -52,11 +52,15 @@ extension FleetAgent {
         while !isEnding {
             waitToApply(milliseconds: 1_000)
             if isEnding { return }
-            let (isBehind, hasProblems) = shared.withLock { shared in
-                (shared.stored < max(shared.wanted, shared.leaseRevision) || shared.stored == 0, !shared.problems.isEmpty)
+            let (isBehind, hasProblems, looksAgain) = shared.withLock { shared in
+                defer { shared.looksAgain = false }
+                return (
+                    shared.stored < max(shared.wanted, shared.leaseRevision) || shared.stored == 0, !shared.problems.isEmpty,
+                    shared.looksAgain
+                )
             }
             do throws(GrantError) {
-                if isBehind || (hasProblems && Clock.monotonic >= nextLook) {
+                if isBehind || (hasProblems && (looksAgain || Clock.monotonic >= nextLook)) {
                     try apply()
                     nextLook = Clock.monotonic + 2_000_000_000
                 }
@@ -168,17 +172,24 @@ extension FleetAgent {
     /// Asks the mounts until all have confirmed, and says so.
     private func confirm(_ grants: [Grant], _ strays: [GrantID], _ batch: Int) {
         let work: @Sendable () -> Void = { [self] in
+            var pause: UInt32 = 100
             while (try? administrator.confirm(grants, timeout: 10))?.areConfirmed != true {
                 // Whoever is started next asks again.
                 if isEnding { return }
-                WorkerPause.milliseconds(200)
+                // What is left of a daemon that has died is looked for among all processes, and there may be many such threads.
+                pause = min(pause * 2, 2_000)
+                WorkerPause.milliseconds(pause)
             }
             if !strays.isEmpty {
                 try? store.remove(strays, by: administrator.actor)
                 // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
                 _ = try? administrator.confirm(grants.filter { strays.contains($0.id) }, timeout: 1)
             }
-            shared.withLock { $0.unconfirmed[batch] = nil }
+            shared.withLock { shared in
+                shared.unconfirmed[batch] = nil
+                // Their names are free for others.
+                if !strays.isEmpty { shared.looksAgain = true }
+            }
             wakeApplying()
         }
         do throws(Errno) {

@@ -46,6 +46,8 @@ public final class FleetAgent: @unchecked Sendable {
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
+        /// What could not be done may be done now.
+        var looksAgain = false
         /// What was said to etcd last.
         var said: (revision: Int64, problems: [GrantID: String], lease: Int64) = (0, [:], 0)
         var isEnding = false
@@ -143,9 +145,9 @@ public final class FleetAgent: @unchecked Sendable {
         if state.lease == 0 { try takeLease(what) }
         // Before it is asked for: the lease lasts from then at the least.
         let asked = BootClock.now
-        let seconds: Int64
+        let (seconds, term): (Int64, Int64)
         do throws(EtcdFailure) {
-            seconds = try renewing.renewLease(state.lease)
+            (seconds, term) = try renewing.renewLease(state.lease)
         } catch {
             if error == .noSuchLease { dropLease() }
             throw error.error(what)
@@ -162,6 +164,8 @@ public final class FleetAgent: @unchecked Sendable {
                 .alreadyExists, what, cause: "another agent speaks for “\(host)”",
                 advice: "two machines must not have one host's invitation; invite the second by a name of its own")
         }
+        // A leader that was replaced renews what its successor lets end.
+        guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
         guard let entry = answer.found[0].first else { throw GrantError(.storeDamaged, what, cause: "etcd has no fleet any more") }
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)

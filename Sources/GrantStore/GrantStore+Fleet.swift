@@ -89,7 +89,7 @@ extension GrantStore {
             try requireFree(order.name, in: order.view, database)
         } catch {
             guard error.code == .alreadyExists else { throw error }
-            result.refused[order.id] = GrantStore.taken(order)
+            result.refused[order.id] = try taken(order, database)
             return
         }
         let grant = Grant(
@@ -115,7 +115,7 @@ extension GrantStore {
                 try requireFree(grant.name, in: grant.view, database)
             } catch {
                 guard error.code == .alreadyExists else { throw error }
-                result.refused[order.id] = GrantStore.taken(order)
+                result.refused[order.id] = try taken(order, database)
                 (grant.name, grant.view) = (own.name, own.view)
             }
         }
@@ -125,8 +125,15 @@ extension GrantStore {
         result.changed.append(grant)
     }
 
-    private static func taken(_ order: FleetOrder) -> String {
-        "the view “\(order.view)” has a grant named “\(order.name)” that was made here"
+    private func taken(_ order: FleetOrder, _ database: Database) throws(GrantError) -> String {
+        var isFleet = false
+        try database.query(
+            "SELECT 1 FROM grants WHERE view = ? AND name = ? AND fleet_activation IS NOT NULL",
+            [.blob(Array(order.view.description.utf8)), .blob(order.name.bytes)]
+        ) { (_) throws(GrantError) in isFleet = true }
+        return isFleet
+            ? "the fleet's grant of this name before it is not withdrawn from all mounts yet"
+            : "the view “\(order.view)” has a grant named “\(order.name)” that was made here"
     }
 
     private static func changes(_ order: FleetOrder, _ own: Grant) -> (grant: Grant, isChange: Bool) {

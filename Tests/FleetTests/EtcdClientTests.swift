@@ -206,11 +206,20 @@ struct AnEtcdClient {
         // As after an answer that was lost.
         #expect(try client.grantLease(4711, seconds: 60) >= 60)
         _ = try client.transaction(then: [.put("leased", [], lease: 4711)])
-        #expect(try client.renewLease(4711) >= 60)
+        #expect(try client.renewLease(4711).seconds >= 60)
         #expect(try client.timeLeft(ofLease: 4711) > 0)
         try client.revokeLease(4711)
         #expect(try client.read("leased").entry == nil)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.renewLease(4711) } == .noSuchLease)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.timeLeft(ofLease: 4711) } == .noSuchLease)
+        // One that has less than a second is there.
+        _ = try client.grantLease(4712, seconds: 2)
+        var seen: [Int64] = []
+        try scratch.wait(until: "the lease has ended", within: 30) {
+            guard let left = try? client.timeLeft(ofLease: 4712) else { return true }
+            seen.append(left)
+            return false
+        }
+        #expect(seen.contains(0), "\(seen)")
     }
 }
