@@ -27,10 +27,31 @@ extension FleetTests {
 
         @Test(
             "is not passed by a daemon without a fence, nor by an agent that says too early that mounts have confirmed",
-            arguments: [("no-fence", "it was withdrawn a lease ago"), ("early-watermark", "the host was called confirmed")])
-        func planted(fault: String, said: String) throws {
+            arguments: ["no-fence", "early-watermark"])
+        func planted(fault: String) throws {
             guard let output = try Self.run("--schedules", "4", "--time", "12", "--seed", "1", "--plant", fault) else { return }
-            #expect(output.status == 1 && output.text.contains(said), "\(output)")
+            #expect(output.status == 1 && output.text.contains(" could be read "), "\(output)")
+        }
+
+        @Test("is shown by a script that a reader can run: a grant, a cut link, a revocation, the fence")
+        func demonstration() throws {
+            let script = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/recipes/fleet-demo").standardized.path
+            let programs = URL(fileURLWithPath: Programs.grantfs).deletingLastPathComponent().path
+            let path = ProcessInfo.processInfo.environment["PATH"] ?? "/usr/sbin:/usr/bin:/sbin:/bin"
+            let output = try Command.run([script], environment: ["PATH": programs + ":" + path], within: 150)
+            if output.status == 77, ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] != "1" {
+                return print("skipped: \(output.errors)")
+            }
+            #expect(output.status == 0, "\(output)")
+            let parts = output.text.components(separatedBy: "\n== ")
+            let part = { (title: String) in parts.first { $0.hasPrefix(title) } ?? "" }
+            #expect(
+                part("h3 is cut off").contains("(exit status 3)") && part("h3 is cut off").contains("h1: Permission denied"), "\(output)")
+            #expect(part("the same once more").contains("their leases are gone: h3"), "\(output)")
+            #expect(
+                part("the same once more").contains("h3: Permission denied") && part("the same once more").contains("reads nothing either"),
+                "\(output)")
+            #expect(part("h3 is back").contains("h3: what is shared"), "\(output)")
         }
     }
 }
