@@ -100,7 +100,7 @@ class Host(Node):
 
     def start_reader(self):
         place = os.path.dirname(os.path.abspath(__file__))
-        self.reader = subprocess.Popen(['python3', '-I', '-c', f'import sys; sys.path.insert(0, {place!r}); import reader; reader.main()', self.mount, self.reads, *self.fleet.grants],
+        self.reader = subprocess.Popen(['python3', '-IB', '-c', f'import sys; sys.path.insert(0, {place!r}); import reader; reader.main()', self.mount, self.reads, *self.fleet.grants],
                                        stdin=subprocess.PIPE)
 
 
