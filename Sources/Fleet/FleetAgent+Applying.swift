@@ -212,6 +212,6 @@ extension FleetAgent {
             try applying.transaction(
                 [.value(FleetKeys.agent(host), Array(instance.utf8))], then: [.put(FleetKeys.state(host), json.text, lease: lease)])
         }
-        if answer.succeeded { shared.withLock { $0.said = (revision, problems, lease) } }
+        if answer.succeeded { shared.withLock { $0.said = (revision, problems, lease, answer.revision) } }
     }
 }

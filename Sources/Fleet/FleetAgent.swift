@@ -48,8 +48,8 @@ public final class FleetAgent: @unchecked Sendable {
         var problems: [GrantID: String] = [:]
         /// What could not be done may be done now.
         var looksAgain = false
-        /// What was said to etcd last.
-        var said: (revision: Int64, problems: [GrantID: String], lease: Int64) = (0, [:], 0)
+        /// What was said to etcd last, and at which revision of etcd.
+        var said: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
         var isEnding = false
         /// For tests: says that all is so before the mounts have confirmed it, which the test with faults has to find.
         let isHasty = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
@@ -155,10 +155,10 @@ public final class FleetAgent: @unchecked Sendable {
         let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) in
             try renewing.transaction(
                 [.value(FleetKeys.agent(host), Array(state.instance.utf8))],
-                then: [.read(FleetKeys.format), .read(FleetKeys.bell), .read(FleetKeys.registry(host))],
+                then: [.read(FleetKeys.format), .read(FleetKeys.bell), .read(FleetKeys.registry(host)), .read(FleetKeys.state(host))],
                 otherwise: [.read(FleetKeys.agent(host))])
         }
-        guard answer.succeeded, answer.found.count == 3 else {
+        guard answer.succeeded, answer.found.count == 4 else {
             dropLease()
             throw GrantError(
                 .alreadyExists, what, cause: "another agent speaks for “\(host)”",
@@ -175,6 +175,8 @@ public final class FleetAgent: @unchecked Sendable {
         let isCurrent = shared.withLock { shared in
             shared.format = format
             shared.wanted = max(shared.wanted, changed)
+            // An older word of its own that came late, over a network that was cut, has taken the place of the last one: it is said again.
+            if answer.found[3].first?.modified ?? 0 != shared.said.written { shared.said.revision = 0 }
             return shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
         }
         guard isCurrent else {

@@ -209,6 +209,39 @@ extension FleetTests {
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
         }
 
+        @Test("says again how far it is when an older word of its own has come late")
+        func lateWord() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            let last = try #require(try fleet.host("h1")).revision
+            let root = try fleet.rootOfEtcd()
+            try fleet.servers.etcdctl("put", "--ignore-lease", "grantfs/hosts/h1/state", "{\"revision\":1}", user: root).orThrow()
+            try fleet.files.wait(until: "it is where it was", within: 20) { try (fleet.host("h1")?.revision ?? 0) >= last }
+        }
+
+        @Test("gives a name to the fleet's next grant when the one before it is withdrawn from all mounts, and says until then why not")
+        func nameOfOneBefore() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            // It hears of both at once.
+            fleet.signalAgent("h1", SIGSTOP)
+            #expect(try fleet.administer("remove", "--fleet", "x", "--timeout", "0.3").status == 3)
+            let other = try fleet.source("other")
+            try "next".write(toFile: other + "/next", atomically: false, encoding: .utf8)
+            let id = try fleet.administer("grant", "--fleet", other, "--view", "v", "--name", "x", "--timeout", "0.3").trimmed
+            let daemon = try Self.daemon(fleet)
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            fleet.signalAgent("h1", SIGCONT)
+            try fleet.files.wait(until: "the host says why") {
+                try fleet.host("h1")?.problems[id]?.contains("is not withdrawn from all mounts yet") == true
+            }
+            kill(daemon, SIGCONT)
+            try fleet.awaitReading(mount + "/x/next", 0)
+        }
+
         @Test("hears of changes again when etcd was killed, and has forgotten the revisions in between")
         func compacted() throws {
             let fleet = try FleetFixture(hosts: ["h1"], lease: "30s")
