@@ -17,12 +17,16 @@ class Administrator(threading.Thread):
         try:
             while self.schedule.goes_on():
                 self.turn(self.random.choice(self.grants))
-                time.sleep(self.random.choice((0, 0, 0.05, 0.3)))
+                # At times for so long that whoever is cut off has to have shut what was withdrawn.
+                pause = self.random.choice((0, 0, 0.05, 0.3, 0.3, self.schedule.lease + 2))
+                ends = time.monotonic() + pause
+                while self.schedule.goes_on() and time.monotonic() < ends:
+                    time.sleep(min(0.1, pause))
         except BaseException as error:
             self.schedule.failures.append(f'the administrator: {error!r}')
 
     def turn(self, grant):
-        patience = self.random.choice((0.05, 0.3, 1, 3, 8))
+        patience = self.random.choice((0.05, 0.3, 1, 3, 2 * self.schedule.lease))
         dies = self.random.random() < 0.15 and self.random.random() * 0.2
         name = self.fleet.grants[grant]
         if self.random.random() < 0.5:
@@ -61,8 +65,8 @@ class Administrator(threading.Thread):
 class Schedule:
     """Some seconds of faults, then a fleet that is whole again, then a judgement."""
 
-    def __init__(self, fleet, seed, seconds, lease):
-        self.fleet, self.seed, self.seconds, self.lease = fleet, seed, seconds, lease
+    def __init__(self, fleet, seed, seconds, lease, plant=None):
+        self.fleet, self.seed, self.seconds, self.lease, self.plant = fleet, seed, seconds, lease, plant
         self.random = random.Random(seed)
         self.events, self.failures, self.operations = [], [], []
         self.offsets = {host.name: os.path.getsize(host.reads) // RECORD.size * RECORD.size if os.path.exists(host.reads) else 0 for host in fleet.hosts}
@@ -96,6 +100,9 @@ class Schedule:
         faults = (
             (self.member_killed, 3), (self.member_stopped, 2), (self.member_alone, 2), (self.agent_killed, 3), (self.agent_stopped, 4), (self.daemon_killed, 3), (self.daemon_stopped, 4),
             (self.host_unplugged, 4), (self.host_muted, 3), (self.administrator_muted, 2))
+        if self.plant == 'no-fence':
+            # So that it does not take many to find it.
+            self.host_unplugged(2 * self.lease + 2)
         while self.goes_on():
             self.random.choices([fault for fault, _ in faults], [weight for _, weight in faults])[0]()
             time.sleep(self.random.choice((0.05, 0.3, 0.8, 1.5)))
@@ -224,8 +231,8 @@ class Schedule:
 
         self.later(pause, go_on)
 
-    def host_unplugged(self):
-        host, pause = self.random.choice(self.fleet.hosts), self.random.choice((0.5, 2, 4, 6, 9))
+    def host_unplugged(self, pause=None):
+        host, pause = self.random.choice(self.fleet.hosts), pause or self.random.choice((0.5, 2, 4, 7, 10))
         if not self.begin(host, 'network'):
             return
         self.note(f'{host.name} is unplugged for {pause} s')
@@ -344,7 +351,7 @@ def main():
     results = []
     for number in range(seed, seed + arguments.schedules):
         time.sleep(0.5)
-        schedule = Schedule(fleet, number, arguments.time, arguments.lease)
+        schedule = Schedule(fleet, number, arguments.time, arguments.lease, arguments.plant)
         wrong, counts, reads = schedule.run()
         told = [f'{one["host"]}: {one["grant"]} could be read {one["way"]}: {one["why"]}' for one in wrong] + schedule.failures
         commands = [sum(one['status'] == status for one in schedule.operations) for status in (0, 3, 1, None)]
