@@ -50,12 +50,12 @@ test: ## install what tests need, build, run all the tests, real mounts included
 	@.ci/test $(ARGS)
 
 # Each program once in a directory and once in each kind of mount. It mounts and makes devices, so it needs root.
-conformance: ## run other people's programs natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds)
-	@.ci/packages build run test conformance
+conformance: ## run other people's programs natively and in mounts, print one table (TIME=2 seconds each, ONLY='git fio', JSON=file, UPGRADES=1, DEATHS=seconds; FLEET=schedules: nothing but a fleet with faults, SEED=N for the same again)
+	@.ci/packages build run test $(if $(FLEET),,conformance)
 	@$(MAKE) --no-print-directory release
-	@for tool in FileExerciser NamespaceStress CallTable; do \
+	@$(if $(FLEET),exec .ci/fleet-faults --schedules '$(FLEET)' $(if $(SEED),--seed '$(SEED)') $(if $(JSON),--json '$(JSON)');) for tool in FileExerciser NamespaceStress CallTable; do \
 		$(SWIFT) build -c release --static-swift-stdlib --product $$tool >/dev/null || exit 1; done
-	@$(if $(DEATHS),.ci/deaths --time '$(DEATHS)' &&) $(if $(UPGRADES),$(if $(ONLY),,.ci/deaths --upgrades --time 60 &&)) .ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(if $(UPGRADES),--upgrades) $(ONLY)
+	@$(if $(FLEET),exit;) $(if $(DEATHS),.ci/deaths --time '$(DEATHS)' &&) $(if $(UPGRADES),$(if $(ONLY),,.ci/deaths --upgrades --time 60 &&)) .ci/conformance --time '$(or $(TIME),2)' $(if $(JSON),--json '$(JSON)') $(if $(UPGRADES),--upgrades) $(ONLY)
 
 bench: ## measure against the native directory and bindfs (ARGS='--rounds 9 --json FILE DIR…' for more)
 	@.ci/packages build run bench

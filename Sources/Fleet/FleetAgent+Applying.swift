@@ -52,11 +52,15 @@ extension FleetAgent {
         while !isEnding {
             waitToApply(milliseconds: 1_000)
             if isEnding { return }
-            let (isBehind, hasProblems) = shared.withLock { shared in
-                (shared.stored < max(shared.wanted, shared.leaseRevision) || shared.stored == 0, !shared.problems.isEmpty)
+            let (isBehind, hasProblems, looksAgain) = shared.withLock { shared in
+                defer { shared.looksAgain = false }
+                return (
+                    shared.stored < max(shared.wanted, shared.leaseRevision) || shared.stored == 0, !shared.problems.isEmpty,
+                    shared.looksAgain
+                )
             }
             do throws(GrantError) {
-                if isBehind || (hasProblems && Clock.monotonic >= nextLook) {
+                if isBehind || (hasProblems && (looksAgain || Clock.monotonic >= nextLook)) {
                     try apply()
                     nextLook = Clock.monotonic + 2_000_000_000
                 }
@@ -125,6 +129,7 @@ extension FleetAgent {
             id: grant.id, view: grant.view, name: grant.name, access: grant.access, isActive: grant.state == .active,
             expires: grant.expires,
             coordination: grant.coordination, activation: grant.activation, created: grant.created)
+        order.by = grant.by
         // An expiry means nothing to a clock that is wrong.
         if order.isActive, grant.expires != nil, abs(skew) > FleetAgent.mostSkew {
             problems[grant.id] = "the clocks of this host and of etcd differ by \(abs(skew)) seconds, and it expires"
@@ -167,17 +172,24 @@ extension FleetAgent {
     /// Asks the mounts until all have confirmed, and says so.
     private func confirm(_ grants: [Grant], _ strays: [GrantID], _ batch: Int) {
         let work: @Sendable () -> Void = { [self] in
+            var pause: UInt32 = 100
             while (try? administrator.confirm(grants, timeout: 10))?.areConfirmed != true {
                 // Whoever is started next asks again.
                 if isEnding { return }
-                WorkerPause.milliseconds(200)
+                // What is left of a daemon that has died is looked for among all processes, and there may be many such threads.
+                pause = min(pause * 2, 2_000)
+                WorkerPause.milliseconds(pause)
             }
             if !strays.isEmpty {
                 try? store.remove(strays, by: administrator.actor)
                 // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
                 _ = try? administrator.confirm(grants.filter { strays.contains($0.id) }, timeout: 1)
             }
-            shared.withLock { $0.unconfirmed[batch] = nil }
+            shared.withLock { shared in
+                shared.unconfirmed[batch] = nil
+                // Their names are free for others.
+                if !strays.isEmpty { shared.looksAgain = true }
+            }
             wakeApplying()
         }
         do throws(Errno) {
@@ -200,6 +212,6 @@ extension FleetAgent {
             try applying.transaction(
                 [.value(FleetKeys.agent(host), Array(instance.utf8))], then: [.put(FleetKeys.state(host), json.text, lease: lease)])
         }
-        if answer.succeeded { shared.withLock { $0.said = (revision, problems, lease) } }
+        if answer.succeeded { shared.withLock { $0.said = (revision, problems, lease, answer.revision) } }
     }
 }

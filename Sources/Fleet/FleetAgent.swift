@@ -46,12 +46,16 @@ public final class FleetAgent: @unchecked Sendable {
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
-        /// What was said to etcd last.
-        var said: (revision: Int64, problems: [GrantID: String], lease: Int64) = (0, [:], 0)
+        /// What could not be done may be done now.
+        var looksAgain = false
+        /// What was said to etcd last, and at which revision of etcd.
+        var said: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
         var isEnding = false
+        /// For tests: says that all is so before the mounts have confirmed it, which the test with faults has to find.
+        let isHasty = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
 
         /// How far this host is.
-        var watermark: Int64 { min(unconfirmed.values.min() ?? stored, stored) }
+        var watermark: Int64 { isHasty ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
 
     /// `.alreadyExists` when an agent runs here for the same store; `.notFound` when the host is in no fleet.
@@ -141,9 +145,9 @@ public final class FleetAgent: @unchecked Sendable {
         if state.lease == 0 { try takeLease(what) }
         // Before it is asked for: the lease lasts from then at the least.
         let asked = BootClock.now
-        let seconds: Int64
+        let (seconds, term): (Int64, Int64)
         do throws(EtcdFailure) {
-            seconds = try renewing.renewLease(state.lease)
+            (seconds, term) = try renewing.renewLease(state.lease)
         } catch {
             if error == .noSuchLease { dropLease() }
             throw error.error(what)
@@ -151,15 +155,17 @@ public final class FleetAgent: @unchecked Sendable {
         let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) in
             try renewing.transaction(
                 [.value(FleetKeys.agent(host), Array(state.instance.utf8))],
-                then: [.read(FleetKeys.format), .read(FleetKeys.bell), .read(FleetKeys.registry(host))],
+                then: [.read(FleetKeys.format), .read(FleetKeys.bell), .read(FleetKeys.registry(host)), .read(FleetKeys.state(host))],
                 otherwise: [.read(FleetKeys.agent(host))])
         }
-        guard answer.succeeded, answer.found.count == 3 else {
+        guard answer.succeeded, answer.found.count == 4 else {
             dropLease()
             throw GrantError(
                 .alreadyExists, what, cause: "another agent speaks for “\(host)”",
                 advice: "two machines must not have one host's invitation; invite the second by a name of its own")
         }
+        // A leader that was replaced renews what its successor lets end.
+        guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
         guard let entry = answer.found[0].first else { throw GrantError(.storeDamaged, what, cause: "etcd has no fleet any more") }
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)
@@ -169,6 +175,8 @@ public final class FleetAgent: @unchecked Sendable {
         let isCurrent = shared.withLock { shared in
             shared.format = format
             shared.wanted = max(shared.wanted, changed)
+            // An older word of its own that came late, over a network that was cut, has taken the place of the last one: it is said again.
+            if answer.found[3].first?.modified ?? 0 != shared.said.written { shared.said.revision = 0 }
             return shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
         }
         guard isCurrent else {

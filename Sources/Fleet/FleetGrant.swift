@@ -17,6 +17,8 @@ public struct FleetGrant: Sendable, Equatable {
     public var activation: Int64
     public let hosts: HostSelector
     public let created: Instant
+    /// Who changed it last, for people; empty where a program did that says nothing of it.
+    public var by = ""
     /// That at which it was changed last; 0 before it is written.
     public var revision: Int64 = 0
 
@@ -40,6 +42,7 @@ public struct FleetGrant: Sendable, Equatable {
             "name": .string(name.description), "path": .string(path), "access": .string(access.rawValue), "state": .string(state.rawValue),
             "expires": expires.map { .integer($0.nanoseconds) } ?? .null, "coordination": .string(coordination.rawValue),
             "activation": .integer(activation), "hosts": .string(hosts.description), "created": .integer(created.nanoseconds),
+            "by": .string(by),
         ])
     }
 
@@ -68,6 +71,7 @@ public struct FleetGrant: Sendable, Equatable {
         }
         (self.state, self.coordination, self.activation, self.hosts) = (state, coordination, activation, hosts)
         self.created = Instant(nanoseconds: created)
+        by = String((json["by"]?.string ?? "").prefix(200))
         revision = entry.modified
         guard FleetKeys.grant(self) == entry.key else { throw flaw("it stands under another's key") }
     }

@@ -71,7 +71,8 @@ public enum FleetSetup {
             }
             let entry = JSONValue.object(["labels": .object(labels.values.mapValues { .string($0) })])
             _ = try client.transaction(
-                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.ringing(["host=\(host)"])])
+                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.ringing(["host=\(host)"])]
+                    + fleet.logging("invited", ("host", .string(host))))
             for role in had where role != user && !wanted.contains(role) { try client.take(user, role) }
         }
         var settings = client.settings
@@ -121,7 +122,9 @@ public enum FleetSetup {
         let wasThere = try FleetStore.mapping("“\(host)” is not taken out") { () throws(EtcdFailure) -> Bool in
             let had = try client.removeUser(FleetRoles.host(host))
             _ = try client.removeRole(FleetRoles.host(host))
-            _ = try client.transaction(then: [.delete(FleetKeys.registry(host)), FleetStore.ringing(["host=\(host)"])])
+            _ = try client.transaction(
+                then: [.delete(FleetKeys.registry(host)), FleetStore.ringing(["host=\(host)"])]
+                    + (had ? fleet.logging("taken out", ("host", .string(host))) : []))
             return had
         }
         if !wasThere { throw GrantError(.notFound, "the fleet has no host “\(host)”", advice: "grantfs fleet hosts lists them") }

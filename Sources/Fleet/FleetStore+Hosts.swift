@@ -95,7 +95,7 @@ extension FleetStore {
         return (hosts.values.sorted { $0.id < $1.id }, states.revision)
     }
 
-    /// The seconds of a host's lease that are left; nil when it is gone.
+    /// The seconds of a host's lease that are left; nil when it is gone, and when nobody says. Only that its key is gone means that the lease is.
     public func timeLeft(of host: FleetHost) -> Int64? {
         guard let lease = host.lease else { return nil }
         return try? client.timeLeft(ofLease: lease)
@@ -185,8 +185,7 @@ private final class Watching {
                 return HostConfirmation(host: id, state: state, milliseconds: milliseconds, until: nil, reason: problem)
             }
             let elapsed = Double(Clock.monotonic - start) / 1e6
-            guard let seconds = left(host) else { return HostConfirmation(host: id, state: .fenced, milliseconds: elapsed) }
-            let until = Instant(nanoseconds: Clock.realtime).adding(seconds: Double(seconds + 1))
+            let until = left(host).map { Instant(nanoseconds: Clock.realtime).adding(seconds: Double($0 + 1)) }
             return HostConfirmation(
                 host: id, state: .waiting, milliseconds: elapsed, until: until,
                 reason: problem ?? "it is at revision \(host.applied) of \(outcome.revision)")

@@ -50,6 +50,8 @@ public final class FleetStore: Sendable {
 
     /// Writes a new grant. `.alreadyExists` when the view has one of that name. Returns it with its revision.
     public func create(_ grant: FleetGrant) throws(GrantError) -> FleetGrant {
+        var grant = grant
+        grant.by = changer
         let key = FleetKeys.grant(grant)
         let id = Array(grant.id.description.utf8)
         let answer = try Self.mapping("“\(grant.name)” is not granted") { () throws(EtcdFailure) in
@@ -58,7 +60,6 @@ public final class FleetStore: Sendable {
                 then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + noting("granted", [grant]),
                 otherwise: [.read(key), .read(FleetKeys.name(grant))])
         }
-        var grant = grant
         if !answer.succeeded {
             // A try before this one, of which no answer came, may have written it.
             guard let own = answer.found.first?.first, own.value == grant.json.text else {
@@ -82,9 +83,9 @@ public final class FleetStore: Sendable {
         public init(grants: [FleetGrant], revision: Int64) { (self.grants, self.revision) = (grants, revision) }
     }
 
-    /// Changes grants by `transform`, which is called anew for what somebody else has changed meanwhile; what it leaves as it is, is not written. `.notFound` when one is gone.
+    /// Changes grants by `transform`, which is called anew for what somebody else has changed meanwhile; what it leaves as it is, is written only for `withdraws`. `.notFound` when one is gone.
     ///
-    /// `withdraws`: where etcd's database is full the grants are deleted instead, which it takes.
+    /// `withdraws`: they are withdrawn; where etcd's database is full the grants are deleted instead, which it takes.
     public func change(
         _ seen: [FleetGrant], _ event: String, withdraws: Bool = false,
         _ transform: (FleetGrant) throws(GrantError) -> FleetGrant
@@ -107,10 +108,13 @@ public final class FleetStore: Sendable {
             var (conditions, operations, changed): ([EtcdCondition], [EtcdOperation], [FleetGrant]) = ([], [], [])
             var wanted: [FleetGrant] = []
             for grant in current {
-                let new = try transform(grant)
+                var new = try transform(grant)
+                let isSame = new == grant
+                if !isSame || withdraws { new.by = changer }
                 wanted.append(new)
                 conditions.append(.modified(FleetKeys.grant(grant), grant.revision))
-                if new == grant { continue }
+                // A withdrawal is written also where it is one already: a restoration whose command was killed may be on its way yet, and compares with what it has seen.
+                if isSame, !withdraws { continue }
                 changed.append(new)
                 operations.append(.put(FleetKeys.grant(new), new.json.text))
                 if new.view != grant.view || new.name != grant.name {
@@ -157,37 +161,28 @@ public final class FleetStore: Sendable {
         return Outcome(grants: grants, revision: answer.revision)
     }
 
-    /// Forgets grants. The log keeps what was.
+    /// Forgets grants that were removed. The log keeps what was.
     public func forget(_ grants: [FleetGrant]) throws(GrantError) {
         for start in stride(from: 0, to: grants.count, by: Self.batch) {
             let part = Array(grants[start..<min(start + Self.batch, grants.count)])
             _ = try Self.mapping("nothing is forgotten") { () throws(EtcdFailure) in
                 try client.transaction(
                     then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
-                        + noting("removed", part))
+                        + [Self.ringing(part.map(\.hosts.audience))])
             }
         }
     }
 
-    /// What each change of grants writes beside them: the bell, and the log, from which goes what is too old.
+    /// What each change of grants writes beside them: the bell, and the log.
     private func noting(_ event: String, _ grants: [FleetGrant]) -> [EtcdOperation] {
-        let now = Instant(nanoseconds: Clock.realtime)
-        let entry = JSONValue.object([
-            "time": .integer(now.nanoseconds), "event": .string(event), "user": .string(client.settings.user ?? ""),
-            "machine": .string(File.line(of: "/proc/sys/kernel/hostname") ?? ""), "uid": .integer(Int64(actor.uid)),
-            "login": actor.loginUID.map { .integer(Int64($0)) } ?? .null, "program": .string(actor.program),
-            "grants": .array(
-                grants.map {
-                    .object([
-                        "id": .string($0.id.description), "view": .string($0.view.description), "name": .string($0.name.description),
-                        "hosts": .string($0.hosts.description),
-                    ])
-                }),
-        ])
-        return [
-            Self.ringing(grants.map(\.hosts.audience)), .put(FleetKeys.log(at: now), entry.text),
-            .deleteRange(FleetKeys.log, FleetKeys.log(at: now.adding(seconds: -Self.logSeconds))),
-        ]
+        let subjects = JSONValue.array(
+            grants.map {
+                .object([
+                    "id": .string($0.id.description), "view": .string($0.view.description), "name": .string($0.name.description),
+                    "hosts": .string($0.hosts.description),
+                ])
+            })
+        return [Self.ringing(grants.map(\.hosts.audience))] + logging(event, ("grants", subjects))
     }
 
     static func ringing(_ audiences: [String]) -> EtcdOperation {

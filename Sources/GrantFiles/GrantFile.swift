@@ -13,6 +13,8 @@ public struct DeclaredGrant: Sendable {
     public let coordination: Coordination
     /// Of a file: it is shown in a directory of its own.
     public let asDirectory: Bool
+    /// Of a fleet: which hosts it is for; nil: all.
+    public let hosts: String?
     /// Where that is said: `FILE:LINE`.
     public let place: String
 }
@@ -31,8 +33,9 @@ public struct DeclaredGrants: Sendable {
     /// - Parameters:
     ///   - file: what it is called in messages.
     ///   - home: what stands for `~` at the beginning of a path.
-    public mutating func read(_ bytes: [UInt8], file: String, home: [UInt8]?) throws(GrantError) {
-        let reader = GrantFileReader(file: file, home: home)
+    ///   - isFleet: it declares grants of a fleet, which have hosts, and no files.
+    public mutating func read(_ bytes: [UInt8], file: String, home: [UInt8]?, isFleet: Bool = false) throws(GrantError) {
+        let reader = GrantFileReader(file: file, home: home, isFleet: isFleet)
         let found = try reader.read(try reader.items(of: bytes))
         views.formUnion(found.views)
         views.formUnion(found.grants.map(\.view))
@@ -44,6 +47,7 @@ public struct DeclaredGrants: Sendable {
 private struct GrantFileReader: TOMLReading {
     let file: String
     let home: [UInt8]?
+    let isFleet: Bool
 
     private static let keys = ["view", "name", "nameHex", "path", "pathHex", "access", "expires", "coordination", "asDirectory"]
 
@@ -72,6 +76,7 @@ private struct GrantFileReader: TOMLReading {
         var (access, coordination) = (Access.readWrite, Coordination.advisory)
         var expires: Instant?
         var asDirectory = false
+        var hosts: String?
         for (key, item) in items {
             switch key {
             case "view": view = try self.view(item)
@@ -85,13 +90,16 @@ private struct GrantFileReader: TOMLReading {
             case "asDirectory":
                 guard case .boolean(let value) = item.kind else { throw wrong(item, "“asDirectory” is true or false") }
                 asDirectory = value
-            default: throw unknown(key, item, among: GrantFileReader.keys)
+            case "hosts" where isFleet: hosts = try text(item, key)
+            case "hosts": throw wrong(item, "“hosts” is for grants of a fleet", advice: "grantfs fleet apply")
+            default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts"] : []))
             }
+            if isFleet, ["asDirectory", "nameHex", "pathHex"].contains(key) { throw wrong(item, "“\(key)” is not for grants of a fleet") }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
             view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, asDirectory: asDirectory,
-            place: "\(file):\(value.line)")
+            hosts: hosts, place: "\(file):\(value.line)")
     }
 
     private func view(_ value: TOMLValue) throws(GrantError) -> ViewName {

@@ -13,6 +13,8 @@ public struct FleetOrder: Sendable {
     /// `Grant.fleetActivation`.
     public var activation: Int64
     public var created: Instant
+    /// Who changed it last in the fleet, for the log.
+    public var by = ""
     /// Of the directory, where it was found and is not known here yet.
     public var bookmark: Bookmark?
 
@@ -24,6 +26,11 @@ public struct FleetOrder: Sendable {
         (self.expires, self.coordination, self.activation, self.created) = (expires, coordination, activation, created)
         self.bookmark = bookmark
     }
+}
+
+extension FleetOrder {
+    /// For the log.
+    fileprivate var reason: String { by.isEmpty ? "by the fleet" : "by the fleet: \(by)" }
 }
 
 /// What obeying the fleet has changed here.
@@ -82,14 +89,14 @@ extension GrantStore {
             try requireFree(order.name, in: order.view, database)
         } catch {
             guard error.code == .alreadyExists else { throw error }
-            result.refused[order.id] = GrantStore.taken(order)
+            result.refused[order.id] = try taken(order, database)
             return
         }
         let grant = Grant(
             id: order.id, view: order.view, name: order.name, bookmark: bookmark, access: order.access, created: order.created,
             expires: order.expires, coordination: order.coordination, fleetActivation: order.activation)
         try database.query("INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
-        try log(.granted, grant, actor, "by the fleet", in: database)
+        try log(.granted, grant, actor, order.reason, in: database)
         result.changed.append(grant)
     }
 
@@ -108,18 +115,25 @@ extension GrantStore {
                 try requireFree(grant.name, in: grant.view, database)
             } catch {
                 guard error.code == .alreadyExists else { throw error }
-                result.refused[order.id] = GrantStore.taken(order)
+                result.refused[order.id] = try taken(order, database)
                 (grant.name, grant.view) = (own.name, own.view)
             }
         }
         try save(grant, in: database)
         let event: LogEvent = grant.state == own.state ? .changed : grant.state == .active ? .restored : .revoked
-        try log(event, grant, actor, "by the fleet", in: database)
+        try log(event, grant, actor, order.reason, in: database)
         result.changed.append(grant)
     }
 
-    private static func taken(_ order: FleetOrder) -> String {
-        "the view “\(order.view)” has a grant named “\(order.name)” that was made here"
+    private func taken(_ order: FleetOrder, _ database: Database) throws(GrantError) -> String {
+        var isFleet = false
+        try database.query(
+            "SELECT 1 FROM grants WHERE view = ? AND name = ? AND fleet_activation IS NOT NULL",
+            [.blob(Array(order.view.description.utf8)), .blob(order.name.bytes)]
+        ) { (_) throws(GrantError) in isFleet = true }
+        return isFleet
+            ? "the fleet's grant of this name before it is not withdrawn from all mounts yet"
+            : "the view “\(order.view)” has a grant named “\(order.name)” that was made here"
     }
 
     private static func changes(_ order: FleetOrder, _ own: Grant) -> (grant: Grant, isChange: Bool) {
@@ -129,10 +143,9 @@ extension GrantStore {
         if !order.isActive {
             if grant.state == .active { grant.state = .revoked }
         } else if order.activation > own.fleetActivation ?? 0 {
-            if grant.state(at: now) != .active || grant.state != .active {
-                grant.state = .active
-                grant.activation &+= 1
-            }
+            // Also where it is active: then this host has not heard of a withdrawal that was taken back, and what was open before is to be refused all the same.
+            grant.state = .active
+            grant.activation &+= 1
         }
         grant.fleetActivation = order.activation
         let isChange =

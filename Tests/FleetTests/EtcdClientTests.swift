@@ -86,6 +86,36 @@ struct AnEtcdClient {
         #expect(failure == .compacted(revision))
     }
 
+    @Test("does not wait for an endpoint that answers a byte at a time for longer than for one that is silent")
+    func dripping() throws {
+        let scratch = try MountFixture()
+        let servers = try EtcdServers(in: scratch.base)
+        let (socket, port) = try EtcdServers.listening(backlog: nil)
+        close(socket)
+        let code = """
+            import socket, sys, time
+            server = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+            while True:
+                client, _ = server.accept()
+                try:
+                    client.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 1000\\r\\n\\r\\n{')
+                    while True:
+                        client.sendall(b' ')
+                        time.sleep(0.1)
+                except OSError:
+                    pass
+            """
+        let slow = try Child(["python3", "-c", code, "\(port)"])
+        defer { slow.kill() }
+        try scratch.wait(until: "the slow server listens") {
+            (try? Command.run(["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', \(port)))"]))?.status == 0
+        }
+        let client = try EtcdClient(EtcdSettings(endpoints: ["http://127.0.0.1:\(port)"] + servers.endpoints), patience: 500)
+        let start = Machine.milliseconds
+        #expect(try client.transaction(then: [.put("a", [1])]).succeeded)
+        #expect(Machine.milliseconds - start < 5_000)
+    }
+
     @Test("asks the next endpoint when one is dead, silent, or no etcd")
     func failingOver() throws {
         let scratch = try MountFixture()
@@ -176,11 +206,20 @@ struct AnEtcdClient {
         // As after an answer that was lost.
         #expect(try client.grantLease(4711, seconds: 60) >= 60)
         _ = try client.transaction(then: [.put("leased", [], lease: 4711)])
-        #expect(try client.renewLease(4711) >= 60)
+        #expect(try client.renewLease(4711).seconds >= 60)
         #expect(try client.timeLeft(ofLease: 4711) > 0)
         try client.revokeLease(4711)
         #expect(try client.read("leased").entry == nil)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.renewLease(4711) } == .noSuchLease)
         #expect(Self.failure { () throws(EtcdFailure) in _ = try client.timeLeft(ofLease: 4711) } == .noSuchLease)
+        // One that has less than a second is there.
+        _ = try client.grantLease(4712, seconds: 2)
+        var seen: [Int64] = []
+        try scratch.wait(until: "the lease has ended", within: 30) {
+            guard let left = try? client.timeLeft(ofLease: 4712) else { return true }
+            seen.append(left)
+            return false
+        }
+        #expect(seen.contains(0), "\(seen)")
     }
 }

@@ -1,3 +1,4 @@
+import Fleet
 import Foundation
 import Glibc
 import TestSupport
@@ -38,6 +39,71 @@ extension FleetTests {
             try fleet.administer("restore", "--fleet", "x").orThrow()
             try fleet.awaitReading(mounts[1] + "/x/file", 0)
             #expect(FleetFixture.reading(held) == EACCES, "a fresh scope")
+        }
+
+        @Test("lets no host be called fenced while its lease is there, also in the last second of it")
+        func lastSecond() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            let client = try EtcdClient(try FleetCredentials(file: fleet.store("administrator") + "/fleet/administrator.json").settings)
+            fleet.killAgent("h1")
+            try fleet.files.wait(until: "the host is called fenced", within: 60) {
+                let output = try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.05", "--json")
+                let isFenced = try output.decoded(as: [FleetRevocation].self)[0].state("h1") == "fenced"
+                if isFenced { #expect(try client.read("grantfs/hosts/h1/agent").entry == nil, "\(output)") }
+                return isFenced
+            }
+        }
+
+        @Test("is not held open by a member of etcd that renews leases and leads no longer")
+        func staleLeader() throws {
+            let fleet = try FleetFixture(hosts: [])
+            let mount = fleet.files.base + "/m"
+            try fleet.invite("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            // It stands between the host and etcd, and says of renewals alone that they are of the term before.
+            let (socket, port) = try EtcdServers.listening(backlog: nil)
+            close(socket)
+            let code = """
+                import http.server, re, sys, urllib.error, urllib.request
+                class Between(http.server.BaseHTTPRequestHandler):
+                    def do_POST(self):
+                        body = self.rfile.read(int(self.headers['Content-Length']))
+                        headers = {name: self.headers[name] for name in ('Authorization',) if self.headers[name]}
+                        try:
+                            answer = urllib.request.urlopen(urllib.request.Request(sys.argv[2] + self.path, body, headers), timeout=2)
+                            status, text = answer.status, answer.read()
+                        except urllib.error.HTTPError as error:
+                            status, text = error.code, error.read()
+                        except OSError:
+                            return
+                        if self.path.endswith('keepalive') and sys.argv[3] == 'stale':
+                            text = re.sub(rb'"raft_term":"\\d+"', b'"raft_term":"1"', text)
+                        self.send_response(status)
+                        self.send_header('Content-Length', str(len(text)))
+                        self.end_headers()
+                        self.wfile.write(text)
+                    def log_message(self, *words): pass
+                http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Between).serve_forever()
+                """
+            let file = fleet.store("h1") + "/fleet/host.json"
+            let text = try String(contentsOfFile: file, encoding: .utf8)
+            try text.replacingOccurrences(of: fleet.servers.list, with: "http://127.0.0.1:\(port)").write(
+                toFile: file, atomically: false, encoding: .utf8)
+            let between = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "stale"])
+            defer { between.kill() }
+            try fleet.startAgent("h1")
+            mkdir(mount, 0o755)
+            try fleet.on("h1", "mount", "--new", "v", mount).orThrow()
+            try fleet.files.wait(until: "the agent says so: \(fleet.said("h1"))", within: 60) {
+                fleet.said("h1").contains("another member of etcd leads now")
+            }
+            pause(milliseconds: 2_000)
+            #expect([EACCES, ENOENT].contains(FleetFixture.reading(mount + "/x/file")))
+            between.kill()
+            let honest = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "honest"])
+            defer { honest.kill() }
+            try fleet.awaitReading(mount + "/x/file", 0)
         }
 
         @Test(

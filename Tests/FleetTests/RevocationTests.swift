@@ -1,3 +1,4 @@
+import Fleet
 import Foundation
 import Glibc
 import TestSupport
@@ -83,6 +84,44 @@ extension FleetTests {
             let preview = try fleet.administer("grant", "--fleet", source, "--name", "x", "--hosts", "host=h2", "--dry-run").orThrow()
             #expect(preview.text.contains("would grant x") && preview.text.contains("on h2\n"), "\(preview)")
             #expect(try fleet.administer("list", "--fleet", "--all", "--json").orThrow().trimmed == "[]")
+        }
+
+        @Test("stays taken back when a restoration comes late that had begun before, also where it was revoked already")
+        func lateRestoration() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let mount = try fleet.mount("h1")
+            let id = try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow().trimmed
+            try fleet.awaitReading(mount + "/x/file", 0)
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            let client = try EtcdClient(try FleetCredentials(file: fleet.store("administrator") + "/fleet/administrator.json").settings)
+            let key = "grantfs/grants/all/\(id)"
+            let seen = try #require(try client.read(key).entry)
+            let restored = String(decoding: seen.value, as: UTF8.self).replacingOccurrences(
+                of: "\"state\":\"revoked\"", with: "\"state\":\"active\"")
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            // What a command that was killed has left on its way.
+            let late = try client.transaction(
+                [.modified(key, seen.modified)], then: [.put(key, Array(restored.utf8)), .put("grantfs/bell", [])])
+            #expect(!late.succeeded)
+            #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+        }
+
+        @Test("that was revoked and restored while a host heard of nothing is refused there to whoever had it open before")
+        func missedRevocation() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let held = open(mount + "/x/file", O_RDONLY)
+            defer { close(held) }
+            #expect(FleetFixture.reading(held) == 0)
+            fleet.signalAgent("h1", SIGSTOP)
+            #expect(try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.2").status == 3)
+            #expect(try fleet.administer("restore", "--fleet", "x", "--timeout", "0.2").status == 3)
+            #expect(FleetFixture.reading(held) == 0, "it has heard of neither")
+            fleet.signalAgent("h1", SIGCONT)
+            try fleet.files.wait(until: "what was open before is refused") { FleetFixture.reading(held) == EACCES }
+            try fleet.awaitReading(mount + "/x/file", 0)
         }
 
         @Test("is taken back though a member of etcd has died, the leader included")
@@ -186,6 +225,39 @@ extension FleetTests {
             try fleet.servers.start(fleet.servers.members[0])
             try fleet.awaitReading(mount + "/y/file", 0)
             #expect(FleetFixture.reading(mount + "/x/file") == EACCES)
+        }
+
+        @Test("says again how far it is when an older word of its own has come late")
+        func lateWord() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            let last = try #require(try fleet.host("h1")).revision
+            let root = try fleet.rootOfEtcd()
+            try fleet.servers.etcdctl("put", "--ignore-lease", "grantfs/hosts/h1/state", "{\"revision\":1}", user: root).orThrow()
+            try fleet.files.wait(until: "it is where it was", within: 20) { try (fleet.host("h1")?.revision ?? 0) >= last }
+        }
+
+        @Test("gives a name to the fleet's next grant when the one before it is withdrawn from all mounts, and says until then why not")
+        func nameOfOneBefore() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], lease: "60s")
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            // It hears of both at once.
+            fleet.signalAgent("h1", SIGSTOP)
+            #expect(try fleet.administer("remove", "--fleet", "x", "--timeout", "0.3").status == 3)
+            let other = try fleet.source("other")
+            try "next".write(toFile: other + "/next", atomically: false, encoding: .utf8)
+            let id = try fleet.administer("grant", "--fleet", other, "--view", "v", "--name", "x", "--timeout", "0.3").trimmed
+            let daemon = try Self.daemon(fleet)
+            kill(daemon, SIGSTOP)
+            defer { kill(daemon, SIGCONT) }
+            fleet.signalAgent("h1", SIGCONT)
+            try fleet.files.wait(until: "the host says why") {
+                try fleet.host("h1")?.problems[id]?.contains("is not withdrawn from all mounts yet") == true
+            }
+            kill(daemon, SIGCONT)
+            try fleet.awaitReading(mount + "/x/next", 0)
         }
 
         @Test("hears of changes again when etcd was killed, and has forgotten the revisions in between")

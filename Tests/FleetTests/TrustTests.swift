@@ -140,6 +140,59 @@ extension FleetTests {
         }
     }
 
+    @Suite struct AnExpiredCertificate {
+        @Test("of a server is not trusted, and opens nothing; one of a client comes in nowhere, and both are said")
+        func expired() throws {
+            let fleet = try FleetFixture(hosts: ["h1"], .certificates)
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let place = fleet.servers.directory
+            let copy = fleet.files.base + "/copy"
+            var credentials = try FleetCredentials(file: fleet.store("h1") + "/fleet/host.json")
+            credentials.settings.certificate = try String(contentsOfFile: place + "/late-client.pem", encoding: .utf8)
+            credentials.settings.key = try String(contentsOfFile: place + "/late-client.key", encoding: .utf8)
+            try credentials.write(to: copy)
+            let late = try fleet.on("h9", "fleet", "join", copy)
+            #expect(late.status == 1 && late.errors.contains("the client's certificate is not accepted"), "\(late)")
+            #expect(access(fleet.store("h9") + "/fleet/host.json", F_OK) != 0)
+
+            let member = fleet.servers.members[0]
+            fleet.servers.kill(member)
+            try fleet.servers.start(member, more: ["--cert-file", place + "/late-server.pem", "--key-file", place + "/late-server.key"])
+            try fleet.awaitReading(mount + "/x/file", EACCES)
+            #expect(fleet.said("h1").contains("the server's certificate is not trusted"), "\(fleet.said("h1"))")
+            let refused = try fleet.administer("revoke", "--fleet", "x")
+            #expect(refused.status == 1 && refused.errors.contains("see that it has not expired"), "\(refused)")
+            fleet.servers.kill(member)
+            try fleet.servers.start(member)
+            try fleet.awaitReading(mount + "/x/file", 0)
+        }
+    }
+
+    @Suite struct AMissingRole {
+        @Test("is said to whom it keeps from granting, and to a host that may not read what is for it, which opens nothing")
+        func roles() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let root = try fleet.rootOfEtcd()
+            let file = fleet.files.base + "/second"
+            try fleet.administer("fleet", "invite", "second", "--administrator", "--output", file).orThrow()
+            let grant = [Programs.grantfs, "grant", "--fleet", try fleet.source("y"), "--view", "v"]
+            try fleet.servers.etcdctl("user", "revoke-role", "second", "grantfs-administrator", user: root).orThrow()
+            let refused = try Command.run(grant, environment: ["GRANTFS_STORE": fleet.store("second"), "GRANTFS_FLEET": file])
+            #expect(refused.status == 1 && refused.errors.contains("the roles of this user in etcd do not allow it"), "\(refused)")
+            try fleet.servers.etcdctl("user", "grant-role", "second", "grantfs-administrator", user: root).orThrow()
+            try fleet.servers.etcdctl("user", "revoke-role", "grantfs-host-h1", "grantfs-host-h1", user: root).orThrow()
+            try fleet.awaitReading(mount + "/x/file", EACCES)
+            #expect(fleet.said("h1").contains("the roles of this user in etcd do not allow it"), "\(fleet.said("h1"))")
+            try fleet.servers.etcdctl("user", "grant-role", "grantfs-host-h1", "grantfs-host-h1", user: root).orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+        }
+    }
+
     @Suite struct TheFilesOfAFleet {
         @Test("are for their user alone, and a token that is worth nothing costs a login and no more")
         func files() throws {

@@ -134,7 +134,7 @@ public final class EtcdServers {
     }
 }
 
-/// An authority and what it has signed: `ca.pem`; `server`, `client`, which has no common name, and `named`, which has one, each a `.pem` and a `.key`; `other.pem`, of another authority.
+/// An authority and what it has signed: `ca.pem`; `server`, `client`, which has no common name, and `named`, which has one; `late-server` and `late-client`, which have expired; each a `.pem` and a `.key`; `other.pem`, of another authority.
 enum Certificates {
     static func make(in directory: String) throws {
         try Command.shell(
@@ -143,10 +143,10 @@ enum Certificates {
             for name in ca other; do
                 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "/CN=$name" -keyout $name.key -out $name.pem 2>/dev/null
             done
-            for name in server client named; do
-                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$([ $name = client ] && echo /O=fleet || echo /CN=$name)" -keyout $name.key -out $name.csr 2>/dev/null
+            for name in server client named late-server late-client; do
+                openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$(case $name in *client) echo /O=fleet ;; *) echo /CN=$name ;; esac)" -keyout $name.key -out $name.csr 2>/dev/null
                 printf 'subjectAltName=IP:127.0.0.1\\nextendedKeyUsage=serverAuth,clientAuth\\n' >$name.ext
-                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem 2>/dev/null
+                openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days $(case $name in late-*) echo -1 ;; *) echo 2 ;; esac) -extfile $name.ext -out $name.pem 2>/dev/null
             done
             """, directory
         ).orThrow()

@@ -74,6 +74,8 @@ public struct EtcdAnswer: Sendable {
     public let succeeded: Bool
     /// That of the whole store, once it was done.
     public let revision: Int64
+    /// That of the member that answered, when it did: whoever leads in a later one has taken over since.
+    public let term: Int64
     /// For each read of the branch that was taken, what it found; for each other operation nothing.
     public let found: [[EtcdEntry]]
 }
@@ -105,7 +107,8 @@ extension EtcdClient {
         let found = (answer["responses"]?.items ?? []).map { response in
             (response["response_range"]?["kvs"]?.items ?? []).compactMap { EtcdEntry($0) }
         }
-        return EtcdAnswer(succeeded: answer["succeeded"]?.isTrue ?? false, revision: revision, found: found)
+        return EtcdAnswer(
+            succeeded: answer["succeeded"]?.isTrue ?? false, revision: revision, term: EtcdClient.term(answer["header"]), found: found)
     }
 
     /// A key, or nil, and the revision of the store.
@@ -114,9 +117,9 @@ extension EtcdClient {
         return (answer.found.first?.first, answer.revision)
     }
 
-    /// All keys that begin so, as they were at one revision, in their order.
-    public func list(_ prefix: String) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
-        var (entries, revision, start) = ([EtcdEntry](), Int64(0), prefix)
+    /// All keys that begin so, or of those the ones that do not come before `first`, as they were at one revision, in their order.
+    public func list(_ prefix: String, from first: String? = nil) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
+        var (entries, revision, start) = ([EtcdEntry](), Int64(0), first ?? prefix)
         while true {
             var body: [String: JSONValue] = [
                 "key": EtcdClient.bytes(start), "range_end": EtcdClient.bytes(EtcdClient.end(of: prefix)), "limit": .string("2000"),
@@ -138,25 +141,29 @@ extension EtcdClient {
         do throws(EtcdFailure) {
             return try call("/v3/lease/grant", ["ID": .string("\(id)"), "TTL": .string("\(seconds)")])["TTL"]?.integer ?? seconds
         } catch {
-            if error == .exists { return try renewLease(id) }
+            if error == .exists { return try renewLease(id).seconds }
             throw error
         }
     }
 
     /// The seconds that it has again; `.noSuchLease` when it is gone.
-    public func renewLease(_ id: Int64) throws(EtcdFailure) -> Int64 {
+    ///
+    /// A leader answers this without asking anybody, also one that has just been replaced and does not know it (3.4.23). It is true when a transaction that is asked for afterwards is answered in the same `term`.
+    public func renewLease(_ id: Int64) throws(EtcdFailure) -> (seconds: Int64, term: Int64) {
         let answer = try call("/v3/lease/keepalive", ["ID": .string("\(id)")])
         guard let seconds = answer["result"]?["TTL"]?.integer, seconds > 0 else { throw .noSuchLease }
-        return seconds
+        return (seconds, EtcdClient.term(answer["result"]?["header"]))
     }
+
+    private static func term(_ header: JSONValue?) -> Int64 { header?["raft_term"]?.integer ?? 0 }
 
     public func revokeLease(_ id: Int64) throws(EtcdFailure) { _ = try call("/v3/lease/revoke", ["ID": .string("\(id)")]) }
 
     /// The seconds that are left of it; `.noSuchLease` when it is gone.
     public func timeLeft(ofLease id: Int64) throws(EtcdFailure) -> Int64 {
-        guard let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer, seconds >= 0 else {
-            throw .noSuchLease
-        }
+        // A number that is 0 is left out: less than a second is left.
+        let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer ?? 0
+        guard seconds >= 0 else { throw .noSuchLease }
         return seconds
     }
 

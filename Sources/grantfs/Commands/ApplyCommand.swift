@@ -39,11 +39,7 @@ enum ApplyCommand {
             if arguments.wantsJSON { try Terminal.print(ApplyText.json(plan, [], isDry: isDry).text) }
             return 0
         }
-        let asks = plan.steps.contains(where: \.takesAway) && !arguments.has("yes") && !arguments.wantsJSON
-        if asks, isatty(STDIN_FILENO) == 1, isatty(Terminal.standardError) == 1, !Terminal.asks("apply that?") {
-            Terminal.note("nothing was changed")
-            return 1
-        }
+        if !isWanted(takesAway: plan.steps.contains(where: \.takesAway), arguments) { return 1 }
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
         defer { progress.end() }
         Interruption.says("interrupted: what was done until now stays (grantfs apply again does the rest)", status: 3)
@@ -57,6 +53,17 @@ enum ApplyCommand {
     }
 }
 
+extension ApplyCommand {
+    /// Where something is taken away, and somebody sits at the terminal, who is asked.
+    static func isWanted(takesAway: Bool, _ arguments: ParsedArguments) -> Bool {
+        guard takesAway, !arguments.has("yes"), !arguments.wantsJSON, isatty(STDIN_FILENO) == 1, isatty(Terminal.standardError) == 1,
+            !Terminal.asks("apply that?")
+        else { return true }
+        Terminal.note("nothing was changed")
+        return false
+    }
+}
+
 /// The files that `grantfs apply` is given.
 enum GrantFileInput {
     /// More than any list of grants.
@@ -64,15 +71,7 @@ enum GrantFileInput {
 
     /// `.invalidFile`, `.system` for one that cannot be read.
     static func read(_ operands: [[UInt8]]) throws(GrantError) -> DeclaredState {
-        let home = getenv("HOME").map { Array(String(cString: $0).utf8) }.flatMap { $0.first == UInt8(ascii: "/") ? $0 : nil }
-        var declared = DeclaredGrants()
-        for operand in operands {
-            let found = try files(operand)
-            for file in found {
-                let name = file.isEmpty ? "standard input" : String(decoding: file, as: UTF8.self)
-                try declared.read(try contents(file, name, isNamed: found == [operand] || file.isEmpty), file: name, home: home)
-            }
-        }
+        let declared = try declared(operands)
         return DeclaredState(
             views: declared.views,
             items: declared.grants.map {
@@ -80,6 +79,22 @@ enum GrantFileInput {
                     view: $0.view, name: $0.name, path: $0.path, access: $0.access, expires: $0.expires, coordination: $0.coordination,
                     form: $0.asDirectory ? .directory : .file, place: $0.place)
             })
+    }
+
+    /// `isFleet`: what a fleet grants is declared, where a home means nothing.
+    static func declared(_ operands: [[UInt8]], isFleet: Bool = false) throws(GrantError) -> DeclaredGrants {
+        let home = getenv("HOME").map { Array(String(cString: $0).utf8) }.flatMap { $0.first == UInt8(ascii: "/") ? $0 : nil }
+        var declared = DeclaredGrants()
+        for operand in operands {
+            let found = try files(operand)
+            for file in found {
+                let name = file.isEmpty ? "standard input" : String(decoding: file, as: UTF8.self)
+                try declared.read(
+                    try contents(file, name, isNamed: found == [operand] || file.isEmpty), file: name, home: isFleet ? nil : home,
+                    isFleet: isFleet)
+            }
+        }
+        return declared
     }
 
     /// An empty name is standard input.

@@ -11,6 +11,7 @@ enum LogCommand {
             OptionDeclaration("grant", value: "SELECTOR", help: "only of grants of this name, or with this id or beginning of an id"),
             OptionDeclaration("since", value: "WHEN", help: "only what is not older: 30m, 1h, 7d, or an ISO 8601 time"),
             OptionDeclaration("follow", help: "go on as entries come, until interrupted"),
+            OptionDeclaration("fleet", help: "what administrators of the fleet did, on whatever machine"),
             OptionDeclaration("json", help: "one JSON document on stdout; with --follow one on each line"),
         ],
         run: run)
@@ -19,6 +20,7 @@ enum LogCommand {
     private static let batch = 1000
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetHistory.log(arguments) }
         let filter = try LogFilter(arguments)
         if arguments.has("follow") { try follow(arguments, filter) }
         var entries: [LogEntry] = []

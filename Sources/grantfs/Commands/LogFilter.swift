@@ -6,7 +6,7 @@ import LinuxFS
 struct LogFilter {
     /// As it was typed: a name, an id, or the beginning of an id. Grants that were removed are only in the log, so nothing else says what it means.
     let grant: [UInt8]?
-    private let since: Instant?
+    let since: Instant?
 
     /// `.usage` for a time that is none.
     init(_ arguments: ParsedArguments) throws(GrantError) {

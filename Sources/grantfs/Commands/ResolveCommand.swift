@@ -8,7 +8,8 @@ enum ResolveCommand {
         operands: [OperandDeclaration("SELECTOR", isOptional: true)],
         options: [
             CommonOptions.view, OptionDeclaration("all", help: "every grant, whatever its state"),
-            OptionDeclaration("recorded", help: "what the bookmark holds, as JSON, without a look at any disk"), CommonOptions.json,
+            OptionDeclaration("recorded", help: "what the bookmark holds, as JSON, without a look at any disk"),
+            OptionDeclaration("fleet", help: "a grant of the fleet, and how each host stands to it"), CommonOptions.json,
         ],
         notes: [CommonOptions.selectorNote],
         run: run)
@@ -18,6 +19,7 @@ enum ResolveCommand {
         if selectors.isEmpty != arguments.has("all") {
             throw GrantError(.usage, "resolve: one of the two is needed", cause: nil, advice: "a SELECTOR, or --all")
         }
+        if try arguments.isAboutFleet() { return try FleetResolution.run(arguments) }
         let administrator = GrantAdministrator.command(try arguments.openStore())
         if arguments.has("recorded") {
             let grants = selectors.isEmpty ? try administrator.store.grants(view: view) : try administrator.select(selectors, view: view)

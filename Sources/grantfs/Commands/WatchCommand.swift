@@ -6,11 +6,15 @@ import GrantStore
 enum WatchCommand {
     static let declaration = CommandDeclaration(
         "watch", "Shows what happens to grants and claims, as it happens, until interrupted.",
-        options: [OptionDeclaration("json", help: "an object on each line")],
+        options: [
+            OptionDeclaration("fleet", help: "what administrators of the fleet do, which hosts come and go, and what they cannot do"),
+            OptionDeclaration("json", help: "an object on each line"),
+        ],
         notes: ["What log records, and what each mount says of claims: who waits, who holds what, when it ends."],
         run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if try arguments.isAboutFleet() { return try FleetHistory.watch(arguments) }
         let store = try arguments.openStore()
         let stream = EventStream(store)
         var last = try end(of: store)

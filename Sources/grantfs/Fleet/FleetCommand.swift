@@ -10,7 +10,7 @@ enum FleetCommand {
     static let declaration = CommandDeclaration(
         "fleet", "Makes a fleet of hosts that share grants through etcd, takes hosts in and out, and shows them.",
         operands: [
-            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status"]),
+            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status", "apply"]),
             OperandDeclaration("NAME", isOptional: true),
         ],
         options: [
@@ -27,11 +27,16 @@ enum FleetCommand {
             OptionDeclaration("label", value: "L=V", help: "invite: a label of the host, by which grants choose", isRepeatable: true),
             OptionDeclaration("administrator", help: "invite: somebody who may grant and revoke, and neither invite nor take out"),
             OptionDeclaration("output", value: "FILE", help: "invite: where the invitation is written"),
-            CommonOptions.json,
+            OptionDeclaration("dry-run", help: "apply: show the difference, with the hosts, and change nothing"),
+            OptionDeclaration("yes", short: "y", help: "apply: do not ask, on a terminal, before something is taken away"),
+            OptionDeclaration("restore", help: "apply: make active again what was revoked, or has expired, and is declared"),
+            CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             "init makes the fleet and keeps the administrator's credentials in the store; invite HOST writes a file for a host, which join FILE takes in there. An "
                 + "invitation holds a password and perhaps a key: give it to nobody else. leave takes this host out, or with HOST that one.",
+            "apply FILE makes what the fleet grants what a file declares, or the files *.grants of a directory: as grantfs apply, with hosts = \"role=build\" for a grant that "
+                + "is not for all.",
             "hosts and status show who is there, how far each host is, and what it cannot do.",
         ],
         run: run)
@@ -50,11 +55,13 @@ enum FleetCommand {
             return 0
         case ("hosts", nil): return try FleetReport.hosts(arguments)
         case ("status", nil): return try FleetReport.status(arguments)
+        case ("apply", _?): return try FleetApply.run(arguments.operands[1], arguments)
+        case ("apply", nil): throw GrantError(.usage, "fleet apply: FILE is missing")
         case ("invite", nil): throw GrantError(.usage, "fleet invite: HOST is missing")
         case ("join", nil): throw GrantError(.usage, "fleet join: FILE is missing", advice: "grantfs fleet invite writes one")
         case ("init", _?), ("hosts", _?), ("status", _?): throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
         default:
-            throw GrantError(.usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts or status")
+            throw GrantError(.usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status or apply")
         }
     }
 

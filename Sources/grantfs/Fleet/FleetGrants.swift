@@ -165,7 +165,7 @@ enum FleetGrants {
     }
 
     /// By name, id, or a prefix of the id; each once. `.usage`, `.notFound`, `.ambiguous`.
-    private static func select(_ operands: [[UInt8]], _ view: ViewName?, _ all: [FleetGrant]) throws(GrantError) -> [FleetGrant] {
+    static func select(_ operands: [[UInt8]], _ view: ViewName?, _ all: [FleetGrant]) throws(GrantError) -> [FleetGrant] {
         if operands.isEmpty { throw GrantError(.usage, "SELECTOR is missing", advice: "grantfs list --fleet shows the grants") }
         let candidates = all.filter { view == nil || $0.view == view }
         var result: [FleetGrant] = []

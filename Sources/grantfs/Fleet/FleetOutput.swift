@@ -14,7 +14,7 @@ enum FleetOutput {
         ]
     }
 
-    private static func json(_ host: HostConfirmation) -> JSON {
+    static func json(_ host: HostConfirmation) -> JSON {
         .object([
             ("host", .string(host.host)), ("state", .string(host.state.rawValue)), ("milliseconds", .number(host.milliseconds)),
             ("until", JSON.time(host.until)), ("reason", host.reason.map { .string($0) } ?? .null),

@@ -19,7 +19,7 @@ enum FleetReport {
         if rows.isEmpty { Terminal.note("the fleet has no hosts (grantfs fleet invite HOST)") }
         var table = Table(header: ["HOST", "STATE", "UP TO DATE", "LEASE", "CLOCK", "VERSION", "LABELS"])
         for (host, left, last) in rows {
-            let isLive = left != nil
+            let isLive = host.lease != nil
             table.add(
                 [
                     host.id, host.registered == nil ? "taken out" : isLive ? "live" : "not heard of",
@@ -43,7 +43,8 @@ enum FleetReport {
         return [
             ("host", .string(host.id)),
             ("labels", .object(host.labels.values.sorted { $0.key < $1.key }.map { ($0.key, .string($0.value)) })),
-            ("state", .string(left == nil ? "gone" : "live")), ("registered", .bool(host.registered != nil)), ("until", JSON.time(until)),
+            ("state", .string(host.lease == nil ? "gone" : "live")), ("registered", .bool(host.registered != nil)),
+            ("until", JSON.time(until)),
             ("revision", .integer(host.applied)), ("wanted", .integer(last)), ("clock", .integer(host.clock)),
             ("version", .string(host.version)),
             ("problems", .object(host.problems.sorted { $0.key < $1.key }.map { ($0.key, .string($0.value)) })),

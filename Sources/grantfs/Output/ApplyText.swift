@@ -3,28 +3,42 @@ import GrantModel
 
 /// What `grantfs apply` is about to do, or has done.
 enum ApplyText {
-    /// A line for each difference, by view; what stays is counted.
+    /// One difference. The number is that of its colour on a terminal: green gives, red takes away, yellow changes.
+    struct Line {
+        let view: ViewName
+        let mark: String
+        let name: GrantName
+        let text: String
+        let shade: Int
+    }
+
     static func show(_ plan: ApplyPlan) throws(GrantError) {
+        let kept = plan.steps.count { if case .keep = $0 { true } else { false } }
+        let lines = plan.steps.filter { $0.isChange || isLeft($0) }.map { step in
+            let (mark, name, text, shade) = line(step)
+            return Line(view: step.place.view, mark: mark, name: name, text: text, shade: shade)
+        }
+        try show(lines, changes: plan.steps.count(where: \.isChange), kept: kept)
+    }
+
+    /// A line for each difference, by view; what stays is counted.
+    static func show(_ lines: [Line], changes: Int, kept: Int) throws(GrantError) {
         let colour = Terminal.hasColour(Terminal.standardOutput)
         var view: ViewName?
-        for step in plan.steps where step.isChange || isLeft(step) {
-            if step.place.view != view {
-                view = step.place.view
-                try Terminal.print("view " + Terminal.visible(step.place.view.description))
+        for line in lines {
+            if line.view != view {
+                view = line.view
+                try Terminal.print("view " + Terminal.visible(line.view.description))
             }
-            let (mark, name, text, shade) = line(step)
-            let shown = "  \(mark) \(Terminal.visible(name.bytes))  \(text)"
-            try Terminal.print(colour ? "\u{1B}[\(shade)m\(shown)\u{1B}[0m" : shown)
+            let shown = "  \(line.mark) \(Terminal.visible(line.name.bytes))  \(line.text)"
+            try Terminal.print(colour ? "\u{1B}[\(line.shade)m\(shown)\u{1B}[0m" : shown)
         }
-        let kept = plan.steps.count { if case .keep = $0 { true } else { false } }
-        let changes = plan.steps.count(where: \.isChange)
         if changes == 0 { return try Terminal.print("nothing to change: \(kept) as declared") }
         try Terminal.print("\(changes == 1 ? "1 change" : "\(changes) changes"), \(kept) as declared already")
     }
 
     private static func isLeft(_ step: ApplyPlan.Step) -> Bool { if case .leave = step { true } else { false } }
 
-    /// With the number of its colour on a terminal: green gives, red takes away, yellow changes.
     private static func line(_ step: ApplyPlan.Step) -> (mark: String, name: GrantName, text: String, shade: Int) {
         let name = step.place.name
         switch step {
@@ -49,15 +63,21 @@ enum ApplyText {
     }
 
     private static func differences(_ grant: Grant, _ change: ApplyPlan.Change) -> [String] {
+        differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
+    }
+
+    /// What is to become of a grant; nil where it stays.
+    static func differences(
+        _ now: (access: Access, expires: Instant?, coordination: Coordination), _ access: Access?, _ expires: Instant??,
+        _ coordination: Coordination?
+    ) -> [String] {
         var differences: [String] = []
-        if let access = change.access { differences.append("access \(grant.access.rawValue) → \(access.rawValue)") }
-        if let expires = change.expires {
+        if let access { differences.append("access \(now.access.rawValue) → \(access.rawValue)") }
+        if let expires {
             let shown = { (instant: Instant?) in instant.map { Timestamp.local($0) } ?? "never" }
-            differences.append("expires \(shown(grant.expires)) → \(shown(expires))")
+            differences.append("expires \(shown(now.expires)) → \(shown(expires))")
         }
-        if let coordination = change.coordination {
-            differences.append("coordination \(grant.coordination.rawValue) → \(coordination.rawValue)")
-        }
+        if let coordination { differences.append("coordination \(now.coordination.rawValue) → \(coordination.rawValue)") }
         return differences
     }
 

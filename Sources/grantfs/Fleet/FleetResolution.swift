@@ -1,0 +1,71 @@
+import Fleet
+import GrantModel
+import LinuxFS
+
+/// `resolve --fleet`: a grant of the fleet, and how each host stands to it.
+enum FleetResolution {
+    static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        try arguments.refuse(["recorded"])
+        let view = try arguments.view()
+        let fleet = try arguments.openFleet()
+        let all = try fleet.grants().grants
+        let isAll = arguments.has("all")
+        let grants = isAll ? all.filter { view == nil || $0.view == view } : try FleetGrants.select(arguments.operands, view, all)
+        let hosts = try fleet.hosts().hosts
+        let documents = grants.map { grant in (grant, hosts.filter { $0.isConcerned(by: grant) }.map { Standing($0, grant) }) }
+        if arguments.wantsJSON {
+            let shown = documents.map { grant, hosts in
+                JSON.object(FleetOutput.json(grant) + [("by", .string(grant.by)), ("hosts", .array(hosts.map { .object($0.json) }))])
+            }
+            try Terminal.print(isAll || shown.isEmpty ? JSON.array(shown).text : shown[0].text)
+            return 0
+        }
+        for (grant, hosts) in documents { try show(grant, hosts) }
+        return 0
+    }
+
+    /// How a host stands to a grant.
+    private struct Standing {
+        let host: String
+        let isLive: Bool
+        /// Whether it has done what the fleet says of the grant.
+        let isCurrent: Bool
+        let problem: String?
+
+        init(_ host: FleetHost, _ grant: FleetGrant) {
+            (self.host, isLive, problem) = (host.id, host.lease != nil, host.problems[grant.id.description])
+            isCurrent = host.lease != nil && host.applied >= grant.revision
+        }
+
+        var json: [(String, JSON)] {
+            [
+                ("host", .string(host)), ("state", .string(isLive ? "live" : "gone")), ("current", .bool(isCurrent)),
+                ("reason", problem.map { .string($0) } ?? .null),
+            ]
+        }
+
+        var words: String {
+            if let problem { return Terminal.visible(problem) }
+            return isCurrent
+                ? "as the fleet says" : isLive ? "it has not confirmed yet" : "it is not heard of, and shows nothing of the fleet"
+        }
+    }
+
+    private static func show(_ grant: FleetGrant, _ hosts: [Standing]) throws(GrantError) {
+        let now = Instant(nanoseconds: Clock.realtime)
+        let rows = [
+            ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
+            ("id", grant.id.description), ("path", Terminal.visible(grant.path)), ("access", grant.access.rawValue),
+            ("state", grant.state(at: now).rawValue), ("for", grant.hosts.description), ("created", Timestamp.local(grant.created)),
+            ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
+            ("changed", grant.by.isEmpty ? "-" : Terminal.visible("by \(grant.by)")),
+        ]
+        for (key, value) in rows { try Terminal.print(key + String(repeating: " ", count: 10 - key.count) + value) }
+        var table = Table(header: ["HOST", "STATE", "THERE"])
+        for host in hosts {
+            table.add(
+                [host.host, host.isLive ? "live" : "not heard of", host.words], host.isCurrent && host.problem == nil ? nil : .attention)
+        }
+        if !hosts.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
+    }
+}
