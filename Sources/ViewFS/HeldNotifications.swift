@@ -120,11 +120,17 @@ final class HeldNotifications {
 
     /// Something was not told, because of what waits.
     private var hasDropped = false
+    private var droppedTaken: Int64 = 0
+    private static let droppedPause: Int64 = 1_000_000_000
 
     /// Whether something was not told and can be by now; said once.
     func takeDropped() -> Bool {
-        guard hasDropped, calls.left.isEmpty, calls.pending < Self.pendingAtMost else { return false }
-        hasDropped = false
+        let now = Clock.monotonic
+        // To make good for it takes as long as there are nodes: whoever changes much all the time on the host is not to keep this thread at it.
+        guard hasDropped, calls.left.isEmpty, calls.pending < Self.pendingAtMost, now - droppedTaken > Self.droppedPause else {
+            return false
+        }
+        (hasDropped, droppedTaken) = (false, now)
         return true
     }
 

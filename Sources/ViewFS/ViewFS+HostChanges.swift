@@ -16,9 +16,15 @@ extension ViewFS {
         guard notifier.forgetData(NodeID(id)) == 0, let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
             return
         }
-        guard let last = tree.withLive(id, in: nodes, { lastByte(of: id, $0) }) ?? nil else { return }
+        // The byte alone makes no page that the kernel answers from, so none is there for who comes after a withdrawal; at the beginning of a page it would (fs/fuse/dev.c, fuse_notify_store).
+        guard let last = tree.withLive(id, in: nodes, { lastByte(of: id, $0) }) ?? nil, last.place & (Self.smallestPage - 1) != 0 else {
+            return
+        }
         _ = notifier.store(last.byte, at: last.place, of: NodeID(id))
     }
+
+    /// In bytes, of any processor; a multiple of it may be where a page begins.
+    private static let smallestPage = 4096
 
     /// The last byte of a regular file behind the mount, and where it is; nil of one that is empty or cannot be read.
     private func lastByte(of id: UInt64, _ node: NodePointer) -> (byte: UInt8, place: off_t)? {
