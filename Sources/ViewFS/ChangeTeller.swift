@@ -15,6 +15,7 @@ final class ChangeTeller {
     private var version: UInt64 = 0
     private var busy = BusyDirectories()
     private let held: HeldNotifications
+    private var repeated = RepeatedChanges()
     /// The most nodes there were since the last sweep, and how many directories it left.
     private var (mostLive, placesLeft) = (0, fewPlaces)
     private static let fewPlaces = 1024
@@ -60,7 +61,10 @@ final class ChangeTeller {
             return
         }
         guard let name = change.name else {
-            for place in found { _ = notifier.forgetAttributes(NodeID(place.node)) }
+            for place in found {
+                _ = notifier.forgetAttributes(NodeID(place.node))
+                if keeps { note(scope: place.scope, directory: 0, name: nil, file: place.identity) }
+            }
             // The link count of a file changed, which is told without a directory.
             if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
             return
@@ -69,10 +73,8 @@ final class ChangeTeller {
         if found.isEmpty { return }
         if kinds.contains(.names) {
             for place in found {
-                held.expire(name, in: place.node, of: place.scope)
-                // And with the directory's times its cached listing, where the kernel looks at them.
-                _ = notifier.forgetAttributes(NodeID(place.node))
-                if keeps { held.forgetListing(of: place.node, in: place.scope) }
+                forget(name, in: place.node, of: place.scope, notifier)
+                if keeps { note(scope: place.scope, directory: place.node, name: name) }
             }
         }
         if kinds.isDisjoint(with: [.data, .attributes]) { return }
@@ -87,6 +89,35 @@ final class ChangeTeller {
         }
     }
 
+    private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
+        held.expire(name, in: directory, of: scope)
+        // And with the directory's times its cached listing, where the kernel looks at them.
+        _ = notifier.forgetAttributes(NodeID(directory))
+        if keeps { held.forgetListing(of: directory, in: scope) }
+    }
+
+    // MARK: told twice more
+
+    private func note(scope: UInt32, directory: UInt64, name: UnsafePointer<CChar>?, file: NodeKey? = nil) {
+        let name = name.map { Array(UnsafeBufferPointer(start: $0, count: strlen($0) + 1)) } ?? []
+        repeated.note(RepeatedChanges.Item(scope: scope, directory: directory, name: name, file: file), now: Clock.monotonic)
+    }
+
+    private func tellAgain(_ notifier: Notifier) {
+        let due = repeated.takeDue(now: Clock.monotonic)
+        if due.all { forgetEverything() }
+        for item in due.items {
+            guard let scope = scope(item.scope) else { continue }
+            item.name.withUnsafeBufferPointer { name in
+                guard let file = item.file else {
+                    if let name = name.baseAddress { forget(name, in: item.directory, of: item.scope, notifier) }
+                    return
+                }
+                forget(file, in: scope, notifier, named: name.baseAddress.map { ($0, [item.directory]) })
+            }
+        }
+    }
+
     // MARK: each write, told by handle alone
 
     private func tellData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
@@ -97,11 +128,17 @@ final class ChangeTeller {
     }
 
     /// How long may be waited for changes before `tellDue`.
-    var millisecondsUntilDue: Int32 { min(busy.millisecondsUntilDue(now: Clock.monotonic), held.due ?? .max) }
+    var millisecondsUntilDue: Int32 {
+        let now = Clock.monotonic
+        return min(busy.millisecondsUntilDue(now: now), held.due ?? .max, repeated.millisecondsUntilDue(now: now))
+    }
 
     /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
     func tellDue() {
-        held.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
+        if keeps, let notifier = view.session?.notifier {
+            held.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
+            tellAgain(notifier)
+        }
         held.send()
         held.look()
         if keeps, held.takeDropped() || watch.means != .data && view.hostWatch?.hasMissed.exchange(false, ordering: .acquiring) == true {
@@ -164,20 +201,17 @@ final class ChangeTeller {
     /// What a file is called, and in which directories.
     private typealias ToldName = (name: UnsafePointer<CChar>, places: [WatchedDirectories.Place])
 
-    /// Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
     private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
-        guard let node = view.tree.find(key, in: scope) else { return }
-        if keeps, !view.isDirectory(node) {
-            // Who is not told of his own changes from others' goes by who could have made them.
-            if watch.means == .directories, view.isWrittenHere(node) { return }
-            _ = notifier.forgetAttributes(NodeID(node))
-            held.forgetFile(node, in: scope.scope)
-            guard let named else { return }
-            for place in named.places where place.scope == scope.scope {
-                held.forgetFile(named: named.name, in: place.node, of: place.scope)
-            }
+        if keeps {
+            let places = named?.places.filter { $0.scope == scope.scope }.map(\.node) ?? []
+            forget(key, in: scope, notifier, named: named.map { ($0.name, places) })
+            // Also of a file that the kernel does not know: somebody may be finding it.
+            if places.isEmpty { note(scope: scope.scope, directory: 0, name: nil, file: key) }
+            for place in places { note(scope: scope.scope, directory: place, name: named?.name, file: key) }
             return
         }
+        guard let node = view.tree.find(key, in: scope) else { return }
+        // Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
         if data, view.tree.isOpen(node, key, in: scope) {
             if view.isDirectory(node) { held.forgetListing(of: node, in: scope.scope) } else { _ = notifier.forgetData(NodeID(node)) }
         } else {
@@ -185,8 +219,30 @@ final class ChangeTeller {
         }
     }
 
+    /// Where the kernel goes by what it knows until it is told. `named`: what the file is called, in which directories.
+    private func forget(
+        _ key: NodeKey, in scope: ScopeNodes, _ notifier: Notifier, named: (name: UnsafePointer<CChar>, directories: [UInt64])?
+    ) {
+        guard let node = view.tree.find(key, in: scope) else { return }
+        if view.isDirectory(node) {
+            _ = notifier.forgetAttributes(NodeID(node))
+            return held.forgetListing(of: node, in: scope.scope)
+        }
+        // Who is not told of his own changes from others' goes by who could have made them.
+        if watch.means == .directories, view.isWrittenHere(node) { return }
+        _ = notifier.forgetAttributes(NodeID(node))
+        held.forgetFile(node, in: scope.scope)
+        guard let named else { return }
+        for directory in named.directories { held.forgetFile(named: named.name, in: directory, of: scope.scope) }
+    }
+
     /// Changes were lost, so anything may have changed. Names hold for less than a second, or are asked for anew where the kernel can do that, or for a minute (`CachePolicy`).
     private func forgetAll() {
+        if keeps { repeated.noteAll(now: Clock.monotonic) }
+        forgetEverything()
+    }
+
+    private func forgetEverything() {
         guard let notifier = view.session?.notifier else { return }
         if keeps { _ = notifier.expireAllNames() }
         for scope in scopes where isTold(scope) {

@@ -4,7 +4,8 @@ import Testing
 
 extension FleetTests {
     /// A short form of what `make conformance FLEET=SCHEDULES` does for long: three members of etcd, three hosts in network namespaces, an administrator for each grant, and programs that read without pause.
-    @Suite struct AFleetWithFaults {
+    /// How much goes wrong in so short a time depends on the machine, so it runs alone, after the other tests.
+    @Suite(.enabled(if: ProcessInfo.processInfo.environment["GRANTFS_ALONE"] != nil, "needs GRANTFS_ALONE")) struct AFleetWithFaults {
         private static func run(_ words: String...) throws -> Output? {
             let root = URL(fileURLWithPath: #filePath).appendingPathComponent("../../..").standardized.path
             let histories = try MountFixture()
