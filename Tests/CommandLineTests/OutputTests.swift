@@ -57,12 +57,16 @@ import Testing
     @Test func theDoctorSaysWhatTheKernelLacks() {
         #expect(KernelChecks.version(of: (6, 18)).level == .ok)
         for (release, words) in [
-            ((5, 10), ["5.11", "6.2", "6.6"]), ((6, 1), ["6.2", "MADV_POPULATE_READ"]), ((6, 8), ["MADV_POPULATE_READ"]), ((7, 3), ["EIO"]),
+            ((5, 10), ["5.11", "6.2", "6.6"]), ((6, 1), ["6.2", "MADV_POPULATE_READ"]), ((6, 8), ["MADV_POPULATE_READ"]),
+            ((6, 12), ["6.16", "6.18"]), ((6, 17), ["6.18"]), ((7, 3), ["EIO"]),
         ] {
             let finding = KernelChecks.version(of: release)
             #expect(finding.level == .note && words.allSatisfy(finding.message.contains), "\(finding)")
         }
-        #expect(!KernelChecks.version(of: (5, 10)).message.contains("MADV_POPULATE_READ") && KernelChecks.version(of: (6, 9)).level == .ok)
+        for release in [(5, 10), (6, 9), (6, 18)] {
+            #expect(!KernelChecks.version(of: release).message.contains("MADV_POPULATE_READ"), "\(release)")
+        }
+        #expect(!KernelChecks.version(of: (6, 17)).message.contains("6.16"))
     }
 
     @Test func theDoctorSaysWhatAnOldKernelDoesNotTellOfFilesystems() {
