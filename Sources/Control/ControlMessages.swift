@@ -101,6 +101,18 @@ public struct GrantPlace: Sendable, Equatable {
     }
 }
 
+/// Who tells a mount of changes that are made in a granted directory beside it.
+public enum HostChangeMeans: UInt8, Sendable, CaseIterable {
+    /// The filesystem or this user cannot be watched: changes show when the kernel's time is over.
+    case nobody = 0
+    /// fanotify(7), for the whole filesystem.
+    case fanotify = 1
+    /// inotify(7), for each directory that the kernel knows, as far as the user's watches go.
+    case inotify = 2
+    /// Nobody needs to: the kernel keeps nothing (`cache=none`).
+    case notNeeded = 3
+}
+
 /// One grant as it is live in a mount.
 public struct GrantStatus: Sendable, Equatable {
     public var id: GrantID
@@ -113,11 +125,14 @@ public struct GrantStatus: Sendable, Equatable {
     /// Operations under way.
     public var inFlight: UInt64
     public var traffic: GrantTraffic
+    /// nil where its directory is not open, and of a daemon that does not say.
+    public var hostChanges: HostChangeMeans?
 
     public init(
         id: GrantID, name: GrantName, state: GrantState, path: [UInt8]?, inodes: UInt64, inFlight: UInt64,
-        traffic: GrantTraffic = GrantTraffic()
+        traffic: GrantTraffic = GrantTraffic(), hostChanges: HostChangeMeans? = nil
     ) {
+        self.hostChanges = hostChanges
         self.traffic = traffic
         self.id = id
         self.name = name

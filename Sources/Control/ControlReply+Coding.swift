@@ -12,8 +12,11 @@ extension ControlReply: WireMessage {
                 if !isWhole { writer.write(list: outcome.unforgotten) { $0.write($1) } }
             }
         case .status(let status):
-            writer.write(UInt8(2))
+            // The means have come later; where there are none it is what daemons of before say.
+            let hasMeans = status.grants.contains { $0.hostChanges != nil }
+            writer.write(hasMeans ? UInt8(9) : UInt8(2))
             status.write(to: &writer)
+            if hasMeans { status.writeHostChanges(to: &writer) }
         case .metrics(let metrics):
             writer.write(UInt8(16))
             metrics.write(to: &writer)
@@ -53,6 +56,10 @@ extension ControlReply: WireMessage {
                     return outcome
                 })
         case 2: return .status(try MountStatus.read(from: &reader))
+        case 9:
+            var status = try MountStatus.read(from: &reader)
+            try status.readHostChanges(from: &reader)
+            return .status(status)
         case 16: return .metrics(try MountMetrics.read(from: &reader))
         case 3: return .failed(try reader.string())
         case 4: return .done
@@ -111,6 +118,24 @@ extension MountStatus {
             inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self),
             requests: try reader.list { (reader) throws(CodingFlaw) in try RequestCount.read(from: &reader) })
     }
+}
+
+extension MountStatus {
+    /// One number for each grant; at least one is known.
+    fileprivate func writeHostChanges(to writer: inout BinaryWriter) {
+        writer.write(list: grants) { $0.write($1.hostChanges?.rawValue ?? Self.unknownMeans) }
+    }
+
+    fileprivate mutating func readHostChanges(from reader: inout MessageReader) throws(CodingFlaw) {
+        let means = try reader.list { (reader) throws(CodingFlaw) in try reader.number(UInt8.self) }
+        guard means.count == grants.count, means.contains(where: { $0 != Self.unknownMeans }) else { throw .badValue }
+        for (index, number) in means.enumerated() where number != Self.unknownMeans {
+            guard let known = HostChangeMeans(rawValue: number) else { throw .badValue }
+            grants[index].hostChanges = known
+        }
+    }
+
+    private static let unknownMeans = UInt8.max
 }
 
 extension RequestCount {

@@ -34,12 +34,22 @@ extension ViewFS {
         let opened = clinux_reopen(pinned, O_RDONLY | O_NONBLOCK)
         guard opened >= 0 else { return nil }
         let file = FileDescriptor(owning: opened)
+        // No program has read anything. A user's daemon may that of the user's own files.
+        _ = clinux_keep_access_time(file.number)
         var status = FileStatus()
         guard clinux_statx(file.number, nil, &status) == 0, status.st.st_size > 0 else { return nil }
         var byte: UInt8 = 0
         let place = status.st.st_size - 1
         return pread(file.number, &byte, 1, place) == 1 ? (byte, place) : nil
     }
+
+    /// By what the kernel is made to forget what others change beside the mount: nil where nothing does, `directories` or `names` otherwise.
+    public func hostChangeMeans(of scope: Scope) -> ChangeWatch.Means? {
+        ChangeWatch.Means(rawValue: scope.nodes.watchMeans.load(ordering: .relaxed))
+    }
+
+    /// Whether the kernel keeps anything that has to be forgotten then.
+    public var keepsContents: Bool { hostWatch != nil }
 
     /// Whether changes that are made beside the mount show when the kernel has forgotten what it knows, and nothing makes it forget: its filesystem, or this user, cannot be watched.
     public func hasUntoldChanges(_ scope: Scope) -> Bool { policy.writeBack && scope.nodes.watchMeans.load(ordering: .relaxed) == 0 }

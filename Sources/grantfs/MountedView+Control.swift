@@ -114,6 +114,14 @@ extension MountedView {
     /// Whether claims on a grant do.
     func isMandatory(_ grant: GrantID) -> Bool { state.withLock { $0.grants[grant]?.grant.coordination == .mandatory } }
 
+    private func hostChanges(of scope: Scope) -> HostChangeMeans {
+        switch files.hostChangeMeans(of: scope) {
+        case .names, .data: .fanotify
+        case .directories: .inotify
+        case nil: files.keepsContents ? .nobody : .notNeeded
+        }
+    }
+
     var status: MountStatus {
         let live = state.withLock { Array($0.grants.values) }
         let grants = live.sorted { $0.grant.name.bytes.lexicographicallyPrecedes($1.grant.name.bytes) }.map { live -> GrantStatus in
@@ -128,7 +136,8 @@ extension MountedView {
                 id: live.grant.id, name: live.grant.name, state: state, path: live.scope.flatMap { files.path(of: $0) },
                 inodes: UInt64(clamping: load.inodes), inFlight: UInt64(clamping: load.inFlight),
                 traffic: GrantTraffic(
-                    operations: load.counts.operations, readBytes: load.counts.readBytes, writtenBytes: load.counts.writtenBytes))
+                    operations: load.counts.operations, readBytes: load.counts.readBytes, writtenBytes: load.counts.writtenBytes),
+                hostChanges: live.scope.map(hostChanges))
         }
         return MountStatus(
             view: view, mountpoint: mountpoint, pid: getpid(), since: since, grants: grants,

@@ -16,23 +16,25 @@ private let requests: [ControlRequest] = [
 private func replies() throws -> [ControlReply] {
     let grant = GrantStatus(
         id: ids[0], name: try GrantName(entry: [0xFF, 0x0A]), state: .unavailable, path: nil, inodes: .max, inFlight: 3,
-        traffic: GrantTraffic(operations: 1, readBytes: .max, writtenBytes: 2))
+        traffic: GrantTraffic(operations: 1, readBytes: .max, writtenBytes: 2), hostChanges: .inotify)
     let other = GrantStatus(id: ids[1], name: try GrantName(entry: [0x61]), state: .active, path: [0x2F, 0xFE], inodes: 0, inFlight: 0)
     let status = MountStatus(
         view: try ViewName("å view"), mountpoint: [0x2F, 0x6D, 0xFF], pid: -1, since: Instant(nanoseconds: .min), grants: [grant, other],
         inodes: 7, descriptors: 9)
+    let early = MountStatus(
+        view: status.view, mountpoint: [0x2F], pid: 2, since: status.since, grants: [other], inodes: 1, descriptors: 2)
     let outcome = GrantOutcome(
         grant: ids[1], confirmed: true, milliseconds: 0.25, drained: 1, flushedBytes: 2, invalidatedInodes: 3, pending: .max)
     var withdrawals = WithdrawalCounts()
     withdrawals.durations.note(nanoseconds: 5_000)
     (withdrawals.flushedBytes, withdrawals.released) = (4, 5)
     let metrics = MountMetrics(
-        status: status, timings: [RequestDurations(opcode: 15, durations: withdrawals.durations)], readBytes: .max, writtenBytes: 1,
+        status: early, timings: [RequestDurations(opcode: 15, durations: withdrawals.durations)], readBytes: .max, writtenBytes: 1,
         denials: [DenialCount(grant: ids[1], name: try GrantName(entry: [0xFE]), count: 6)], revocations: withdrawals,
         narrowings: WithdrawalCounts(), waitingLocks: 2, waitingForClaims: 4, workers: 3, idlePollingNanoseconds: .max)
     return [
         .metrics(metrics),
-        .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .failed("why\n"), .done,
+        .applied([outcome, GrantOutcome(grant: ids[0], confirmed: false)]), .status(status), .status(early), .failed("why\n"), .done,
         .progress([
             GrantProgress(grant: ids[0], stage: .flushing, done: .max, total: nil),
             GrantProgress(grant: ids[1], stage: .forgetting, done: 1, total: 2),

@@ -211,6 +211,25 @@ extension MountTests {
         }
 
         @Test(
+            "under exclusive shows without a new time of last access: nobody has read",
+            .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)))
+        func showsUnread() throws {
+            let fixture = try MountFixture()
+            let source = try fixture.source("a")
+            try fixture.grant(source)
+            let mount = try fixture.mount(options: "cache=exclusive") + "/a"
+            try Command.shell("echo one > \"$1/file\"", source).orThrow()
+            let holder = open(mount + "/file", O_RDONLY | O_CLOEXEC)
+            defer { close(holder) }
+            try Command.shell("echo two >> \"$1/file\"; touch -a -d @1000000000 \"$1/file\"", source).orThrow()
+            try fixture.wait(until: "what was added shows") {
+                var status = stat()
+                return fstat(holder, &status) == 0 && status.st_size == 8
+            }
+            #expect(try Command.run(["stat", "-c", "%X", source + "/file"]).text == "1000000000\n")
+        }
+
+        @Test(
             "under exclusive is not lost when there are more changes than the kernel keeps, nor while the daemon is replaced",
             .enabled(if: Identity.isRoot, Comment(rawValue: Machine.needsRoot)), arguments: ["overflow", "upgrade"])
         func missedUnderExclusive(why: String) throws {
@@ -248,6 +267,23 @@ extension MountTests {
             try fixture.wait(until: "all changes show", within: 120) {
                 try Command.shell(seen, mount).text == "longer\nfile new other time 1100000000\nx\nx\n"
             }
+        }
+
+        private struct Mounts: Decodable {
+            struct Mount: Decodable { let grants: [Grant] }
+            struct Grant: Decodable { let hostChanges: String? }
+            let mounts: [Mount]
+        }
+
+        @Test("is told by what `status` says", arguments: root + user, ["shared", "exclusive", "none"])
+        func means(as owner: Identity, cache: String) throws {
+            let fixture = try MountFixture(owner: owner)
+            try fixture.grant(try fixture.source("a"))
+            try fixture.mount(options: "cache=\(cache)")
+            let mounts: Mounts = try fixture.grantfs("status", "--json").orThrow().decoded()
+            // A user may not watch a filesystem.
+            let means = cache == "none" ? "not needed" : owner.uid == 0 ? "fanotify" : "inotify"
+            #expect(mounts.mounts.flatMap(\.grants).map(\.hostChanges) == [means])
         }
 
         private func prepared() throws -> (MountFixture, String, String) {

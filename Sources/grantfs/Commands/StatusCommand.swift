@@ -71,7 +71,18 @@ enum StatusCommand {
             ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
             ("operations", .unsigned(grant.traffic.operations)), ("readBytes", .unsigned(grant.traffic.readBytes)),
             ("writtenBytes", .unsigned(grant.traffic.writtenBytes)), ("expires", JSON.time(expiries[grant.id])),
+            ("hostChanges", grant.hostChanges.map { .string(name(of: $0)) } ?? .null),
         ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
+    }
+
+    /// As in JSON.
+    private static func name(of means: HostChangeMeans) -> String {
+        switch means {
+        case .nobody: "nobody"
+        case .fanotify: "fanotify"
+        case .inotify: "inotify"
+        case .notNeeded: "not needed"
+        }
     }
 
     private static func show(_ report: MountReport, _ expiries: [GrantID: Instant]) throws(GrantError) {
@@ -92,6 +103,10 @@ enum StatusCommand {
                     ], ListCommand.shade(grant.state))
             }
             if !status.grants.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
+            for grant in status.grants where grant.hostChanges == .nobody {
+                let name = Terminal.visible(grant.name.bytes)
+                try Terminal.print("  nobody tells of changes that are made in \(name) beside the mount (grantfs doctor says why)")
+            }
         }
         for holder in others(report.holders) {
             let kinds = holder.kinds.map(\.rawValue).joined(separator: ", ")
