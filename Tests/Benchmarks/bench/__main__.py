@@ -15,6 +15,7 @@ import host
 import hotpath
 from machine import describe
 from measuring import measure
+import picture
 from places import Places
 from report import markdown, summary
 from workloads import all_workloads
@@ -27,6 +28,7 @@ def main():
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only rows whose name has WORD in it")
     parser.add_argument("--no-cold", action="store_true", help="leave out what drops the caches of the whole machine")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write everything there as JSON as well")
+    parser.add_argument("--picture", type=pathlib.Path, metavar="FILE", help="draw it there as well, as SVG")
     parser.add_argument("--base", default="/var/tmp", metavar="DIR", help="where the measured directories are made (default /var/tmp)")
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path(".build/release"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -46,6 +48,8 @@ def main():
                 crowd.withdrawals(options.programs, options.base)]
         document = {"machine": describe(places.base), "rounds": options.rounds, "remarks": remarks, "rows": results}
     print(markdown(document, places.names))
+    if options.picture:
+        options.picture.write_text(picture.svg(document, places.names))
     if options.json:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
 

@@ -34,9 +34,9 @@ def _measure(workloads, places, rounds, times, remarks):
         print(workload.name, end=" ", flush=True, file=sys.stderr)
         directories = {}
         for name, directory in places.directories.items():
-            if _works(lambda: workload.prepare(directory), workload, name, remarks):
+            if _works(lambda: places.by_its_worker(name, lambda: workload.prepare(directory)), workload, name, remarks):
                 directories[name] = directory
-        times[workload.name] = _rounds(workload, directories, rounds, remarks)
+        times[workload.name] = _rounds(workload, places, directories, rounds, remarks)
         print(f" {time.monotonic() - before:.0f} s", file=sys.stderr)
 
 
@@ -52,12 +52,12 @@ def _works(action, workload, name, remarks):
     return True
 
 
-def _rounds(workload, directories, rounds, remarks):
+def _rounds(workload, places, directories, rounds, remarks):
     times = {name: [] for name in directories}
     order = list(directories)
     for _ in range(rounds):
         for name in list(order):
-            if not _works(lambda: times[name].append(_time(workload, directories[name])), workload, name, remarks):
+            if not _works(lambda: times[name].append(_time(workload, places, name, directories[name])), workload, name, remarks):
                 order.remove(name)
                 del times[name]
         # Nobody always comes after the same one.
@@ -66,13 +66,13 @@ def _rounds(workload, directories, rounds, remarks):
     return times
 
 
-def _time(workload, directory):
+def _time(workload, places, name, directory):
     if workload.cold:
         _drop_caches()
     elif not workload.anew:
         # What is warm is what was just done; the round of the other places takes longer than names are kept.
-        workload.run(directory)
-    return workload.run(directory)
+        places.by_its_worker(name, lambda: workload.run(directory))
+    return places.by_its_worker(name, lambda: workload.run(directory))
 
 
 def _drop_caches():

@@ -2,9 +2,12 @@
 
 import os
 import pathlib
+import pwd
 import shutil
 import subprocess
 import tempfile
+
+from workloads import USER
 
 MODES = ["shared", "exclusive", "none"]
 
@@ -21,6 +24,8 @@ class Places:
         self._others = others
         self._mountpoints = []
         self._made = []
+        # Who works in a place, where that is another user: user and group.
+        self._workers = {}
 
     @property
     def names(self):
@@ -31,6 +36,7 @@ class Places:
             self.directories["native"] = self._make("native")
             for mode in MODES:
                 self.directories[mode] = self._mount_grantfs(mode)
+            self._mount_as_user()
             if shutil.which("bindfs"):
                 source, mountpoint = self._make("source-bindfs"), self._make("mount-bindfs")
                 subprocess.run(["bindfs", source, mountpoint], check=True)
@@ -60,6 +66,61 @@ class Places:
         path = pathlib.Path(self.base, name)
         path.mkdir()
         return str(path)
+
+    def _mount_as_user(self):
+        """A plain user's own mount, whose daemon has no privilege. Only that user reaches it, so the work there is done by a process of that user's."""
+        if os.geteuid() != 0:
+            return
+        try:
+            user = pwd.getpwuid(int(os.environ.get("SUDO_UID", 0)) or pwd.getpwnam("nobody").pw_uid)
+        except KeyError:
+            self.remarks.append("there is no plain user whose mount could be measured")
+            return
+        worker = (user.pw_uid, user.pw_gid)
+        # The directory that holds everything is root's alone otherwise, and the program may lie where users cannot go.
+        os.chmod(self.base, 0o711)
+        program = self._make("bin") + "/grantfs"
+        shutil.copy(self._grantfs, program)
+        own = self._make("user")
+        os.chown(own, *worker)
+        environment = dict(os.environ, GRANTFS_STORE=own + "/store", HOME=own)
+        source, mountpoint = own + "/source", own + "/mount"
+        commands = [["mkdir", source, mountpoint], [program, "grant", source, "--view", "user", "--name", "files"],
+                    [program, "mount", "user", mountpoint, "-o", "cache=shared"]]
+        for words in commands:
+            done = subprocess.run(words, env=environment, user=worker[0], group=worker[1], extra_groups=[], capture_output=True, text=True)
+            if done.returncode != 0:
+                self.remarks.append(f"a user's mount could not be made: {done.stderr.strip()}")
+                return
+        self._mountpoints.append(mountpoint)
+        self._workers[USER] = worker
+        self.directories[USER] = mountpoint + "/files"
+
+    def by_its_worker(self, name, action):
+        """What `action` returns, a number or None, done by who works in that place. Raises OSError where it fails."""
+        worker = self._workers.get(name)
+        if worker is None:
+            return action()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(reading)
+                os.setgroups([])
+                os.setgid(worker[1])
+                os.setuid(worker[0])
+                os.environ["HOME"] = self.base + "/user"
+                os.write(writing, str(action()).encode())
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            said = pipe.read().decode()
+        if os.waitpid(child, 0)[1] != 0:
+            raise OSError(f"it failed as user {worker[0]}")
+        return None if said == "None" else int(said)
 
     def _mount_grantfs(self, mode):
         source, mountpoint = self._make("source-" + mode), self._make("mount-" + mode)

@@ -21,7 +21,34 @@ def summary(workloads, names, times):
                 "passes": None if aim is None else ratio <= aim,
             }
         rows.append({"workload": workload.name, "nativeMilliseconds": round(statistics.median(native) / 1e6, 2), "places": places})
-    return rows
+    return rows + _together(rows, times, names)
+
+
+# All of it as one row: what somebody waits who does one after the other. The aims of shared, exclusive and a user's mount.
+TOGETHER = "real work, all rows together"
+TOGETHER_AIMS = {"shared": 1.05, "exclusive": 1.02, "user's mount": 1.1}
+
+
+def _together(rows, times, names):
+    real = [row["workload"] for row in rows if row["workload"].startswith("work: ")]
+    if len(real) < 2:
+        return []
+
+    def sums(name):
+        return [sum(taken) for taken in zip(*(times[workload][name] for workload in real))]
+
+    native, places = sums("native"), {}
+    for name in names[1:]:
+        if any(name not in times[workload] for workload in real):
+            continue
+        own = sums(name)
+        ratios = [ours / theirs for ours, theirs in zip(own, native)]
+        ratio, aim = statistics.median(ratios), TOGETHER_AIMS.get(name)
+        places[name] = {
+            "ratio": round(ratio, 2), "lowest": round(min(ratios), 2), "highest": round(max(ratios), 2),
+            "milliseconds": round(statistics.median(own) / 1e6, 2), "aim": aim, "passes": None if aim is None else ratio <= aim,
+        }
+    return [{"workload": TOGETHER, "nativeMilliseconds": round(statistics.median(native) / 1e6, 2), "places": places}]
 
 
 def markdown(document, names):
@@ -49,7 +76,8 @@ def markdown(document, names):
 
 
 def _aims(places):
-    shared, exclusive = places["shared"]["aim"], places["exclusive"]["aim"]
+    shared, exclusive, user = (places.get(name, {}).get("aim") for name in ("shared", "exclusive", "user's mount"))
     if shared is None:
         return ""
-    return f"≤ {shared:g}" if shared == exclusive else f"≤ {shared:g} (exclusive ≤ {exclusive:g})"
+    others = [f"{name} ≤ {aim:g}" for name, aim in (("exclusive", exclusive), ("user's mount", user)) if aim is not None and aim != shared]
+    return f"≤ {shared:g}" + (f" ({', '.join(others)})" if others else "")

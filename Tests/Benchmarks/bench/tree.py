@@ -14,7 +14,8 @@ ARCHIVE = PACKED + ".tar"
 NEEDLE = "a needle in the last of them"
 
 
-def _write(base):
+def fill(base):
+    """The tree's files and directories, below a directory that is there."""
     source = random.Random(1)
     words = [bytes(source.choices(b"abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(500)]
     for directory in range(DIRECTORIES):
@@ -31,7 +32,7 @@ def make(directory):
     base = pathlib.Path(directory, "tree")
     if not base.exists():
         base.mkdir()
-        _write(base)
+        fill(base)
 
 
 def make_repository(directory):
@@ -50,7 +51,7 @@ def make_archive(directory):
         return
     base = pathlib.Path(directory, PACKED)
     base.mkdir()
-    _write(base)
+    fill(base)
     with tarfile.open(directory + "/" + ARCHIVE, "w") as archive:
         archive.add(base, PACKED)
     shutil.rmtree(base)
