@@ -49,6 +49,9 @@ let package = Package(
         // Without pkg-config, and with the headers of libcurl and libjansson alone: they are loaded by the commands that speak to a fleet.
         .target(name: "CFleet", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
 
+        // As CFleet: libmicrohttpd and libgnutls are loaded by the command that shows a fleet to browsers.
+        .target(name: "CHTTP", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+
         library("GrantModel", []),
         library("GrantFiles", ["CTOML", "GrantModel"]),
         library("LinuxFS", ["CLinux"]),
@@ -63,18 +66,24 @@ let package = Package(
         library("Control", ["GrantModel", "LinuxFS"]),
         library("GrantAdministration", ["GrantFiles", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
         library("Fleet", ["CFleet", "GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"]),
+        .target(
+            name: "FleetConsole", dependencies: ["CHTTP", "Fleet", "GrantModel", "LinuxFS"],
+            resources: [
+                .embedInCode("Page/index.html"), .embedInCode("Page/console.css"), .embedInCode("Page/console.js"),
+                .embedInCode("Page/icon.svg"),
+            ], swiftSettings: strict),
         library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
         library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
         // It needs the headers of libsystemd alone, which it loads when it is used.
         .target(name: "CPortal", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
-        library("Consoles", ["CPortal", "TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
+        library("Consoles", ["CPortal", "TerminalUI", "GrantAdministration", "GrantStore", "Control", "Fleet", "GrantModel", "LinuxFS"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
                 "CSQLite", "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
                 "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
                 "HostProxy",
-                "Fleet",
+                "Fleet", "FleetConsole",
             ],
             swiftSettings: strict),
 
@@ -134,7 +143,7 @@ let package = Package(
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses", "GrantModel"]),
         tests(
-            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
+            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "Fleet", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("HostProxyTests", ["HostProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
