@@ -29,7 +29,8 @@ public struct AgentReport: Sendable, Equatable {
     public init() {}
 
     private static let members: [(name: String, path: WritableKeyPath<AgentReport, Int64> & Sendable)] = [
-        ("pid", \.pid), ("started", \.started), ("renewed", \.renewed), ("fenced", \.fenced), ("renewals", \.renewals), ("failures", \.failures),
+        ("pid", \.pid), ("started", \.started), ("renewed", \.renewed), ("fenced", \.fenced), ("renewals", \.renewals),
+        ("failures", \.failures),
         ("fences", \.fences), ("lease", \.lease), ("seen", \.seen), ("stored", \.stored), ("applied", \.applied), ("grants", \.grants),
         ("problems", \.problems),
     ]

@@ -48,6 +48,8 @@ public final class FleetAgent: @unchecked Sendable {
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
+        /// Of the fleet, in the local store.
+        var activeGrants = 0
         /// What could not be done may be done now.
         var looksAgain = false
         /// What was said to etcd last, and at which revision of etcd.
@@ -216,12 +218,11 @@ public final class FleetAgent: @unchecked Sendable {
     }
 
     private func tellMeasurers() {
-        let (seen, stored, applied, problems) = shared.withLock {
-            (max($0.wanted, $0.leaseRevision), $0.stored, $0.watermark, $0.problems.count)
+        shared.withLock { shared in
+            (report.stored, report.applied) = (shared.stored, shared.watermark)
+            report.seen = max(shared.wanted, shared.leaseRevision, shared.stored)
+            (report.grants, report.problems) = (Int64(shared.activeGrants), Int64(shared.problems.count))
         }
-        (report.seen, report.stored, report.applied, report.problems) = (max(seen, stored), stored, applied, Int64(problems))
-        let own = (try? store.grants()) ?? []
-        report.grants = Int64(own.count { $0.fleetActivation != nil && $0.state == .active })
         report.write(in: store.runDirectory)
     }
 

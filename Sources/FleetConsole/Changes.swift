@@ -26,7 +26,8 @@ final class Changes: Sendable {
 
         var json: JSONValue {
             .object([
-                "number": .integer(Int64(number)), "kind": .string(kind.rawValue), "id": .string(id.description), "name": StateJSON.text(name),
+                "number": .integer(Int64(number)), "kind": .string(kind.rawValue), "id": .string(id.description),
+                "name": StateJSON.text(name),
                 "started": StateJSON.time(started), "recorded": .bool(isRecorded), "over": .bool(isOver),
                 "failure": failure.map { StateJSON.text($0, most: 500) } ?? .null,
                 "hosts": .array(
@@ -71,7 +72,9 @@ final class Changes: Sendable {
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
             guard shared.changes.count(where: { !$0.isOver }) < Changes.most else { return nil }
-            while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: \.isOver) { shared.changes.remove(at: old) }
+            while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: \.isOver) {
+                shared.changes.remove(at: old)
+            }
             let number = shared.next
             shared.next += 1
             shared.version += 1
@@ -105,7 +108,8 @@ final class Changes: Sendable {
             let outcome = try fleet.change([grant], kind.event, withdraws: kind == .revoke) { grant throws(GrantError) in
                 if kind == .revoke { return grant.revoked }
                 guard grant.revision == seen else {
-                    throw GrantError(.unconfirmed, "“\(grant.name)” is not restored", cause: "somebody has changed it since it was looked at")
+                    throw GrantError(
+                        .unconfirmed, "“\(grant.name)” is not restored", cause: "somebody has changed it since it was looked at")
                 }
                 return grant.restored(at: now)
             }
@@ -113,9 +117,11 @@ final class Changes: Sendable {
             update(number) { $0.isRecorded = true }
             view.lookSoon()
             let patience = min(120, try Double(fleet.format().lease) * 2 + 5)
-            let result = try fleet.awaitHosts(outcome, timeout: patience, seen: { [self] changes in
-                update(number) { $0.hosts = changes.flatMap(\.hosts) }
-            })
+            let result = try fleet.awaitHosts(
+                outcome, timeout: patience,
+                seen: { [self] changes in
+                    update(number) { $0.hosts = changes.flatMap(\.hosts) }
+                })
             update(number) { change in
                 change.hosts = result.flatMap(\.hosts)
                 change.isOver = true

@@ -112,7 +112,8 @@ public final class FleetConsole: Sendable {
         default: return Self.refusal(404, "there is nothing")
         }
         let key = request.only(.header, "Grantfs-Key")
-        guard let user = admission.session(cookies: request.values(.cookie, cookie), key: key) else {
+        // A session belongs to the certificate with which it was begun.
+        guard let user = admission.session(cookies: request.values(.cookie, cookie), key: key), user == who else {
             return Self.refusal(401, "nobody has come in with this")
         }
         request.admit()

@@ -21,7 +21,8 @@ enum StateJSON {
         let wanted = picture.wanted(of: host)
         return .object([
             "id": text(host.id, most: 100), "labels": text(host.labels.description, most: 1_000),
-            "live": .bool(host.lease != nil), "registered": .bool(host.registered != nil), "lags": .bool(host.lease != nil && host.applied < wanted),
+            "live": .bool(host.lease != nil), "registered": .bool(host.registered != nil),
+            "lags": .bool(host.lease != nil && host.applied < wanted),
             "applied": .integer(host.applied), "wanted": .integer(wanted),
             "until": time(picture.end(of: host)), "clock": .integer(host.clock), "version": text(host.version, most: 40),
             "problems": .integer(Int64(host.problems.keys.count { known.contains($0) })),

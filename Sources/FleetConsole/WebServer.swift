@@ -91,7 +91,8 @@ final class WebServer {
     static func load() throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
         if !chttp_load(&reason, reason.count) {
-            throw GrantError(.unsupported, "nothing can be served", cause: text(reason), advice: "apt-get install libmicrohttpd12 libgnutls30")
+            throw GrantError(
+                .unsupported, "nothing can be served", cause: text(reason), advice: "apt-get install libmicrohttpd12 libgnutls30")
         }
     }
 

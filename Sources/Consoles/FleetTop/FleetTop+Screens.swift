@@ -41,13 +41,15 @@ extension FleetTop {
         let lagging = picture.hosts.count { picture.isLagging($0) }
         let active = picture.grants.count { $0.state(at: picture.time) == .active }
         return Line(
-            "grantfs top: \(live) of \(picture.hosts.count) hosts live, \(lagging) behind; \(active) of \(picture.grants.count) grants active", .bold)
+            "grantfs top: \(live) of \(picture.hosts.count) hosts live, \(lagging) behind; \(active) of \(picture.grants.count) grants active",
+            .bold)
     }
 
     private var title: Line {
         let revision = picture.map { "revision \($0.revision), " } ?? ""
         return Line.split(
-            plainTitle, Line((isNarrow ? "" : revision) + "by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
+            plainTitle, Line((isNarrow ? "" : revision) + "by \(order.rawValue), every \(TopRates.text(delay)) s", .dim),
+            columns: size.columns)
     }
 
     private func line(_ place: Place, isSelected: Bool) -> Line {
@@ -57,9 +59,11 @@ extension FleetTop {
         }
         switch place {
         case .hosts:
-            return Line(columns("HOST", "STATE") + (isNarrow ? "LEASE" : "APPLIED   WANTED    LEASE  CLOCK   LABELS"), .bold).cut(to: size.columns)
+            return Line(columns("HOST", "STATE") + (isNarrow ? "LEASE" : "APPLIED   WANTED    LEASE  CLOCK   LABELS"), .bold).cut(
+                to: size.columns)
         case .grants:
-            return Line(columns("GRANT", "STATE") + (isNarrow ? "HOSTS" : "HOSTS        ACCESS      VIEW, PATH"), .bold).cut(to: size.columns)
+            return Line(columns("GRANT", "STATE") + (isNarrow ? "HOSTS" : "HOSTS        ACCESS      VIEW, PATH"), .bold).cut(
+                to: size.columns)
         case .host: return host(at: place).map { line($0, mark) } ?? Line()
         case .grant: return grant(at: place).map { line($0, mark) } ?? Line()
         }
@@ -113,12 +117,16 @@ extension FleetTop {
         var (heading, all): (String, [Line]) = ("", [])
         if let grant = grant(at: current) {
             let rows = picture.hosts.compactMap { host in picture.standing(of: host, to: grant).map { (host, $0) } }
-            heading = "“\(VisibleText.of(grant.name.bytes))” for \(grant.hosts)" + (grant.by.isEmpty ? "" : ", changed by \(VisibleText.of(grant.by))")
+            heading =
+                "“\(VisibleText.of(grant.name.bytes))” for \(grant.hosts)"
+                + (grant.by.isEmpty ? "" : ", changed by \(VisibleText.of(grant.by))")
             // Who holds it up stands first.
             all = (rows.filter { $1 == .waiting } + rows.filter { $1 != .waiting }).map { line($0, $1, grant, picture) }
             if all.isEmpty { all = [Line("  it is for no host", .dim)] }
         } else if let host = host(at: current) {
-            heading = "“\(VisibleText.of(host.id))”" + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(String(host.version.prefix(40))))")
+            heading =
+                "“\(VisibleText.of(host.id))”"
+                + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(String(host.version.prefix(40))))")
             all = problems(of: host).map { Line("  " + $0) }
             if all.isEmpty { all = [Line("  it can do all that was asked for", .dim)] }
         } else {
@@ -126,7 +134,8 @@ extension FleetTop {
         }
         let room = height - 2
         let shown = all.prefix(all.count > room ? room - 1 : room).map { $0.cut(to: size.columns) }
-        return [Line(), Line(heading, .bold).cut(to: size.columns)] + shown + (all.count > room ? [Line("  … and \(all.count - room + 1) more", .dim)] : [])
+        return [Line(), Line(heading, .bold).cut(to: size.columns)] + shown
+            + (all.count > room ? [Line("  … and \(all.count - room + 1) more", .dim)] : [])
     }
 
     private func line(_ host: FleetHost, _ standing: FleetPicture.Standing, _ grant: FleetGrant, _ picture: FleetPicture) -> Line {
@@ -176,7 +185,8 @@ extension FleetTop {
         let rows = [
             "↑ ↓ PgUp PgDn   choose a host or a grant", "r               revoke the grant, on every host",
             "e               restore a grant that was revoked or has expired", "s               sort by name, state, or who lags",
-            "/               show what has these letters in its name, path, view or labels", "x               hide what is revoked or expired, and show it again",
+            "/               show what has these letters in its name, path, view or labels",
+            "x               hide what is revoked or expired, and show it again",
             "q Esc ^C        end", "", "r and e ask before they do something.",
             "behind: the host has not done all that the fleet says; its lease says how long it may go on.",
             "cannot all: it has, and there is something that it cannot do; choose it to see what.",

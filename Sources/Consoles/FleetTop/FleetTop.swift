@@ -108,7 +108,9 @@ public struct FleetTop: LiveConsole {
     }
 
     private mutating func ask(_ key: Key) {
-        guard let grant = current.flatMap({ grant(at: $0) }), let picture else { return message = "that is for a grant: choose one with ↑ and ↓" }
+        guard let grant = current.flatMap({ grant(at: $0) }), let picture else {
+            return message = "that is for a grant: choose one with ↑ and ↓"
+        }
         let short = "“\(VisibleText.of(grant.name.bytes))”"
         let name = "\(short) (\(grant.id.description.prefix(12))) in the fleet's view “\(VisibleText.of(grant.view.description))”"
         let isActive = grant.state(at: picture.time) == .active

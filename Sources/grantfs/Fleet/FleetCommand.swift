@@ -64,7 +64,8 @@ enum FleetCommand {
         case ("init", _?), ("hosts", _?), ("status", _?), ("console", _?):
             throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
         default:
-            throw GrantError(.usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status, apply or console")
+            throw GrantError(
+                .usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status, apply or console")
         }
     }
 

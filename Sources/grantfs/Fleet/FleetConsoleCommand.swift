@@ -10,8 +10,10 @@ import LinuxFS
 enum FleetConsoleCommand {
     static let options = [
         OptionDeclaration(
-            "listen", value: "PLACE", help: "console: ADDRESS:PORT, a numeric address; 127.0.0.1:9460 when left out, port 0 for one that is free"),
-        OptionDeclaration("certificate", value: "FILE", help: "console: the server's certificate, with its chain; needed but on this machine alone"),
+            "listen", value: "PLACE",
+            help: "console: ADDRESS:PORT, a numeric address; 127.0.0.1:9460 when left out, port 0 for one that is free"),
+        OptionDeclaration(
+            "certificate", value: "FILE", help: "console: the server's certificate, with its chain; needed but on this machine alone"),
         OptionDeclaration("name", value: "NAME", help: "console: another name by which browsers know it", isRepeatable: true),
         OptionDeclaration("token-file", value: "FILE", help: "console: what whoever comes in has to know, in its first line"),
         OptionDeclaration("client-ca", value: "FILE", help: "console: let in whoever has a certificate that this authority has signed"),
@@ -66,10 +68,15 @@ enum FleetConsoleCommand {
 
     /// `127.0.0.1:9460`, `[::1]:9460`, `localhost:9460`.
     private static func place(_ text: String) throws(GrantError) -> ConsoleSettings {
-        let flaw = GrantError(.usage, "“\(text)” is no place to listen at", advice: "--listen ADDRESS:PORT, such as 127.0.0.1:9460 or [::1]:9460")
+        let flaw = GrantError(
+            .usage, "“\(text)” is no place to listen at", advice: "--listen ADDRESS:PORT, such as 127.0.0.1:9460 or [::1]:9460")
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else { throw flaw }
         var address = String(text[..<colon])
-        if address.hasPrefix("["), address.hasSuffix("]") { address = String(address.dropFirst().dropLast()) } else if address.contains(":") { throw flaw }
+        if address.hasPrefix("["), address.hasSuffix("]") {
+            address = String(address.dropFirst().dropLast())
+        } else if address.contains(":") {
+            throw flaw
+        }
         if address == "localhost" { address = "127.0.0.1" }
         if address.isEmpty { throw flaw }
         return ConsoleSettings(address: address, port: port)
@@ -80,7 +87,8 @@ enum FleetConsoleCommand {
         guard let file = try arguments.text("key") else { return nil }
         var status = stat()
         if stat(file, &status) == 0, status.st_mode & 0o007 != 0 {
-            throw GrantError(.permission, "\(file) is not used", cause: "every user of this machine may read or change it", advice: "chmod o= it")
+            throw GrantError(
+                .permission, "\(file) is not used", cause: "every user of this machine may read or change it", advice: "chmod o= it")
         }
         return try arguments.contents("key")
     }
@@ -92,13 +100,15 @@ enum FleetConsoleCommand {
         } catch {
             guard error == Errno(EPERM) else { throw GrantError(.system, "\(file) cannot be read", cause: error.description) }
             throw GrantError(
-                .permission, "\(file) is not used", cause: "it is not this user's, or others may read it", advice: "chown it, and chmod 600")
+                .permission, "\(file) is not used", cause: "it is not this user's, or others may read it", advice: "chown it, and chmod 600"
+            )
         }
         let line = bytes.prefix { $0 != 0x0A && $0 != 0x0D }
         guard line.count >= FleetConsole.shortestToken, line.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw GrantError(
                 .usage, "\(file) has no token that is good enough",
-                cause: "its first line must have \(FleetConsole.shortestToken) characters or more, letters, digits and signs", advice: "openssl rand -hex 32 makes one")
+                cause: "its first line must have \(FleetConsole.shortestToken) characters or more, letters, digits and signs",
+                advice: "openssl rand -hex 32 makes one")
         }
         return String(decoding: line, as: UTF8.self)
     }

@@ -37,10 +37,14 @@ enum FleetMetricsText {
         }
         let times: [(String, String, Int64)] = [
             ("grantfs_agent_start_time_seconds", "When the agent was started, since 1970.", report.started),
-            ("grantfs_agent_last_renewal_time_seconds", "When etcd renewed the host's lease last, since 1970; 0 when it has not.", report.renewed),
+            (
+                "grantfs_agent_last_renewal_time_seconds", "When etcd renewed the host's lease last, since 1970; 0 when it has not.",
+                report.renewed
+            ),
             (
                 "grantfs_agent_last_fence_time_seconds",
-                "When the mounts last withdrew what the fleet granted because nobody renewed, since 1970; 0 when the agent knows of none.", report.fenced
+                "When the mounts last withdrew what the fleet granted because nobody renewed, since 1970; 0 when the agent knows of none.",
+                report.fenced
             ),
             (
                 "grantfs_agent_lease_left_seconds", "How long the host's lease lasts at the least; below 0 when it may have ended.",
@@ -59,7 +63,10 @@ enum FleetMetricsText {
         let counters: [(String, String, Int64)] = [
             ("grantfs_agent_renewals", "Renewals of the lease, since the agent was started.", report.renewals),
             ("grantfs_agent_failures", "Renewals that failed, since the agent was started.", report.failures),
-            ("grantfs_agent_fences", "Times that the mounts withdrew what the fleet granted because nobody renewed, as far as the agent knows.", report.fences),
+            (
+                "grantfs_agent_fences",
+                "Times that the mounts withdrew what the fleet granted because nobody renewed, as far as the agent knows.", report.fences
+            ),
         ]
         for (name, help, value) in counters {
             text.begin(name, .counter, help)
@@ -86,7 +93,9 @@ enum FleetMetricsText {
         text.add("grantfs_fleet_lagging_hosts", [], signed: Int64(fleet.hosts.count { fleet.isLagging($0) }))
         text.begin("grantfs_fleet_grants", .gauge, "Grants of the fleet, by state.")
         for state in RecordedState.allCases {
-            text.add("grantfs_fleet_grants", [("state", state.rawValue)], signed: Int64(fleet.grants.count { $0.state(at: fleet.time) == state }))
+            text.add(
+                "grantfs_fleet_grants", [("state", state.rawValue)], signed: Int64(fleet.grants.count { $0.state(at: fleet.time) == state })
+            )
         }
         text.begin("grantfs_fleet_unreadable_grants", .gauge, "What stands where grants do, and is none.")
         text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.flaws.count))
@@ -99,7 +108,10 @@ enum FleetMetricsText {
         let families: [(String, String, (FleetHost) -> Int64)] = [
             ("grantfs_fleet_host_up", "Whether the host's lease is there.", { $0.lease == nil ? 0 : 1 }),
             ("grantfs_fleet_host_lagging", "Whether the host has not done all that concerns it.", { fleet.isLagging($0) ? 1 : 0 }),
-            ("grantfs_fleet_host_applied_revision", "Up to here the host has done everything; 0 when it is not heard of.", { $0.lease == nil ? 0 : $0.applied }),
+            (
+                "grantfs_fleet_host_applied_revision", "Up to here the host has done everything; 0 when it is not heard of.",
+                { $0.lease == nil ? 0 : $0.applied }
+            ),
             ("grantfs_fleet_host_wanted_revision", "The last change that concerns the host.", { fleet.wanted(of: $0) }),
             ("grantfs_fleet_host_problems", "Grants of which the host cannot do what is asked.", { Int64($0.problems.count) }),
         ]
