@@ -143,7 +143,8 @@ let package = Package(
         tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
         tests("TerminalUITests", ["TerminalUI", "CNcurses", "GrantModel"]),
         tests(
-            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "Fleet", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
+            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "Fleet", "GrantModel", "LinuxFS", "TestSupport"],
+            data: ["Screens"]),
         tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
         tests("HostProxyTests", ["HostProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
