@@ -136,7 +136,7 @@ extension FleetTests {
         private static func raw(_ port: Int, _ text: String) -> String {
             guard let socket = connected(port) else { return "" }
             defer { close(socket) }
-            _ = send(socket, text, text.utf8.count, Int32(MSG_NOSIGNAL.rawValue))
+            _ = send(socket, text, text.utf8.count, Int32(MSG_NOSIGNAL))
             var item = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
             guard poll(&item, 1, 15_000) > 0 else { return "" }
             var buffer = [UInt8](repeating: 0, count: 4096)
@@ -166,11 +166,11 @@ extension FleetTests {
             defer { slow.forEach { close($0) } }
             for _ in 0..<300 { if let socket = Self.connected(console.port) { slow.append(socket) } }
             #expect(slow.count >= 100)
-            for socket in slow { _ = send(socket, "GET / HTTP/1.1\r\n", 16, Int32(MSG_NOSIGNAL.rawValue)) }
+            for socket in slow { _ = send(socket, "GET / HTTP/1.1\r\n", 16, Int32(MSG_NOSIGNAL)) }
             let start = Machine.milliseconds
             for _ in 0..<5 {
                 #expect(try console.ask("/api/state", console.keyed(key)).status == 200)
-                for socket in slow { _ = send(socket, "X", 1, Int32(MSG_NOSIGNAL.rawValue)) }
+                for socket in slow { _ = send(socket, "X", 1, Int32(MSG_NOSIGNAL)) }
             }
             #expect(Machine.milliseconds - start < 10_000 * Machine.slowness)
             // A byte now and then does not keep a connection: after ten seconds it is over.
@@ -180,8 +180,8 @@ extension FleetTests {
                 pause(milliseconds: 500)
                 left.removeAll { socket in
                     var byte: UInt8 = 0
-                    let isOver = send(socket, "x", 1, Int32(MSG_NOSIGNAL.rawValue)) < 0 && errno != EAGAIN
-                    return isOver || recv(socket, &byte, 1, Int32(MSG_DONTWAIT.rawValue)) == 0
+                    let isOver = send(socket, "x", 1, Int32(MSG_NOSIGNAL)) < 0 && errno != EAGAIN
+                    return isOver || recv(socket, &byte, 1, Int32(MSG_DONTWAIT)) == 0
                 }
             }
             #expect(left.isEmpty, "\(left.count) of \(slow.count) are still there")

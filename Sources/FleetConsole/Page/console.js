@@ -221,7 +221,7 @@ function showGrants() {
     cell(row, 'Access');
     child(cell(row), 'span');
     cell(row, 'For');
-    child(cell(row, null, 'number'), 'span');
+    child(cell(row, 'Hosts', 'number'), 'span');
     child(cell(row, null, 'end'), 'button').type = 'button';
     row.querySelector('.link').addEventListener('click', () => openDetail(row.dataset.id));
     row.querySelector('.end button').addEventListener('click', () => ask(row.dataset.id));
@@ -321,7 +321,7 @@ function showDetail() {
   rows(element('standings'), part, row => {
     cell(row);
     child(cell(row), 'span');
-    cell(row, null, 'time');
+    cell(row, 'After', 'time');
   }, (row, host) => {
     put(row.cells[0], host.host);
     mark(row.cells[1].firstElementChild, ...standingWords(grant, host));
