@@ -1,10 +1,10 @@
-import Fleet
-import FleetConsole
+import GrantFleet
+import GrantFleetConsole
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `fleet console`
 enum FleetConsoleCommand {

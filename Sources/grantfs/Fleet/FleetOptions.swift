@@ -1,8 +1,8 @@
-import Fleet
+import GrantFleet
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What the commands that can work on the fleet have in common.
 enum FleetOptions {

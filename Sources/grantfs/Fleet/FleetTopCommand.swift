@@ -1,9 +1,9 @@
-import Consoles
-import Fleet
+import GrantConsoles
+import GrantFleet
 import Glibc
 import GrantModel
-import LinuxFS
-import TerminalUI
+import GrantSystem
+import GrantTerminal
 
 /// `top --fleet`
 enum FleetTopCommand {

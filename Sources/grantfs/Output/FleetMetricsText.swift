@@ -1,8 +1,8 @@
-import Fleet
+import GrantFleet
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What an agent and a fleet measure, as OpenMetrics.
 enum FleetMetricsText {
