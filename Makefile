@@ -138,9 +138,10 @@ manual: ## write the parts of grantfs(1) anew that are made from the declaration
 	$(SWIFT) build --product grantfs
 	.ci/manual .build/debug/grantfs
 
-pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`; as root
+pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`, and of the console where chromium is; as root
 	@.ci/packages run test
 	@.ci/pictures $(program)
+	@.ci/console-browser $(program) --pictures || [ $$? = 77 ]
 
 lint: ## format, imports, banned calls, man pages, scripts
 	@.ci/packages build lint

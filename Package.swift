@@ -54,6 +54,9 @@ let package = Package(
         // Without pkg-config, and with the headers of libcurl and libjansson alone: they are loaded by the commands that speak to a fleet.
         .target(name: "CGrantFleet", cSettings: strictC),
 
+        // As CGrantFleet: libmicrohttpd and libgnutls are loaded by the command that shows a fleet to browsers.
+        .target(name: "CGrantHTTP", cSettings: strictC),
+
         library("GrantModel", []),
         library("GrantFiles", ["CGrantTOML", "GrantModel"]),
         library("GrantSystem", ["CGrantSystem"]),
@@ -68,6 +71,12 @@ let package = Package(
         library("GrantControl", ["GrantModel", "GrantSystem"]),
         library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
+        .target(
+            name: "GrantFleetConsole", dependencies: ["CGrantHTTP", "GrantFleet", "GrantModel", "GrantSystem"],
+            resources: [
+                .embedInCode("Page/index.html"), .embedInCode("Page/console.css"), .embedInCode("Page/console.js"),
+                .embedInCode("Page/icon.svg"),
+            ], swiftSettings: strict),
         library(
             "GrantKit",
             ["GrantAdministration", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantControl", "GrantSystem"]),
@@ -76,7 +85,10 @@ let package = Package(
         .target(name: "CGrantPortal", cSettings: strictC),
         library(
             "GrantConsoles",
-            ["CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantModel", "GrantSystem"]),
+            [
+                "CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantFleet", "GrantModel",
+                "GrantSystem",
+            ]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
@@ -84,7 +96,7 @@ let package = Package(
                 "GrantViewTree", "GrantViewFS", "GrantControl",
                 "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
                 "GrantProxy",
-                "GrantFleet",
+                "GrantFleet", "GrantFleetConsole",
             ],
             swiftSettings: strict),
 
@@ -147,7 +159,8 @@ let package = Package(
             ["GrantAdministration", "GrantControl", "GrantStore", "GrantBookmarks", "GrantModel", "GrantSystem"]),
         tests("GrantTerminalTests", ["GrantTerminal", "CGrantNcurses", "GrantModel"]),
         tests(
-            "GrantConsolesTests", ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"],
+            "GrantConsolesTests",
+            ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFleet", "GrantModel", "GrantSystem", "TestSupport"],
             data: ["Screens"]),
         tests(
             "GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor"]),

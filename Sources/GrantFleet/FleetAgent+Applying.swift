@@ -106,7 +106,9 @@ extension FleetAgent {
             }
         for (id, reason) in result.refused { problems[id] = reason }
         for (id, problem) in problems where shared.withLock({ $0.problems[id] }) != problem { says(.warning, "grant \(id): \(problem)") }
+        let active = (try? store.grants().count { $0.fleetActivation != nil && $0.state == .active }) ?? 0
         let batch = shared.withLock { shared in
+            shared.activeGrants = active
             shared.batches += 1
             if !changed.isEmpty { shared.unconfirmed[shared.batches] = shared.stored }
             shared.stored = max(shared.stored, revision)

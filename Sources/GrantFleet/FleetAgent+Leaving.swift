@@ -35,6 +35,7 @@ extension FleetAgent {
             // Best effort: it ends by itself.
             if state.lease != 0 { try? client.revokeLease(state.lease) }
         }
+        unlink(AgentReport.path(in: store.runDirectory))
         for file in ["host.json", "agent.json"] { unlink(place + file) }
         return changes
     }

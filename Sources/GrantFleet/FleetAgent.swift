@@ -28,6 +28,8 @@ public final class FleetAgent: @unchecked Sendable {
     private let wakesApplying = Semaphore()
     private var lastSaid: String?
     private var wasOpen = false
+    /// Belongs to the thread that renews, as `state` does.
+    private var report = AgentReport()
 
     struct Shared {
         /// Of the fleet; nil until it was read.
@@ -46,6 +48,8 @@ public final class FleetAgent: @unchecked Sendable {
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
+        /// Of the fleet, in the local store.
+        var activeGrants = 0
         /// What could not be done may be done now.
         var looksAgain = false
         /// What was said to etcd last, and at which revision of etcd.
@@ -101,6 +105,7 @@ public final class FleetAgent: @unchecked Sendable {
             throw GrantError(.system, "no thread could be started", cause: error.description)
         }
         var isFirst = true
+        (report.pid, report.started) = (Int64(getpid()), Clock.realtime)
         var next = Clock.monotonic
         while !isEnding {
             let seconds = renew()
@@ -130,12 +135,15 @@ public final class FleetAgent: @unchecked Sendable {
     private func renew() -> Double {
         do throws(GrantError) {
             try renewOnce()
+            report.renewals &+= 1
             if lastSaid != nil { says(.notice, "the fleet is heard of again") }
             lastSaid = nil
         } catch {
+            report.failures &+= 1
             if error.description != lastSaid { says(.error, error.description) }
             lastSaid = error.description
         }
+        tellMeasurers()
         let lease = shared.withLock { $0.format?.lease } ?? 5
         return max(0.3, min(Double(lease) / 5, 5))
     }
@@ -166,6 +174,7 @@ public final class FleetAgent: @unchecked Sendable {
         }
         // A leader that was replaced renews what its successor lets end.
         guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
+        (report.renewed, report.lease) = (Clock.realtime, asked &+ seconds &* 1_000_000_000)
         guard let entry = answer.found[0].first else { throw GrantError(.storeDamaged, what, cause: "etcd has no fleet any more") }
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)
@@ -196,12 +205,25 @@ public final class FleetAgent: @unchecked Sendable {
         if until > before { try FleetValidity.write(until, in: store.runDirectory) }
         if before > now, wasOpen { return }
         wasOpen = true
+        if before > 0, before <= now {
+            report.fences &+= 1
+            report.fenced = Clock.realtime &- (now &- before)
+        }
         says(.notice, "the fleet's grants are open on this host")
         // Those that were shut meanwhile open at once, and not when their daemons look the next time.
         let (administrator, grants) = (
             administrator, (try? store.grants().filter { $0.fleetActivation != nil && $0.state == .active }) ?? []
         )
         _ = try? WorkerThread.start("fleet-open") { _ = try? administrator.confirm(grants, timeout: 5) }.detach()
+    }
+
+    private func tellMeasurers() {
+        shared.withLock { shared in
+            (report.stored, report.applied) = (shared.stored, shared.watermark)
+            report.seen = max(shared.wanted, shared.leaseRevision, shared.stored)
+            (report.grants, report.problems) = (Int64(shared.activeGrants), Int64(shared.problems.count))
+        }
+        report.write(in: store.runDirectory)
     }
 
     /// A fleet that is behind what this host has seen was restored from a backup, and has forgotten withdrawals since.

@@ -67,9 +67,9 @@ public struct FleetCredentials: Sendable, Equatable {
 }
 
 /// Files of mode 0600 that are there whole or not at all.
-enum PrivateFile {
+public enum PrivateFile {
     /// EPERM when it is not this user's or root's, or others may read it.
-    static func read(_ path: String) throws(Errno) -> [UInt8] {
+    public static func read(_ path: String) throws(Errno) -> [UInt8] {
         let descriptor = try FileDescriptor.open(path.utf8, O_RDONLY)
         var status = stat()
         guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }

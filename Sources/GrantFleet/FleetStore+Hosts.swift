@@ -102,22 +102,29 @@ extension FleetStore {
     }
 
     /// Waits until each host that is concerned has said that it is so, or its lease is gone; `timeout` seconds at the most. `progress`: how many of how many are done.
+    /// `seen`: how the hosts stand to it, each time that one has done it, without until when the others may serve.
     public func awaitHosts(
-        _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil
+        _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil,
+        seen: (@Sendable ([FleetChange]) -> Void)? = nil
     ) throws(GrantError) -> [FleetChange] {
         let start = Clock.monotonic
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
         let found = try hosts()
         let watching = Watching(found.hosts, outcome, since: start)
         var next = found.revision + 1
-        while !watching.isDone, Clock.monotonic < deadline {
+        let tell = {
             progress?(watching.done, watching.all)
+            // The client that would be asked for leases is the one that watches.
+            seen?(outcome.grants.map { FleetChange(grant: $0, hosts: watching.confirmations(of: $0) { _ in nil }) })
+        }
+        while !watching.isDone, Clock.monotonic < deadline {
+            tell()
             do throws(EtcdFailure) {
                 let left = max(1, Int((deadline - Clock.monotonic) / 1_000_000))
                 try client.watch(FleetKeys.hosts, from: next, milliseconds: left) { events in
                     watching.take(events)
                     next = events.revision + 1
-                    progress?(watching.done, watching.all)
+                    tell()
                     return !watching.isDone
                 }
             } catch {

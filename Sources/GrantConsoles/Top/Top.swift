@@ -3,7 +3,7 @@ import GrantModel
 import GrantTerminal
 
 /// The console, as far as it can be without a terminal, a store or a mount: what keys and answers make of it, and what is to be done then.
-public struct Top: Sendable {
+public struct Top: LiveConsole {
     /// What somebody wants done, after being asked.
     public enum Action: Equatable, Sendable {
         case revoke(GrantID)
@@ -12,18 +12,8 @@ public struct Top: Sendable {
         case unmount([UInt8])
     }
 
-    public enum Effect: Equatable, Sendable {
-        case act(Action)
-        case quit
-    }
-
-    public enum Answer: Sendable {
-        case seen(TopSnapshot)
-        /// The store could not be looked at; what was seen last stays.
-        case failed(String)
-        /// What came of an action.
-        case done(String)
-    }
+    public typealias Effect = LiveEffect<Action>
+    public typealias Answer = LiveAnswer<TopSnapshot>
 
     enum Order: String, CaseIterable { case name, state, inodes, operations }
 

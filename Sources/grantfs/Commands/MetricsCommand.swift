@@ -1,3 +1,4 @@
+import GrantFleet
 import Glibc
 import GrantAdministration
 import GrantModel
@@ -7,9 +8,10 @@ import GrantSystem
 /// `grantfs metrics`
 enum MetricsCommand {
     static let declaration = CommandDeclaration(
-        "metrics", "Prints what every mount of the store counts, as OpenMetrics.",
+        "metrics", "Prints what every mount of the store counts, and the host's agent, as OpenMetrics; or what there is of a fleet.",
         options: [
             CommonOptions.view, OptionDeclaration("timeout", value: "S", help: "seconds for each mount to answer; 2 when left out"),
+            OptionDeclaration("fleet", help: "of the fleet as its administrator sees it: hosts, who lags, grants by state"),
             OptionDeclaration("listen", value: "unix:PATH", help: "answer scrapes by HTTP at this socket, until interrupted"),
         ],
         notes: [
@@ -20,12 +22,16 @@ enum MetricsCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let view = try arguments.view()
         let timeout = arguments.has("timeout") ? try arguments.timeout() : 2
+        let isFleet = arguments.has("fleet")
+        if isFleet, view != nil { throw GrantError(.usage, "metrics: --view does not go with --fleet") }
         let read: @Sendable () throws(GrantError) -> String = { () throws(GrantError) in
+            if isFleet { return FleetMetricsText.text(of: try arguments.openFleet().picture(leases: 0)) }
             guard let store = try arguments.openStoreIfThere() else { return MountMetricsText.text(of: []) }
-            return MountMetricsText.text(of: try GrantAdministrator(store: store).metrics(view: view, timeout: timeout))
+            let mounts = try GrantAdministrator(store: store).metrics(view: view, timeout: timeout)
+            return MountMetricsText.text(of: mounts) { FleetMetricsText.addAgent(of: store, to: &$0) }
         }
         guard let listen = arguments.bytes("listen") else {
-            _ = try arguments.knownView(in: try arguments.openStoreIfThere())
+            if !isFleet { _ = try arguments.knownView(in: try arguments.openStoreIfThere()) }
             try Terminal.print(try read(), terminator: "")
             return 0
         }

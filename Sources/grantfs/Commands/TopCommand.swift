@@ -9,18 +9,20 @@ import GrantTerminal
 /// `grantfs top`
 enum TopCommand {
     static let declaration = CommandDeclaration(
-        "top", "Shows mounts and grants live; keys revoke, restore, narrow and unmount, asking first.",
+        "top", "Shows mounts and grants live, or a fleet; keys revoke, restore, narrow and unmount, asking first.",
         options: [
             CommonOptions.view, OptionDeclaration("delay", short: "d", value: "S", help: "seconds between two looks; 2 when left out"),
+            OptionDeclaration("fleet", help: "the hosts and grants of the fleet, who lags, and how each host stands to a grant"),
             CommonOptions.timeout,
         ],
         notes: ["Where stdout is no terminal it looks twice, prints one page and ends. For programs there is status --json."], run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        if arguments.has("fleet") { return try FleetTopCommand.run(arguments, delay: try delay(arguments)) }
         let work = try work(arguments)
         let delay = try delay(arguments)
         _ = try arguments.knownView(in: try arguments.openStoreIfThere())
-        guard isatty(Terminal.standardOutput) == 1, getenv("TERM").map({ String(cString: $0) }) != "dumb" else {
+        guard hasScreen else {
             var top = Top(delay: delay)
             top.handle(.seen(try work.look()))
             usleep(UInt32(delay * 1e6))
@@ -28,12 +30,14 @@ enum TopCommand {
             try Terminal.print(top.text())
             return 0
         }
-        let session = try TopSession(delay: delay, work: work)
+        let session = try LiveSession(Top(delay: delay), delay: delay, work: work)
         let screen = try Screen()
         try session.run(on: screen)
         screen.close()
         return 0
     }
+
+    static var hasScreen: Bool { isatty(Terminal.standardOutput) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb" }
 
     /// Seconds, a tenth to an hour.
     private static func delay(_ arguments: ParsedArguments) throws(GrantError) -> Double {
@@ -44,10 +48,10 @@ enum TopCommand {
         return seconds
     }
 
-    private static func work(_ arguments: ParsedArguments) throws(GrantError) -> TopSession.Work {
+    private static func work(_ arguments: ParsedArguments) throws(GrantError) -> LiveSession<Top>.Work {
         let view = try arguments.view()
         let timeout = try arguments.timeout()
-        return TopSession.Work(
+        return LiveSession<Top>.Work(
             look: { () throws(GrantError) in
                 guard let store = try arguments.openStoreIfThere() else { return TopSnapshot(time: Clock.monotonic, sections: []) }
                 let mounts = try GrantAdministrator(store: store).status(view: view, timeout: 1, counting: true)

@@ -10,14 +10,14 @@ enum FleetCommand {
     static let declaration = CommandDeclaration(
         "fleet", "Makes a fleet of hosts that share grants through etcd, takes hosts in and out, and shows them.",
         operands: [
-            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status", "apply"]),
+            OperandDeclaration("ACTION", choices: ["init", "invite", "join", "leave", "hosts", "status", "apply", "console"]),
             OperandDeclaration("NAME", isOptional: true),
         ],
         options: [
             OptionDeclaration("endpoints", value: "URLS", help: "init: where etcd is: https://HOST:2379, several with commas"),
             OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
             OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
-            OptionDeclaration("key", value: "FILE", help: "init, invite: the key of that certificate"),
+            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate"),
             OptionDeclaration("user", value: "U", help: "init: a user of etcd with the role root, where etcd asks for passwords already"),
             OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
             OptionDeclaration(
@@ -30,14 +30,15 @@ enum FleetCommand {
             OptionDeclaration("dry-run", help: "apply: show the difference, with the hosts, and change nothing"),
             OptionDeclaration("yes", short: "y", help: "apply: do not ask, on a terminal, before something is taken away"),
             OptionDeclaration("restore", help: "apply: make active again what was revoked, or has expired, and is declared"),
-            CommonOptions.timeout, CommonOptions.json,
-        ],
+        ] + FleetConsoleCommand.options + [CommonOptions.timeout, CommonOptions.json],
         notes: [
             "init makes the fleet and keeps the administrator's credentials in the store; invite HOST writes a file for a host, which join FILE takes in there. An "
                 + "invitation holds a password and perhaps a key: give it to nobody else. leave takes this host out, or with HOST that one.",
             "apply FILE makes what the fleet grants what a file declares, or the files *.grants of a directory: as grantfs apply, with hosts = \"role=build\" for a grant that "
                 + "is not for all.",
             "hosts and status show who is there, how far each host is, and what it cannot do.",
+            "console shows the fleet to browsers, which revoke and restore with the credentials of whoever runs it. It prints the address to open, with a token that is made anew each time unless "
+                + "--token-file or --client-ca says who may come in; with both, both are needed. Without TLS it serves this machine alone.",
         ],
         run: run)
 
@@ -55,13 +56,16 @@ enum FleetCommand {
             return 0
         case ("hosts", nil): return try FleetReport.hosts(arguments)
         case ("status", nil): return try FleetReport.status(arguments)
+        case ("console", nil): return try FleetConsoleCommand.run(arguments)
         case ("apply", _?): return try FleetApply.run(arguments.operands[1], arguments)
         case ("apply", nil): throw GrantError(.usage, "fleet apply: FILE is missing")
         case ("invite", nil): throw GrantError(.usage, "fleet invite: HOST is missing")
         case ("join", nil): throw GrantError(.usage, "fleet join: FILE is missing", advice: "grantfs fleet invite writes one")
-        case ("init", _?), ("hosts", _?), ("status", _?): throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
+        case ("init", _?), ("hosts", _?), ("status", _?), ("console", _?):
+            throw GrantError(.usage, "fleet \(action): “\(name ?? "")” is one word too many")
         default:
-            throw GrantError(.usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status or apply")
+            throw GrantError(
+                .usage, "fleet: “\(action)” is no action", advice: "init, invite, join, leave, hosts, status, apply or console")
         }
     }
 
@@ -79,9 +83,9 @@ enum FleetCommand {
             throw GrantError(.usage, "fleet init: a lease has 5 seconds at the least, an hour at the most")
         }
         var settings = EtcdSettings(
-            endpoints: try EtcdSettings.endpoints(of: endpoints), authorities: try contents("ca", arguments),
-            certificate: try contents("cert", arguments), key: try contents("key", arguments), user: try arguments.text("user"))
-        settings.password = try contents("password-file", arguments).map { String($0.prefix { $0 != "\n" }) }
+            endpoints: try EtcdSettings.endpoints(of: endpoints), authorities: try arguments.contents("ca"),
+            certificate: try arguments.contents("cert"), key: try arguments.contents("key"), user: try arguments.text("user"))
+        settings.password = try arguments.contents("password-file").map { String($0.prefix { $0 != "\n" }) }
         guard (settings.certificate == nil) == (settings.key == nil) else {
             throw GrantError(.usage, "fleet init: --cert and --key go together")
         }
@@ -103,7 +107,7 @@ enum FleetCommand {
     private static func invite(_ name: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let labels = try Labels(words: try arguments.texts("label"))
         let output = try arguments.text("output") ?? "\(name).invitation"
-        let (certificate, key) = (try contents("cert", arguments), try contents("key", arguments))
+        let (certificate, key) = (try arguments.contents("cert"), try arguments.contents("key"))
         guard (certificate == nil) == (key == nil) else { throw GrantError(.usage, "fleet invite: --cert and --key go together") }
         if let certificate { try ClientCertificate.check(certificate) }
         let fleet = try arguments.openFleet()
@@ -123,18 +127,19 @@ enum FleetCommand {
                 : "\(output) is for the host “\(name)” alone: grantfs fleet join FILE there")
         return 0
     }
+}
 
-    private static func contents(_ option: String, _ arguments: ParsedArguments) throws(GrantError) -> String? {
-        guard let file = arguments.bytes(option) else { return nil }
+extension ParsedArguments {
+    /// What is in the file that an option names; nil without it. `.system`.
+    func contents(_ option: String) throws(GrantError) -> String? {
+        guard let file = bytes(option) else { return nil }
         do throws(Errno) {
             return String(decoding: try File.contents(of: file), as: UTF8.self)
         } catch {
             throw GrantError(.system, "\(String(decoding: file, as: UTF8.self)) cannot be read", cause: error.description)
         }
     }
-}
 
-extension ParsedArguments {
     func texts(_ option: String) throws(GrantError) -> [String] {
         var result: [String] = []
         for bytes in options[option] ?? [] { result.append(try ParsedArguments.text(bytes, "--\(option)")) }

@@ -101,23 +101,16 @@ enum FleetGrants {
 
     static func revoke(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try arguments.refuse(["path", "grace", "kill"])
-        return try change(arguments, "revoked", "revoke", "the revocation", withdraws: true) { grant in
-            if grant.state != .revoked { grant.state = .revoked }
-        }
+        return try change(arguments, "revoked", "revoke", "the revocation", withdraws: true) { $0 = $0.revoked }
     }
 
     static func restore(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let now = Instant(nanoseconds: Clock.realtime)
-        return try change(arguments, "restored", "restore", "the restoration") { grant in
-            guard grant.state(at: now) != .active else { return }
-            grant.state = .active
-            grant.activation &+= 1
-            if let expires = grant.expires, expires <= now { grant.expires = nil }
-        }
+        return try change(arguments, "restored", "restore", "the restoration") { $0 = $0.restored(at: now) }
     }
 
     static func remove(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        try change(arguments, "removed", "remove", "the removal", withdraws: true, forgets: true) { $0.state = .revoked }
+        try change(arguments, "removed", "remove", "the removal", withdraws: true, forgets: true) { $0 = $0.revoked }
     }
 
     static func set(

@@ -1,6 +1,7 @@
 import GrantFleet
 import Glibc
 import GrantModel
+import GrantStore
 import GrantSystem
 
 /// What the commands that can work on the fleet have in common.
@@ -28,9 +29,10 @@ extension ParsedArguments {
     }
 
     /// The fleet, as its administrator: $GRANTFS_FLEET, or what the store has of it.
-    func openFleet() throws(GrantError) -> FleetStore {
+    /// `actor`: who is said to change what is changed.
+    func openFleet(_ actor: Actor = .current()) throws(GrantError) -> FleetStore {
         let credentials = try administratorCredentials()
-        return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"))
+        return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"), actor: actor)
     }
 
     private func administratorFile() throws(GrantError) -> String {

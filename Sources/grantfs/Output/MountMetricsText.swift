@@ -7,7 +7,8 @@ import GrantStore
 enum MountMetricsText {
     typealias Mount = (record: MountRecord, metrics: MountMetrics?)
 
-    static func text(of mounts: [Mount]) -> String {
+    /// `more`: adds what else is measured on this machine.
+    static func text(of mounts: [Mount], more: (inout OpenMetrics) -> Void = { _ in }) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
         text.add("grantfs_build_info", [("version", CommandLineProgram.version)], 1)
@@ -45,6 +46,7 @@ enum MountMetricsText {
         addRequests(live.map { ($0.labels, $0.metrics) }, to: &text)
         addGrants(live.map { ($0.labels, $0.metrics) }, to: &text)
         addWithdrawals(live.map { ($0.labels, $0.metrics) }, to: &text)
+        more(&text)
         text.end()
         return text.text
     }

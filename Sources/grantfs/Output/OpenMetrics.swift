@@ -22,6 +22,7 @@ struct OpenMetrics {
     }
 
     mutating func add(_ name: String, _ labels: Labels, _ value: UInt64) { add(name, labels, text: String(value)) }
+    mutating func add(_ name: String, _ labels: Labels, signed value: Int64) { add(name, labels, text: String(value)) }
     mutating func add(_ name: String, _ labels: Labels, seconds nanoseconds: Int64) {
         add(name, labels, text: OpenMetrics.seconds(nanoseconds))
     }
@@ -47,11 +48,11 @@ struct OpenMetrics {
 
     /// Without an exponent, and with a point, as the canonical form of a bucket's end has it.
     private static func seconds(_ nanoseconds: Int64) -> String {
-        let (whole, part) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+        let (whole, part) = nanoseconds.magnitude.quotientAndRemainder(dividingBy: 1_000_000_000)
         let digits = String(part)
         var fraction = String(repeating: "0", count: 9 - digits.count) + digits
         while fraction.count > 1, fraction.last == "0" { fraction.removeLast() }
-        return "\(whole).\(fraction)"
+        return "\(nanoseconds < 0 ? "-" : "")\(whole).\(fraction)"
     }
 
     private static func escaped(_ text: String) -> String {

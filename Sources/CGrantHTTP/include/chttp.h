@@ -1,0 +1,70 @@
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// Loads libmicrohttpd and libgnutls, once for the process. False, with a text in `reason`, when one is missing or lacks a function.
+bool chttp_load(char *reason, size_t size);
+
+/// Where a server listens.
+struct chttp_place {
+    int socket;
+    uint16_t port;
+    /// Nobody outside this machine reaches it.
+    bool is_loopback;
+    /// It is all of the machine's addresses.
+    bool is_any;
+};
+
+/// A socket that listens at a numeric address. False, with a text in `reason`.
+bool chttp_listen(const char *address, uint16_t port, struct chttp_place *place, char *reason, size_t size);
+
+struct chttp_server;
+/// One request that is whole, its body included; only within `answer`.
+struct chttp_request;
+
+struct chttp_settings {
+    /// Belongs to the server from now on, also where it does not start.
+    int socket;
+    /// PEM texts; without the first two there is no TLS, and without the third nobody is asked for a certificate.
+    const char *certificate;
+    const char *key;
+    const char *authorities;
+    /// Connections at the most. When there are so many less a fourth, those give way, the oldest first, that nobody has vouched for (`chttp_admit`).
+    unsigned connections;
+    /// Bytes of a request's first lines, and of its body.
+    size_t head_limit;
+    size_t body_limit;
+    /// How long one request may take, from the first byte of the connection, or the end of the request before, to the last byte of the answer.
+    unsigned seconds;
+    /// Called by the server's only thread: it must give one answer, by `chttp_reply`, and must not wait.
+    void (*answer)(void *context, struct chttp_request *request);
+    void *context;
+};
+
+/// NULL, with a text in `reason`, when it does not start. The texts are copied.
+struct chttp_server *chttp_start(const struct chttp_settings *settings, char *reason, size_t size);
+/// Ends every connection, and waits for `answer` to return.
+void chttp_stop(struct chttp_server *server);
+
+const char *chttp_method(const struct chttp_request *request);
+/// Without what stands behind a question mark, and with %XX resolved.
+const char *chttp_path(const struct chttp_request *request);
+const char *chttp_body(const struct chttp_request *request, size_t *length);
+
+enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
+/// The value with this number, of all that have this name; NULL when there are not so many.
+const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
+/// The address of the other side, as text.
+void chttp_peer(struct chttp_request *request, char *text, size_t size);
+/// Whether the other side has a certificate that one of `authorities` has signed for clients, and its subject.
+bool chttp_identity(struct chttp_request *request, char *subject, size_t size);
+/// The connection of the request does not give way to others.
+void chttp_admit(struct chttp_request *request);
+
+struct chttp_header {
+    const char *name;
+    const char *value;
+};
+void chttp_reply(
+    struct chttp_request *request, unsigned status, const struct chttp_header *headers, size_t count, const void *body, size_t length);

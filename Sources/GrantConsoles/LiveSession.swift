@@ -1,0 +1,123 @@
+import GrantModel
+import GrantSystem
+import GrantTerminal
+
+/// What somebody looks at and changes on a screen, as far as it can be without one: what keys and answers make of it.
+public protocol LiveConsole: Sendable {
+    /// What there is at one moment.
+    associatedtype Snapshot: Sendable
+    /// What somebody wants done, after being asked.
+    associatedtype Action: Sendable
+
+    mutating func resize(_ size: Size)
+    mutating func handle(_ answer: LiveAnswer<Snapshot>)
+    mutating func handle(_ key: Key) -> [LiveEffect<Action>]
+    func frame(_ size: Size) -> Frame
+}
+
+public enum LiveAnswer<Snapshot: Sendable>: Sendable {
+    case seen(Snapshot)
+    /// It could not be looked at; what was seen last stays.
+    case failed(String)
+    /// What came of an action.
+    case done(String)
+}
+
+public enum LiveEffect<Action: Sendable>: Sendable {
+    case act(Action)
+    case quit
+}
+
+extension LiveEffect: Equatable where Action: Equatable {}
+
+/// A console on a screen. A thread looks, others do what was asked for: whoever does not answer keeps no key waiting.
+public final class LiveSession<Console: LiveConsole> {
+    /// How it is done; the session knows neither stores nor mounts.
+    public struct Work: Sendable {
+        public var look: @Sendable () throws(GrantError) -> Console.Snapshot
+        /// What came of it, for people.
+        public var act: @Sendable (Console.Action) throws(GrantError) -> String
+
+        public init(
+            look: @escaping @Sendable () throws(GrantError) -> Console.Snapshot,
+            act: @escaping @Sendable (Console.Action) throws(GrantError) -> String
+        ) {
+            (self.look, self.act) = (look, act)
+        }
+    }
+
+    private let work: Work
+    private let delay: Double
+    private let inbox: Inbox<LiveAnswer<Console.Snapshot>>
+    /// Posted when there is something new to see before the time.
+    private let wake = Semaphore()
+    private var console: Console
+
+    /// `delay`: seconds between two looks.
+    public init(_ console: Console, delay: Double, work: Work) throws(GrantError) {
+        (self.work, self.delay, self.console) = (work, delay, console)
+        do throws(Errno) {
+            inbox = try Inbox()
+        } catch {
+            throw GrantError(.system, "the screen cannot be shown", cause: error.description)
+        }
+    }
+
+    /// Until somebody ends it.
+    public func run(on screen: Screen) throws(GrantError) {
+        let loop = try EventLoop(screen, inbox)
+        console.resize(screen.size)
+        try startLooking()
+        loop.run({ handle($0) ? () : nil }, frame: { console.frame($0) })
+    }
+
+    /// True at the end.
+    private func handle(_ event: Event<LiveAnswer<Console.Snapshot>>) -> Bool {
+        switch event {
+        case .key(let key): return carryOut(console.handle(key))
+        case .resized(let size): console.resize(size)
+        case .message(let answer): console.handle(answer)
+        }
+        return false
+    }
+
+    private func startLooking() throws(GrantError) {
+        let (work, inbox, wake) = (work, inbox, wake)
+        let milliseconds = Int(delay * 1000)
+        do throws(Errno) {
+            try WorkerThread.start("look") {
+                while true {
+                    do throws(GrantError) {
+                        inbox.post(.seen(try work.look()))
+                    } catch {
+                        inbox.post(.failed(error.description))
+                    }
+                    wake.waitForAny(within: milliseconds)
+                }
+            }.detach()
+        } catch {
+            throw GrantError(.system, "nothing can be looked at", cause: error.description)
+        }
+    }
+
+    private func carryOut(_ effects: [LiveEffect<Console.Action>]) -> Bool {
+        for effect in effects {
+            guard case .act(let action) = effect else { return true }
+            let (work, inbox, wake) = (work, inbox, wake)
+            let act: @Sendable () -> Void = {
+                do throws(GrantError) {
+                    inbox.post(.done(try work.act(action)))
+                } catch {
+                    inbox.post(.done(error.description))
+                }
+                wake.post()
+            }
+            guard let thread = try? WorkerThread.start("act", act) else {
+                console.handle(.done("it could not be done: no thread can be started"))
+                continue
+            }
+            thread.detach()
+        }
+        return false
+    }
+}

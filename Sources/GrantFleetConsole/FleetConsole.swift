@@ -1,0 +1,187 @@
+import GrantFleet
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// How a console is served.
+public struct ConsoleSettings: Sendable {
+    /// A numeric address.
+    public var address: String
+    /// 0: one that is free.
+    public var port: UInt16
+    /// Other names by which browsers know it.
+    public var names: [String]
+    /// PEM texts. Without the first two there is no TLS, which only this machine is offered.
+    public var certificate: String?
+    public var key: String?
+    /// Whose certificates of clients are taken.
+    public var authorities: String?
+    /// What whoever comes in has to know; nil: a client's certificate is enough.
+    public var token: String?
+
+    public init(address: String, port: UInt16) { (self.address, self.port, names) = (address, port, []) }
+}
+
+/// The fleet in a browser: shows hosts and grants, revokes and restores, with the credentials of whoever started it.
+public final class FleetConsole: Sendable {
+    /// Of a token that a person has chosen.
+    public static let shortestToken = 32
+
+    private let settings: ConsoleSettings
+    private let place: WebPlace
+    private let origins: Origins
+    private let admission: Admission
+    private let view: FleetView
+    private let changes: Changes
+    private let says: @Sendable (String) -> Void
+
+    /// Listens already, and answers nobody. `connect` makes a connection to the fleet for somebody. `.usage` where it would be open to others, `.system` where the place is taken.
+    public init(
+        _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
+        says: @escaping @Sendable (String) -> Void
+    ) throws(GrantError) {
+        try WebServer.load()
+        place = try WebPlace(address: settings.address, port: settings.port)
+        let isSecure = settings.certificate != nil && settings.key != nil
+        guard isSecure || place.isLoopback else {
+            throw GrantError(
+                .usage, "the console is not served at \(settings.address)", cause: "without TLS others could listen, and come in",
+                advice: "--certificate FILE --key FILE, or an address of this machine alone, such as 127.0.0.1")
+        }
+        guard !place.isAny || !settings.names.isEmpty else {
+            throw GrantError(
+                .usage, "the console is not served at \(settings.address)", cause: "nobody knows by which name browsers will ask for it",
+                advice: "--name NAME, as it stands in the address line")
+        }
+        guard settings.token != nil || (settings.authorities != nil && isSecure) else {
+            throw GrantError(.usage, "the console is not served", cause: "everybody could come in")
+        }
+        let literal = settings.address.contains(":") ? "[\(settings.address)]" : settings.address
+        let names = settings.names + (place.isAny ? [] : [literal]) + (place.isLoopback ? ["localhost"] : [])
+        (self.settings, self.says) = (settings, says)
+        origins = Origins(isSecure: isSecure, names: names)
+        admission = Admission(token: settings.token)
+        view = FleetView { () throws(GrantError) in try connect("") }
+        changes = Changes(view: view, connect: connect, says: says)
+    }
+
+    /// Where a browser finds it.
+    public var address: String {
+        let name = settings.names.first ?? (settings.address.contains(":") ? "[\(settings.address)]" : settings.address)
+        return "\(origins.scheme)://\(name):\(place.port)/"
+    }
+
+    /// Answers until `wait` returns. `ready`: called when it does.
+    public func run(ready: () throws(GrantError) -> Void, wait: () -> Void) throws(GrantError) {
+        try view.start()
+        defer { view.end() }
+        let server = try WebServer(
+            place, certificate: settings.certificate, key: settings.key, authorities: settings.authorities, limits: WebServer.Limits()
+        ) { [self] request in answer(request) }
+        defer { withExtendedLifetime(server) {} }
+        try ready()
+        wait()
+    }
+
+    // MARK: requests
+
+    private func answer(_ request: WebRequest) -> WebReply {
+        let host = request.only(.header, "Host")
+        guard origins.knows(host: host) else { return Self.refusal(421, "it is not known by this name here (--name)") }
+        var who = "the token"
+        if settings.authorities != nil {
+            guard let identity = request.identity else { return Self.refusal(403, "it needs a client's certificate that is trusted here") }
+            who = identity
+        }
+        let (method, path) = (request.method, request.path)
+        guard path.hasPrefix("/api/") else {
+            guard let page = Page.reply(path) else { return Self.refusal(404, "there is nothing") }
+            return method == "GET" ? page : Self.refusal(405, "it is only to be read", [("Allow", "GET")])
+        }
+        let changes = method != "GET"
+        let site = request.values(.header, "Sec-Fetch-Site")
+        guard origins.isOwn(origin: request.values(.header, "Origin"), host: host, site: site.first, changes: changes) else {
+            return Self.refusal(403, "another page asks for it")
+        }
+        switch (method, path) {
+        case ("POST", "/api/login"): return logIn(request, who)
+        case ("GET", "/api/state"), ("GET", "/api/grant"), ("POST", "/api/revoke"), ("POST", "/api/restore"), ("POST", "/api/logout"): break
+        case (_, "/api/state"), (_, "/api/grant"): return Self.refusal(405, "it is only to be read", [("Allow", "GET")])
+        case (_, "/api/login"), (_, "/api/logout"), (_, "/api/revoke"), (_, "/api/restore"):
+            return Self.refusal(405, "it is only by POST", [("Allow", "POST")])
+        default: return Self.refusal(404, "there is nothing")
+        }
+        let key = request.only(.header, "Grantfs-Key")
+        // A session belongs to the certificate with which it was begun.
+        guard let user = admission.session(cookies: request.values(.cookie, cookie), key: key), user == who else {
+            return Self.refusal(401, "nobody has come in with this")
+        }
+        request.admit()
+        switch path {
+        case "/api/state": return state(since: request.only(.argument, "since"))
+        case "/api/grant": return grant(request.only(.argument, "id") ?? "")
+        case "/api/logout":
+            admission.logOut(key: key)
+            return WebReply(status: 204)
+        default: return change(path == "/api/revoke" ? .revoke : .restore, request, user)
+        }
+    }
+
+    /// Of its own for each port, because browsers keep the cookies of all ports of a host together.
+    private var cookie: String { (settings.certificate == nil ? "" : "__Host-") + "grantfs-console-\(place.port)" }
+
+    private func logIn(_ request: WebRequest, _ who: String) -> WebReply {
+        guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
+        guard let session = admission.logIn(token: body["token"]?.string ?? "", who: who) else {
+            says("somebody at \(request.peer) has not come in: another token")
+            return Self.refusal(403, admission.needsToken ? "that is not the token" : "it is refused")
+        }
+        request.admit()
+        says("\(who) came in from \(request.peer)")
+        let attributes = "; Path=/; HttpOnly; SameSite=Strict" + (settings.certificate == nil ? "" : "; Secure")
+        return WebReply(
+            status: 200, body: JSONValue.object(["key": .string(session.key)]).text,
+            headers: [("Set-Cookie", "\(cookie)=\(session.cookie)\(attributes)")])
+    }
+
+    private func state(since: String?) -> WebReply {
+        let seen = view.see()
+        let version = "\(seen.version).\(changes.version)"
+        if version == since { return WebReply(status: 204) }
+        let now = Instant(nanoseconds: Clock.realtime)
+        let body = JSONValue.object([
+            "version": .string(version), "now": StateJSON.time(now), "seen": StateJSON.time(seen.picture?.time),
+            "failure": seen.failure.map { StateJSON.text($0, most: 500) } ?? .null, "fleet": seen.state, "changes": changes.json,
+        ])
+        return WebReply(status: 200, body: body.text)
+    }
+
+    private func grant(_ id: String) -> WebReply {
+        guard let picture = view.see().picture else { return Self.refusal(503, "the fleet was not seen yet") }
+        guard let body = StateJSON.standings(of: id, in: picture) else { return Self.refusal(404, "the fleet has no such grant") }
+        return WebReply(status: 200, body: body.text)
+    }
+
+    private func change(_ kind: Changes.Kind, _ request: WebRequest, _ user: String) -> WebReply {
+        guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
+        guard let id = body["id"]?.string, let revision = body["revision"]?.integer else { return Self.refusal(400, "it names no grant") }
+        guard let grant = view.see().picture?.grants.first(where: { $0.id.description == id }) else {
+            return Self.refusal(404, "the fleet has no such grant")
+        }
+        guard let number = changes.begin(kind, grant, seen: revision, who: user, from: request.peer) else {
+            return Self.refusal(503, "other changes are under way")
+        }
+        return WebReply(status: 202, body: JSONValue.object(["change": .integer(Int64(number))]).text)
+    }
+
+    /// An object of JSON that says it is one: a form of another page cannot.
+    private static func body(_ request: WebRequest) -> JSONValue? {
+        let type = request.only(.header, "Content-Type")?.lowercased().split(separator: ";").first
+        guard type == "application/json", let body = try? JSONValue(text: request.body), case .object = body else { return nil }
+        return body
+    }
+
+    private static func refusal(_ status: UInt32, _ reason: String, _ headers: [(String, String)] = []) -> WebReply {
+        WebReply(status: status, body: JSONValue.object(["error": .string(reason)]).text, headers: headers)
+    }
+}

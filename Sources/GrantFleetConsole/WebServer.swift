@@ -1,0 +1,170 @@
+import CGrantHTTP
+import Glibc
+import GrantModel
+
+/// A socket that listens.
+struct WebPlace {
+    let place: chttp_place
+
+    var port: UInt16 { place.port }
+    var isLoopback: Bool { place.is_loopback }
+    var isAny: Bool { place.is_any }
+
+    /// `.usage`, `.system`.
+    init(address: String, port: UInt16) throws(GrantError) {
+        var (place, reason) = (chttp_place(), [CChar](repeating: 0, count: 256))
+        guard chttp_listen(address, port, &place, &reason, reason.count) else {
+            throw GrantError(.system, "nothing can be served at \(address), port \(port)", cause: WebServer.text(reason))
+        }
+        self.place = place
+    }
+}
+
+/// One request of a browser.
+struct WebRequest {
+    enum Kind { case header, cookie, argument }
+
+    fileprivate let request: OpaquePointer
+
+    var method: String { String(cString: chttp_method(request)) }
+    var path: String { String(cString: chttp_path(request)) }
+    var peer: String {
+        var text = [CChar](repeating: 0, count: 64)
+        chttp_peer(request, &text, text.count)
+        return WebServer.text(text)
+    }
+
+    var body: [UInt8] {
+        var length = 0
+        let bytes = chttp_body(request, &length)
+        return Array(UnsafeRawBufferPointer(start: bytes, count: bytes == nil ? 0 : length))
+    }
+
+    /// All values of that name, eight at the most.
+    func values(_ kind: Kind, _ name: String) -> [String] {
+        let kind = [Kind.header: CHTTP_HEADER, .cookie: CHTTP_COOKIE, .argument: CHTTP_ARGUMENT][kind] ?? CHTTP_HEADER
+        var values: [String] = []
+        while values.count < 8, let value = chttp_value(request, kind, name, values.count) { values.append(String(cString: value)) }
+        return values
+    }
+
+    /// nil where it is missing, and where there are several: nobody can say then which of them counts.
+    func only(_ kind: Kind, _ name: String) -> String? {
+        let values = values(kind, name)
+        return values.count == 1 ? values[0] : nil
+    }
+
+    /// The subject of the certificate by which the other side is known; nil when it has none that is trusted.
+    var identity: String? {
+        var text = [CChar](repeating: 0, count: 512)
+        return chttp_identity(request, &text, text.count) ? WebServer.text(text) : nil
+    }
+
+    /// Its connection stays when there are too many.
+    func admit() { chttp_admit(request) }
+}
+
+struct WebReply {
+    var status: UInt32
+    var type = "application/json"
+    var body: [UInt8] = []
+    var headers: [(String, String)] = []
+}
+
+/// Answers requests by HTTP, on one thread of its own.
+final class WebServer {
+    struct Limits {
+        var connections: UInt32 = 64
+        var head = 16_384
+        var body = 4_096
+        var seconds: UInt32 = 10
+    }
+
+    private final class Handler {
+        let answer: @Sendable (WebRequest) -> WebReply
+        init(_ answer: @escaping @Sendable (WebRequest) -> WebReply) { self.answer = answer }
+    }
+
+    private let server: OpaquePointer
+    private let handler: Unmanaged<Handler>
+
+    static func load() throws(GrantError) {
+        var reason = [CChar](repeating: 0, count: 256)
+        if !chttp_load(&reason, reason.count) {
+            throw GrantError(
+                .unsupported, "nothing can be served", cause: text(reason), advice: "apt-get install libmicrohttpd12 libgnutls30")
+        }
+    }
+
+    /// PEM texts. `answer` must not wait for anything. `.system` when it does not start.
+    init(
+        _ place: WebPlace, certificate: String?, key: String?, authorities: String?, limits: Limits,
+        answer: @escaping @Sendable (WebRequest) -> WebReply
+    ) throws(GrantError) {
+        var reason = [CChar](repeating: 0, count: 256)
+        let handler = Unmanaged.passRetained(Handler(answer))
+        var settings = chttp_settings()
+        settings.socket = place.place.socket
+        (settings.connections, settings.seconds) = (limits.connections, limits.seconds)
+        (settings.head_limit, settings.body_limit) = (limits.head, limits.body)
+        settings.context = handler.toOpaque()
+        settings.answer = { context, request in
+            guard let context, let request else { return }
+            WebServer.give(Unmanaged<Handler>.fromOpaque(context).takeUnretainedValue().answer(WebRequest(request: request)), to: request)
+        }
+        let server = WebServer.withText(certificate) { certificate in
+            WebServer.withText(key) { key in
+                WebServer.withText(authorities) { authorities in
+                    (settings.certificate, settings.key, settings.authorities) = (certificate, key, authorities)
+                    return chttp_start(&settings, &reason, reason.count)
+                }
+            }
+        }
+        guard let server else {
+            handler.release()
+            throw GrantError(.system, "nothing can be served", cause: WebServer.text(reason))
+        }
+        (self.server, self.handler) = (server, handler)
+    }
+
+    /// Ends every connection.
+    deinit {
+        chttp_stop(server)
+        handler.release()
+    }
+
+    /// What every answer has: no page of somebody else may show, read or use it, and it uses nothing of anybody else.
+    static let headers = [
+        (
+            "Content-Security-Policy",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+                + "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        ),
+        ("X-Content-Type-Options", "nosniff"), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer"),
+        ("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Resource-Policy", "same-origin"), ("Cache-Control", "no-store"),
+    ]
+
+    private static func give(_ reply: WebReply, to request: OpaquePointer) {
+        let all = headers + [("Content-Type", reply.type)] + reply.headers
+        let texts = all.map { (strdup($0.0), strdup($0.1)) }
+        defer {
+            for (name, value) in texts {
+                free(name)
+                free(value)
+            }
+        }
+        let fields = texts.map { chttp_header(name: $0.0, value: $0.1) }
+        reply.body.withUnsafeBytes { chttp_reply(request, reply.status, fields, fields.count, $0.baseAddress ?? empty, $0.count) }
+    }
+
+    nonisolated(unsafe) private static let empty = UnsafeRawPointer(UnsafeMutableRawPointer.allocate(byteCount: 1, alignment: 1))
+
+    static func text(_ buffer: [CChar]) -> String {
+        String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    private static func withText<Result>(_ text: String?, _ body: (UnsafePointer<CChar>?) -> Result) -> Result {
+        guard let text else { return body(nil) }
+        return text.withCString { body($0) }
+    }
+}

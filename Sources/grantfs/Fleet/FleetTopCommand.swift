@@ -1,0 +1,58 @@
+import GrantConsoles
+import GrantFleet
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantTerminal
+
+/// `top --fleet`
+enum FleetTopCommand {
+    /// Of so many hosts it is asked in each look how long their leases last.
+    private static let leases = 32
+
+    static func run(_ arguments: ParsedArguments, delay: Double) throws(GrantError) -> Int32 {
+        let timeout = try arguments.timeout()
+        let view = try arguments.view()
+        // One for looking; whatever is done has its own, and keeps nobody waiting.
+        let fleet = try arguments.openFleet()
+        guard TopCommand.hasScreen else {
+            var top = FleetTop(delay: delay, view: view)
+            top.handle(.seen(try fleet.picture(leases: Int.max)))
+            try Terminal.print(top.text())
+            return 0
+        }
+        let work = LiveSession<FleetTop>.Work(
+            look: { () throws(GrantError) in try fleet.picture(leases: leases) },
+            act: { action throws(GrantError) in try change(action, try arguments.openFleet(), timeout) })
+        let session = try LiveSession(FleetTop(delay: delay, view: view), delay: delay, work: work)
+        let screen = try Screen()
+        try session.run(on: screen)
+        screen.close()
+        return 0
+    }
+
+    private static func change(_ action: FleetTop.Action, _ fleet: FleetStore, _ timeout: Double) throws(GrantError) -> String {
+        let (id, seen): (GrantID, Int64?)
+        switch action {
+        case .revoke(let grant): (id, seen) = (grant, nil)
+        case .restore(let grant, let revision): (id, seen) = (grant, revision)
+        }
+        guard let grant = try fleet.grants().grants.first(where: { $0.id == id }) else {
+            throw GrantError(.notFound, "nothing was changed", cause: "the grant is gone by now")
+        }
+        let now = Instant(nanoseconds: Clock.realtime)
+        let verb = seen == nil ? "revoked" : "restored"
+        let outcome = try fleet.change([grant], verb, withdraws: seen == nil) { grant throws(GrantError) in
+            guard let seen else { return grant.revoked }
+            guard grant.revision == seen else {
+                throw GrantError(.unconfirmed, "“\(grant.name)” is not restored", cause: "somebody has changed it since it was looked at")
+            }
+            return grant.restored(at: now)
+        }
+        let hosts = try fleet.awaitHosts(outcome, timeout: timeout).flatMap(\.hosts)
+        let waiting = hosts.filter { $0.state == .waiting }.map(\.host)
+        if !waiting.isEmpty { return "\(verb) “\(grant.name)” on record, but not confirmed by \(waiting.joined(separator: ", "))" }
+        let slowest = hosts.map(\.milliseconds).max().map { " in \(($0 * 10).rounded() / 10) ms" } ?? ""
+        return "\(verb) “\(grant.name)”, by \(hosts.count == 1 ? "1 host" : "\(hosts.count) hosts")\(slowest)"
+    }
+}
