@@ -37,7 +37,7 @@ extension MountTests {
             let fixture = try MountFixture(owner: Machine.plainUser!)
             let look = "grantfs list --all --json; findmnt -rn -t fuse.grantfs -o TARGET | grep \"^$HOME/\""
             let lines = setUp + [look] + rows.map { $0.typed + "; echo \"exit $?\"" } + [look]
-            let (home, output) = try Tours.run(lines, as: fixture.owner, fixture)
+            let (home, _, output) = try Tours.run(lines, as: fixture.owner, fixture)
             #expect(output[setUp.count] == output[lines.count - 1], "something was changed")
             let said = output[..<setUp.count].flatMap { $0 }
             #expect(said.isEmpty)
