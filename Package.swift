@@ -1,11 +1,14 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.2
 import PackageDescription
 
 // The targets and who may import whom are the table in docs/ARCHITECTURE.md; `make lint` holds the two together.
 let strict: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
-    .unsafeFlags(["-warnings-as-errors"]),
+    .treatAllWarnings(as: .error),
 ]
+// A package that others depend on may have no `unsafeFlags`.
+let strictC: [CSetting] = [.define("_GNU_SOURCE"), .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error)]
+let strictCXX: [CXXSetting] = [.enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error)]
 
 func library(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
     .target(name: name, dependencies: dependencies, swiftSettings: strict)
@@ -19,7 +22,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency], data: [String] =
 /// A program in C that works on files in every way and knows nothing of grantfs.
 func exerciser(_ name: String, linkerSettings: [LinkerSetting] = []) -> Target {
     .executableTarget(
-        name: name, path: "Tests/\(name)", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
+        name: name, path: "Tests/\(name)", cSettings: strictC,
         linkerSettings: linkerSettings)
 }
 
@@ -32,49 +35,51 @@ let package = Package(
     name: "grantfs",
     products: [
         .executable(name: "grantfs", targets: ["grantfs"]),
+        // For programs of your own, in the shapes of Apple's Foundation.
         .library(name: "GrantKit", targets: ["GrantKit"]),
+        // What the commands do, without Foundation.
+        .library(name: "GrantAdministration", targets: ["GrantAdministration", "GrantModel"]),
     ],
     targets: [
-        .systemLibrary(name: "CFuse3", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
-        .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-        .systemLibrary(name: "CSeccomp", pkgConfig: "libseccomp", providers: [.apt(["libseccomp-dev"])]),
+        .systemLibrary(name: "CGrantFUSE", pkgConfig: "fuse3", providers: [.apt(["libfuse3-dev"])]),
+        .systemLibrary(name: "CGrantSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .systemLibrary(name: "CGrantSeccomp", pkgConfig: "libseccomp", providers: [.apt(["libseccomp-dev"])]),
         // Without pkg-config: it gives definitions that the package manager warns of and that change nothing here.
-        .systemLibrary(name: "CNcurses", providers: [.apt(["libncurses-dev"])]),
-        .target(
-            name: "CLinux", dependencies: ["CFuse3"], cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .systemLibrary(name: "CGrantNcurses", providers: [.apt(["libncurses-dev"])]),
+        .target(name: "CGrantSystem", cSettings: strictC),
 
         // Without pkg-config: it asks for the shared library, and this compiles what it needs of the headers in.
-        .target(name: "CTOML", cxxSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .target(name: "CGrantTOML", cxxSettings: strictCXX),
 
         // Without pkg-config, and with the headers of libcurl and libjansson alone: they are loaded by the commands that speak to a fleet.
-        .target(name: "CFleet", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+        .target(name: "CGrantFleet", cSettings: strictC),
 
         library("GrantModel", []),
-        library("GrantFiles", ["CTOML", "GrantModel"]),
-        library("LinuxFS", ["CLinux"]),
-        library("Confinement", ["CSeccomp", "CLinux", "LinuxFS"]),
-        library("Bookmarks", ["LinuxFS", "GrantModel"]),
-        library("GrantStore", ["CSQLite", "GrantModel", "LinuxFS"]),
-        library("Coordinator", ["GrantModel"]),
-        library("HostProxy", ["GrantModel", "LinuxFS"]),
-        library("FUSEKit", ["CFuse3", "CLinux", "LinuxFS"]),
-        library("ViewTree", ["GrantModel", "CLinux", "LinuxFS"]),
-        library("ViewFS", ["FUSEKit", "ViewTree", "Coordinator", "CLinux", "LinuxFS", "GrantModel"]),
-        library("Control", ["GrantModel", "LinuxFS"]),
-        library("GrantAdministration", ["GrantFiles", "GrantModel", "Bookmarks", "GrantStore", "Control", "LinuxFS"]),
-        library("Fleet", ["CFleet", "GrantAdministration", "GrantModel", "GrantStore", "LinuxFS"]),
-        library("GrantKit", ["GrantAdministration", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "Control", "LinuxFS"]),
-        library("TerminalUI", ["CNcurses", "LinuxFS", "GrantModel"]),
+        library("GrantFiles", ["CGrantTOML", "GrantModel"]),
+        library("GrantSystem", ["CGrantSystem"]),
+        library("GrantConfinement", ["CGrantSeccomp", "CGrantSystem", "GrantSystem"]),
+        library("GrantBookmarks", ["GrantSystem", "GrantModel"]),
+        library("GrantStore", ["CGrantSQLite", "GrantModel", "GrantSystem"]),
+        library("GrantCoordinator", ["GrantModel"]),
+        library("GrantProxy", ["GrantModel", "GrantSystem"]),
+        library("GrantFUSE", ["CGrantFUSE", "CGrantSystem", "GrantSystem"]),
+        library("GrantViewTree", ["GrantModel", "CGrantSystem", "GrantSystem"]),
+        library("GrantViewFS", ["GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
+        library("GrantControl", ["GrantModel", "GrantSystem"]),
+        library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
+        library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
+        library("GrantKit", ["GrantAdministration", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantControl", "GrantSystem"]),
+        library("GrantTerminal", ["CGrantNcurses", "GrantSystem", "GrantModel"]),
         // It needs the headers of libsystemd alone, which it loads when it is used.
-        .target(name: "CPortal", cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
-        library("Consoles", ["CPortal", "TerminalUI", "GrantAdministration", "GrantStore", "Control", "GrantModel", "LinuxFS"]),
+        .target(name: "CGrantPortal", cSettings: strictC),
+        library("GrantConsoles", ["CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantModel", "GrantSystem"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
-                "CSQLite", "LinuxFS", "GrantModel", "Bookmarks", "GrantStore", "Coordinator", "FUSEKit", "ViewTree", "ViewFS", "Control",
-                "Confinement", "GrantAdministration", "GrantFiles", "TerminalUI", "Consoles",
-                "HostProxy",
-                "Fleet",
+                "CGrantSQLite", "GrantSystem", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantFUSE", "GrantViewTree", "GrantViewFS", "GrantControl",
+                "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
+                "GrantProxy",
+                "GrantFleet",
             ],
             swiftSettings: strict),
 
@@ -83,21 +88,21 @@ let package = Package(
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
-            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+            cSettings: strictC),
         .executableTarget(
             name: "ParityProbe",
             path: "Tests/ParityProbe",
-            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+            cSettings: strictC),
         .executableTarget(
-            name: "HungSource", dependencies: ["CFuse3", "CLinux"],
+            name: "HungSource", dependencies: ["CGrantFUSE", "CGrantSystem"],
             path: "Tests/HungSource",
-            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+            cSettings: strictC),
         .executableTarget(
-            name: "ClaimProbe", dependencies: ["GrantAdministration", "Control", "GrantModel", "GrantStore", "LinuxFS"],
+            name: "ClaimProbe", dependencies: ["GrantAdministration", "GrantControl", "GrantModel", "GrantStore", "GrantSystem"],
             path: "Tests/ClaimProbe", swiftSettings: strict),
         .executableTarget(
             name: "FakePortal", path: "Tests/FakePortal",
-            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])],
+            cSettings: strictC,
             linkerSettings: [.linkedLibrary("systemd")]),
         exerciser("FileExerciser"),
         exerciser("NamespaceStress"),
@@ -109,37 +114,37 @@ let package = Package(
         .executableTarget(
             name: "Workloads",
             path: "Tests/Benchmarks/Workloads",
-            cSettings: [.define("_GNU_SOURCE"), .unsafeFlags(["-Wall", "-Wextra", "-Werror"])]),
+            cSettings: strictC),
         .executableTarget(
-            name: "GateBenchmark", dependencies: ["Coordinator", "LinuxFS"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
+            name: "GateBenchmark", dependencies: ["GrantCoordinator", "GrantSystem"], path: "Tests/Benchmarks/Gate", swiftSettings: strict),
         .target(name: "TestSupport", path: "Tests/TestSupport", swiftSettings: strict),
         tests("MountTests", ["TestSupport"]),
         tests("GrantModelTests", ["GrantModel"]),
-        tests("CoordinatorTests", ["Coordinator", "TestSupport"]),
-        tests("ViewTreeTests", ["ViewTree", "LinuxFS", "CLinux"]),
-        tests("ViewFSTests", ["ViewFS", "Coordinator", "FUSEKit", "GrantModel", "LinuxFS"]),
-        tests("GrantStoreTests", ["GrantStore", "GrantModel", "LinuxFS", "StoreWriter", "TestSupport"]),
-        tests("BookmarksTests", ["Bookmarks", "GrantModel", "LinuxFS", "CLinux", "TestSupport"]),
+        tests("GrantCoordinatorTests", ["GrantCoordinator", "TestSupport"]),
+        tests("GrantViewTreeTests", ["GrantViewTree", "GrantSystem", "CGrantSystem"]),
+        tests("GrantViewFSTests", ["GrantViewFS", "GrantCoordinator", "GrantFUSE", "GrantModel", "GrantSystem"]),
+        tests("GrantStoreTests", ["GrantStore", "GrantModel", "GrantSystem", "StoreWriter", "TestSupport"]),
+        tests("GrantBookmarksTests", ["GrantBookmarks", "GrantModel", "GrantSystem", "CGrantSystem", "TestSupport"]),
         .executableTarget(
             name: "StoreWriter", dependencies: ["GrantStore", "GrantModel"], path: "Tests/StoreWriter", swiftSettings: strict),
         .executableTarget(
-            name: "ConfinedProbe", dependencies: ["Confinement", "LinuxFS"], path: "Tests/ConfinedProbe", swiftSettings: strict),
+            name: "ConfinedProbe", dependencies: ["GrantConfinement", "GrantSystem"], path: "Tests/ConfinedProbe", swiftSettings: strict),
         .executableTarget(
-            name: "DecoderFuzzer", dependencies: ["Control", "GrantAdministration", "GrantModel"], path: "Tests/DecoderFuzzer",
+            name: "DecoderFuzzer", dependencies: ["GrantControl", "GrantAdministration", "GrantModel"], path: "Tests/DecoderFuzzer",
             exclude: ["Corpus"], swiftSettings: strict),
         .executableTarget(
-            name: "RequestFuzzer", dependencies: ["ViewFS", "FUSEKit", "CLinux", "LinuxFS", "GrantModel"], path: "Tests/RequestFuzzer",
+            name: "RequestFuzzer", dependencies: ["GrantViewFS", "GrantFUSE", "CGrantSystem", "GrantSystem", "GrantModel"], path: "Tests/RequestFuzzer",
             swiftSettings: strict),
-        tests("ControlTests", ["Control", "GrantModel", "LinuxFS", "TestSupport"]),
-        tests("GrantAdministrationTests", ["GrantAdministration", "Control", "GrantStore", "Bookmarks", "GrantModel", "LinuxFS"]),
-        tests("TerminalUITests", ["TerminalUI", "CNcurses", "GrantModel"]),
+        tests("GrantControlTests", ["GrantControl", "GrantModel", "GrantSystem", "TestSupport"]),
+        tests("GrantAdministrationTests", ["GrantAdministration", "GrantControl", "GrantStore", "GrantBookmarks", "GrantModel", "GrantSystem"]),
+        tests("GrantTerminalTests", ["GrantTerminal", "CGrantNcurses", "GrantModel"]),
         tests(
-            "ConsoleTests", ["Consoles", "TerminalUI", "GrantAdministration", "GrantModel", "LinuxFS", "TestSupport"], data: ["Screens"]),
-        tests("GrantKitTests", ["GrantKit", "GrantModel", "Coordinator", "LinuxFS", "TestSupport", "DirectoryList", "NoteEditor"]),
-        tests("HostProxyTests", ["HostProxy", "GrantModel"]),
+            "GrantConsolesTests", ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantModel", "GrantSystem", "TestSupport"], data: ["Screens"]),
+        tests("GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor"]),
+        tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
-        tests("FleetTests", ["Fleet", "GrantModel", "TestSupport"]),
-        tests("CommandLineTests", ["grantfs", "Control", "GrantAdministration", "GrantModel", "TestSupport"]),
+        tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),
+        tests("CommandLineTests", ["grantfs", "GrantControl", "GrantAdministration", "GrantModel", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17
 )

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Tells the mounts of a store that it has changed, and collects what they say.
 struct Announcer: Sendable {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Paths as bytes.
 public enum CanonicalPath {

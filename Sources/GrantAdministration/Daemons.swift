@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Asks recorded mounts.
 enum Daemons {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The directories in a directory, for whoever chooses one.
 public struct DirectoryListing: Sendable, Equatable {

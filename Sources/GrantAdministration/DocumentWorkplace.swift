@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// The directory in which a document's program makes what it needs beside it for a moment: on the host beside the document, so that what is written
 /// there can take the document's place in one step; of this mount alone; closed to everybody but the document's owner; removed with the mount.

@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the mounts shut the grants all

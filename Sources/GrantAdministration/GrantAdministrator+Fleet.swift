@@ -1,7 +1,7 @@
-import Bookmarks
+import GrantBookmarks
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 // What an agent does on its host for the fleet, by the same ways as the commands.
 extension GrantAdministrator {

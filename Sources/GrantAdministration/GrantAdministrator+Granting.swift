@@ -1,8 +1,8 @@
-import Bookmarks
+import GrantBookmarks
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// A directory that was looked at and may be granted, before anything is written.

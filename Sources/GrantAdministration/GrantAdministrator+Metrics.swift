@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// What every mount counts, oldest mount first; nil where the daemon does not answer within `timeout` seconds, or has ended and something is

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// The mountpoints of live mounts that show the grant now, those of the oldest mount first: each was said by its daemon, which has

@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above

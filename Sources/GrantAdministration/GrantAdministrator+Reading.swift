@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantAdministrator {
     /// The grants, of one view or of all, with where they are now; revoked and expired ones with `all`. Nothing is changed.

@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// A grant that is not as it was granted, and what it would need.
 public struct RepairProposal: Sendable {

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// A mount, and who holds something of it.
 public struct MountReport: Sendable {

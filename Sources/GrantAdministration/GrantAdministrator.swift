@@ -1,8 +1,8 @@
-import Bookmarks
-import Control
+import GrantBookmarks
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// The operations behind the commands. Each change is first made durable in the store, and then told to every mount of the
 /// view, all at once; what the mounts said comes back with it. Nothing is printed here.

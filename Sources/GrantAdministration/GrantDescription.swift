@@ -1,4 +1,4 @@
-import Bookmarks
+import GrantBookmarks
 import GrantModel
 
 /// A grant with what a look at the disk adds to the record.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// A process that holds something of a mount.
 public struct Holder: Sendable {

@@ -1,6 +1,6 @@
-import Bookmarks
+import GrantBookmarks
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Where questions about directories are asked. A system call on a filesystem that does not answer cannot be given up, and a process
 /// with such a call under way does not end, not even by SIGKILL. Whoever must not wait has another process look.

@@ -1,8 +1,8 @@
-import Bookmarks
-import Control
+import GrantBookmarks
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A process that looks at directories for this one.
 struct LookoutHelper: ~Copyable {

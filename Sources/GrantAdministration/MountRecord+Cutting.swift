@@ -1,5 +1,5 @@
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension MountRecord {
     /// Cuts the connection of a daemon that serves nobody any more and cannot go: a thread of it stands in a call which no signal ends, and

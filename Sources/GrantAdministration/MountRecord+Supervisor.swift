@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension GrantStore {
     /// The mounts of the store that somebody serves. Throws what `mounts` does.

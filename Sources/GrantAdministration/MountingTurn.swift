@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// The right to mount at one place. Two commands that find it free at the same time would mount one view upon the other; so what a command finds
 /// there holds for as long as it has this. It ends with the value, and with the process.

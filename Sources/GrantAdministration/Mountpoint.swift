@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// A place where a view is or can be mounted.
 public struct Mountpoint: Sendable {

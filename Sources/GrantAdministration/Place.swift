@@ -1,4 +1,4 @@
-import LinuxFS
+import GrantSystem
 
 /// Where a directory is: its path here, and its path within its filesystem. The second one is the same through every bind
 /// mount, so two places are compared by both.

@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What may not be granted or mounted, because the filesystem would then show itself: a loop that nobody can end.
 struct Placement {

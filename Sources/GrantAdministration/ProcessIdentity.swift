@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// One process, told from later ones with the same number.
 public struct ProcessIdentity: Hashable, Sendable {

@@ -1,4 +1,4 @@
-import LinuxFS
+import GrantSystem
 
 /// Looks at processes through /proc, and is not held up by one at which the kernel lets nobody look.
 ///

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 // Questions and answers as bytes, for the program that looks. Both ends are the same program, so there is no version.
 extension Question {

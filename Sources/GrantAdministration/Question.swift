@@ -1,6 +1,6 @@
-import Bookmarks
+import GrantBookmarks
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What has to be looked at on filesystems that may not answer.
 package enum Question: Sendable {

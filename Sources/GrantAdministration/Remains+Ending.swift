@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 // Holders of what no daemon can take back are ended, where the owner wishes.
 extension Remains {

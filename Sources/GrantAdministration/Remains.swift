@@ -1,7 +1,7 @@
 import GrantModel
 import GrantStore
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// What is left of a mount whose daemon has ended without withdrawing everything first. No daemon will ever make the kernel forget what it has
 /// cached of such a mount: it can be read on as long as somebody holds it.

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Where the store is.
 public enum StoreLocation {

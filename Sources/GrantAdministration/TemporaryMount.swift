@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// A mount, and perhaps a view, that are there for one command and are gone with it, however it ends.
 ///

@@ -1,4 +1,4 @@
-import CTOML
+import CGrantTOML
 import Glibc
 import GrantModel
 

@@ -1,4 +1,4 @@
-import CTOML
+import CGrantTOML
 
 /// A value of a TOML document, with the line it stands on.
 struct TOMLValue {

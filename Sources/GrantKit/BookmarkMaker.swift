@@ -1,10 +1,10 @@
-import Bookmarks
+import GrantBookmarks
 import Foundation
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Makes the data of bookmarks.
 enum BookmarkMaker {

@@ -1,7 +1,7 @@
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Coordinated access in the form of modern Swift: asynchronous, with typed errors, cancelled with its task. `NSFileCoordinator` says whom it coordinates
 /// with.

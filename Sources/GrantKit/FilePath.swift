@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The paths of URLs, as the kernel takes them.
 enum FilePath {

@@ -2,7 +2,7 @@ import Foundation
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Where a path lies inside a mount of a view, by the mount table alone.
 struct ViewPlace: Equatable {

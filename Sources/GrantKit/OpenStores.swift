@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// The stores that this process has open. Opening one costs some twenty system calls and, when it is closed, a wait for the disk; a program that
 /// enumerates a directory asks for each file.

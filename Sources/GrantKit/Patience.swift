@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// How long a program waits for those who may never answer, in seconds.
 struct Patience: Sendable {

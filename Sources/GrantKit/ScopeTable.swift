@@ -1,7 +1,7 @@
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The access that this process has started and not stopped.
 ///

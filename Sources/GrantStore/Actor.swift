@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Who does something, for the log.
 public struct Actor: Hashable, Sendable {

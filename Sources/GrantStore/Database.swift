@@ -1,4 +1,4 @@
-import CSQLite
+import CGrantSQLite
 import GrantModel
 
 /// One SQLite connection. Not safe to share: `GrantStore` keeps it behind its lock.

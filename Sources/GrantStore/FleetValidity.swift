@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Until when the grants that the fleet gave may be used on this host: a small file in the store's directory `run`, which the agent writes and every daemon reads. So daemons need
 /// no network, and one that is started, upgraded or recovered knows it at once.

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 extension GrantStore {
     private static let mountColumns = """

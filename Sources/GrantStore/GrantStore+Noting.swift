@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 // What somebody did to grants is in the system's log too, where whoever may write to the store cannot take it back.
 extension GrantStore {

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The grants, the mounts and the log in one SQLite database that several processes use at once.
 ///

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A mount that is to be asked for confirmation. It may be stale: the process can have died without saying so.
 public struct MountRecord: Hashable, Sendable {

@@ -1,4 +1,4 @@
-import CSQLite
+import CGrantSQLite
 import GrantModel
 
 /// The tables, as the list of steps that made them. A step is never changed once it was released: a new one is added.

@@ -1,7 +1,7 @@
-import CSQLite
+import CGrantSQLite
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The directory of a store and the files in it: `grants.sqlite`, `key`, `run/`.
 struct StoreDirectory: Sendable {

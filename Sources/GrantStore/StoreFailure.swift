@@ -1,7 +1,7 @@
-import CSQLite
+import CGrantSQLite
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The errors of the store, each with what to do about it. None of them ever leads to writing the file anew.
 enum StoreFailure {

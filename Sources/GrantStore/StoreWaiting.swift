@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// How long one connection waits for others, and how often it looks.
 ///

@@ -1,6 +1,6 @@
-import Confinement
+import GrantConfinement
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// What the daemon gives up. Somebody who found a fault in it could then do what a file server does, and nothing else.
 enum Confinement {

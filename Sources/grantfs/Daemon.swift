@@ -1,11 +1,11 @@
-import Control
-import FUSEKit
+import GrantControl
+import GrantFUSE
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// The process behind one mount.
 enum Daemon {

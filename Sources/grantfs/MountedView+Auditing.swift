@@ -1,8 +1,8 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // With `-o audit` every opening is in the store's log before it is answered, and every change before it is made.
 extension MountedView {

@@ -1,9 +1,9 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 import Synchronization
-import ViewFS
+import GrantViewFS
 
 // Withdrawals of a mount, from the shut gate to the moment when nothing is left.
 extension MountedView {

@@ -1,9 +1,9 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// Answers the commands of one mount.
 struct MountControl: ControlHandler {

@@ -1,10 +1,10 @@
-import Bookmarks
+import GrantBookmarks
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
-import ViewFS
-import ViewTree
+import GrantSystem
+import GrantViewFS
+import GrantViewTree
 
 // Grants of single files.
 extension MountedView {

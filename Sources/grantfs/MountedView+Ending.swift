@@ -1,7 +1,7 @@
 import GrantModel
 import Glibc
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // The end in order. What the kernel keeps of a mount outlives its daemon, so all of it is withdrawn while there is one.
 extension MountedView {

@@ -1,9 +1,9 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 import Synchronization
-import ViewFS
+import GrantViewFS
 
 /// What a mount knows of the fleet: until when its grants are valid, and which scopes are open by them.
 final class FleetFence: Sendable {

@@ -1,8 +1,8 @@
-import Bookmarks
+import GrantBookmarks
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Granted directories on their way through the filesystem.
 extension MountedView {

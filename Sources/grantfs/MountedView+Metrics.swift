@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// What a mount counts besides requests. Behind the mounted view's `state`.
 struct MountCounts {

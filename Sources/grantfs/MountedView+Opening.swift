@@ -1,9 +1,9 @@
-import Bookmarks
+import GrantBookmarks
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Granted directories that are to be found and shown. One that hangs holds up no other.
 extension MountedView {

@@ -1,5 +1,5 @@
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 extension MountedView {
     /// Writes down presenters that were passed over, and those that could not do what they were asked: in the log of the store and in the system's.

@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Letting go of a directory that stays granted, so that its filesystem can be unmounted.
 extension MountedView {

@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 // Bookmarks of directories that were found somewhere else are renewed, all of a round in one transaction: each waits for the disk.
 extension MountedView {

@@ -1,8 +1,8 @@
-import FUSEKit
+import GrantFUSE
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // What a mount says in the system's log: one line where one line tells it.
 extension MountedView {

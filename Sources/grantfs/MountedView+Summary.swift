@@ -1,5 +1,5 @@
 import GrantModel
-import ViewFS
+import GrantViewFS
 
 // What the looks of each second need of all grants. There may be thousands, so it is put together once after a change and not each time.
 extension MountedView {

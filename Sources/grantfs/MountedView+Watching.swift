@@ -1,9 +1,9 @@
-import Coordinator
+import GrantCoordinator
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // What a mount notices by itself, once a second. Two threads, because one of them looks at directories, which may hang.
 extension MountedView {

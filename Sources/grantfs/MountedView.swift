@@ -1,11 +1,11 @@
-import Bookmarks
-import Control
+import GrantBookmarks
+import GrantControl
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// Keeps one mount in step with the store: grants come, go, change their name or access.
 ///

@@ -1,9 +1,9 @@
-import FUSEKit
+import GrantFUSE
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// The mount of this daemon: made, known by what it is, and taken away as that and nothing else, wherever its path leads by then.
 struct OwnMount: Sendable {

@@ -1,9 +1,9 @@
-import Control
+import GrantControl
 @preconcurrency import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Asks the daemon of the store's mount to hand it over, and to write what it knows to this file; prints its answer.
 func takeOver(into path: String) throws {

@@ -1,6 +1,6 @@
 @preconcurrency import Glibc
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 /// A presenter that says what it hears. Lines tell it how to answer: `hold` nothing from now on, `answer` all that was held, `answering` at once
 /// again, `twice` at once and once more, `failing` that it could not, each with a file that is made when it is so. `cut` breaks its connections, `quit` ends it, `exec`

@@ -2,7 +2,7 @@
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 // Claims of a program of its own, for the tests: `ClaimProbe STORE many PATH COUNT`, `ClaimProbe STORE script`, and presenters:
 // `ClaimProbe STORE present PATH PATIENCE PURPOSE`, `ClaimProbe STORE presenters PATH COUNT`, `ClaimProbe STORE nonsense PATH`, `ClaimProbe STORE take-over FILE`. And what works on files and knows of

@@ -1,7 +1,7 @@
 import GrantModel
 import Testing
 
-@testable import Control
+@testable import GrantControl
 @testable import grantfs
 
 @Suite struct EventRingTests {

@@ -1,7 +1,7 @@
 // Gives up what a daemon does, then tries calls and says what each gives: `name errno`, a line each.
-import Confinement
+import GrantConfinement
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// A function of the C library that Swift does not see, with small numbers in place of its arguments.
 func call(_ name: String, _ argument: Int) -> Int {

@@ -3,7 +3,7 @@
 // and not end the process.
 //
 // Built with -DFUZZING it is libFuzzer's program (.ci/fuzz); otherwise it reads the files and directories that it is given, once.
-import Control
+import GrantControl
 import Glibc
 import GrantAdministration
 import GrantModel

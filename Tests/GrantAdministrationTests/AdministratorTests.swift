@@ -1,7 +1,7 @@
 import Foundation
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 import Testing
 
 @testable import GrantAdministration

@@ -1,6 +1,6 @@
 import Foundation
 import GrantModel
-import LinuxFS
+import GrantSystem
 import Testing
 
 @testable import GrantAdministration

@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Foundation
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 @testable import GrantAdministration
 

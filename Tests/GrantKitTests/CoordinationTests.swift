@@ -1,5 +1,5 @@
 import Foundation
-import LinuxFS
+import GrantSystem
 import TestSupport
 import Testing
 

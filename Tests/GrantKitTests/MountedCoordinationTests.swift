@@ -1,6 +1,6 @@
-import Coordinator
+import GrantCoordinator
 import Foundation
-import LinuxFS
+import GrantSystem
 import TestSupport
 import Testing
 

@@ -1,5 +1,5 @@
 #include "hung.h"
-#include <CLinux.h>
+#include <CGrantSystem.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-import CLinux
-import FUSEKit
+import CGrantSystem
+import GrantFUSE
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// A view that is served without a mount: requests go in as the kernel would write them, and answers come out.
 final class Served {

@@ -6,8 +6,8 @@
 // machine is to be touched. Requests cannot leave it; the process is in it for the sake of relative links.
 //
 // Built with -DFUZZING it is libFuzzer's program (.ci/fuzz); otherwise: RequestFuzzer SEED COUNT, so many runs of a few hundred requests each.
-import CLinux
-import FUSEKit
+import CGrantSystem
+import GrantFUSE
 import Glibc
 import GrantModel
 
@@ -27,8 +27,8 @@ func place() -> String {
 // The messages say what was refused; there are millions of them.
 signal(SIGPIPE, SIG_IGN)
 let base = place()
-FUSEKit.Identity.prepareProcess()
-FUSEKit.Identity.resetOnThisThread()
+GrantFUSE.Identity.prepareProcess()
+GrantFUSE.Identity.resetOnThisThread()
 let served = try [CacheMode.shared, .exclusive, .none].enumerated().map { number, cache in
     let directory = base + "/\(number)"
     mkdir(directory, 0o777)

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Finds circles of waits that go through several mounts: each mount knows who waits for whom in it, and refuses what would close a circle
 /// there. Whoever waits for long asks them all, from claimant to claimant, whether it waits for itself in the end.

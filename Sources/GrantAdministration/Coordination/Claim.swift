@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A claim that is held. It ends with `end`, with the last reference to it, with the process, with a revocation, or with a daemon.
 ///

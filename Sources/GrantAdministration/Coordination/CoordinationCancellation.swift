@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Cancels claims that are waited for, from any thread. Harmless before, after, and twice; one may serve several claims.
 public final class CoordinationCancellation: Sendable {

@@ -1,4 +1,4 @@
-import Control
+import GrantControl
 
 /// How far long work has come: what comes before a claim is granted or a grant withdrawn, or a snapshot.
 public struct CoordinationProgress: Sendable, Equatable {

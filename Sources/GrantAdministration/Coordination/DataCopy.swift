@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Copies the data of files: shared where the filesystem can (FICLONE), else by the kernel, else by reading and writing. Holes stay holes.
 struct DataCopy {

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Something that happened in a mount.
 public struct MountEvent: Sendable, Equatable {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// What a copy of a file has besides data.
 enum FileAttributes {

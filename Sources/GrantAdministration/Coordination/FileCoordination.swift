@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Takes claims: coordinated access to files and directories that are granted. A claim is taken in every live mount of the store that leads to
 /// its items, in the order of the mounts' ids, so that no two claims wait for each other across daemons.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// What a file is, whatever its name: a number that is used again is another file.
 public struct FileKey: Hashable, Sendable {

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What presenters did before a revocation.
 public struct RevocationGrace: Sendable, Equatable {

@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// A presenter that is registered with the daemon of every mount that leads to its item. It is asked before others may claim the item, and told
 /// what became of it. It ends with `end`, with the last reference to it, or with the process.

@@ -1,8 +1,8 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// The connections of one presentation, and what is said on them.
 ///

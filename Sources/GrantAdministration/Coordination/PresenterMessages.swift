@@ -1,6 +1,6 @@
-import Control
+import GrantControl
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What a presenter is asked, and has to answer.
 public enum PresenterQuestion: Sendable, Equatable {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 extension Snapshot {
     /// Where a snapshot is to be.

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Copies of claimed items that outlive the claim: what to upload, or to back up at leisure while the writers go on. On filesystems that can, the data is shared
 /// (reflinks), and a snapshot takes as long as making the names.

@@ -1,4 +1,4 @@
-import LinuxFS
+import GrantSystem
 
 /// How far a snapshot has come.
 struct SnapshotProgress {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Copies files and trees as they are: data with its holes, modes, owners, times, extended attributes, ACLs, links, several names of one file, FIFOs,
 /// sockets and devices, which are never opened.

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Removes trees that this process has made, by descriptors: no link is followed, nothing that is mounted is entered, and no way leads upwards.
 ///

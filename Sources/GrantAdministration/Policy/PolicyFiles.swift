@@ -1,7 +1,7 @@
 import Glibc
 import GrantFiles
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The files in which the administrator of this machine says who may grant what.
 public enum PolicyFiles {

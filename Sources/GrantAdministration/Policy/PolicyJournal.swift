@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What the system's log hears of the policy.
 enum PolicyJournal {

@@ -1,7 +1,7 @@
 import GrantFiles
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Says what the policy of the administrator says of one user's grants.
 ///

@@ -1,6 +1,6 @@
 import Glibc
 import GrantFiles
-import LinuxFS
+import GrantSystem
 
 /// What in a policy is probably not what its writer meant. It takes nothing from what the policy forbids.
 public struct PolicyOddity: Sendable {

@@ -1,7 +1,7 @@
 import Glibc
 import GrantFiles
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A user as the policy sees one: by the machine's own lists of users and groups, never by what a process says of itself.
 public struct PolicyUser: Sendable {

@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Copies of directories that a program was given to write to, made before it began: what it has changed can be shown, and put back.
 ///

@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What is different about one name.
 public struct TreeChange: Sendable {

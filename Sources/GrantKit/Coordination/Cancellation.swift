@@ -1,6 +1,6 @@
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Gives up claims that are waited for, from any thread, now and from now on.
 ///

@@ -1,9 +1,9 @@
-import Coordinator
+import GrantCoordinator
 import Foundation
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 extension ClaimedItem {
     /// What stands at a path, or could, and the directories above. The path is absolute; links above the last name are followed, and

@@ -1,7 +1,7 @@
-import Coordinator
+import GrantCoordinator
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Claims on what somebody coordinates: in this process, and in the daemons of every mount that leads there.
 ///

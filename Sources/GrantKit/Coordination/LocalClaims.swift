@@ -1,7 +1,7 @@
-import Coordinator
+import GrantCoordinator
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The claims of this process on whatever files there are, granted or not, by the same rules as those that daemons keep.
 ///

@@ -1,6 +1,6 @@
 import Foundation
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 /// One item of an asynchronous coordination, and how it is to be used. When the accessor runs, `url` is where the item is then.
 ///

@@ -1,6 +1,6 @@
 import Foundation
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 extension NSFileCoordinator {
     /// Claims all the intents' items at once, without keeping the caller waiting, then runs the accessor on the queue. The claims end when it returns.

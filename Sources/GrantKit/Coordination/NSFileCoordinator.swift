@@ -1,7 +1,7 @@
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// There, a pointer to an `NSError?` that ARC knows of; here a plain one. `var error: NSError?` and `&error`, or `nil`, are written the same.
 public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?

@@ -1,6 +1,6 @@
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// How somebody names what others name otherwise: below a mount, or on the host, over links.
 struct PathTerms: Sendable, Equatable {

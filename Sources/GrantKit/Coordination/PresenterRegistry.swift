@@ -1,8 +1,8 @@
-import Coordinator
+import GrantCoordinator
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The presenters of this process.
 ///
@@ -82,8 +82,8 @@ final class PresenterRegistry: Sendable {
     /// An answer that counts once, however often it is given.
     private final class Answer: Sendable {
         private let isGiven = Lock(false)
-        private let answered: LinuxFS.Semaphore
-        init(_ answered: LinuxFS.Semaphore) { self.answered = answered }
+        private let answered: GrantSystem.Semaphore
+        init(_ answered: GrantSystem.Semaphore) { self.answered = answered }
 
         func give() {
             let isFirst = isGiven.withLock { isGiven in

@@ -1,6 +1,6 @@
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 // Presenters that the daemons of mounts ask and tell, for the claims of all processes.
 extension RegisteredPresenter {

@@ -1,8 +1,8 @@
-import Coordinator
+import GrantCoordinator
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A presenter that is registered, and the messages to it.
 ///

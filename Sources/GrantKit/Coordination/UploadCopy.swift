@@ -1,7 +1,7 @@
 import Foundation
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The snapshot that an upload works on, in a directory of its own that only this user may enter.
 struct UploadCopy: Sendable {

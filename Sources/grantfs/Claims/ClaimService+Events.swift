@@ -1,8 +1,8 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import ViewFS
+import GrantViewFS
 
 // What is told to whom.
 extension ClaimService {

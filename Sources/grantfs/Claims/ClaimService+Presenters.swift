@@ -1,9 +1,9 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Who presents what.
 extension ClaimService {

@@ -1,9 +1,9 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // From the moment when somebody asks for a claim to the moment when the table has it: what is named is looked for, and looked at again.
 extension ClaimService {

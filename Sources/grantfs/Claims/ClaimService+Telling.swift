@@ -1,8 +1,8 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // What presenters are told.
 extension ClaimService {

@@ -1,5 +1,5 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import GrantModel
 
 extension ClaimService {

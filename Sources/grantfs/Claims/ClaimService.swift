@@ -1,10 +1,10 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 import Synchronization
-import ViewFS
+import GrantViewFS
 
 /// The claims of one mount: who asks for them, what the table says, and what is done before one is granted.
 ///

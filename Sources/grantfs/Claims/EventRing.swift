@@ -1,6 +1,6 @@
-import Control
+import GrantControl
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What has happened in a mount, as far as it is kept: so that who was not connected for a moment misses nothing, or learns that he has.
 struct EventRing {

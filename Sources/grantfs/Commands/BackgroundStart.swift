@@ -1,6 +1,6 @@
 import Glibc
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// How `mount` comes to return while its daemon goes on: the daemon is a child with a session of its own, and says through a
 /// pipe that its mount answers. What goes wrong before that it says on stderr itself.

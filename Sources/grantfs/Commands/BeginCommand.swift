@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `grantfs begin`: the first step of a program in a sandbox, inside. It looks whether what was bound is what the caller has named, before anything that is not trusted runs
 /// there, and becomes the program.

@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The command that runs while a claim is held.
 enum CoordinatedChild {

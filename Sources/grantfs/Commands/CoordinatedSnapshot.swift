@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What `grantfs coordinate read --snapshot` does once it has the claim.
 enum CoordinatedSnapshot {

@@ -1,4 +1,4 @@
-import Consoles
+import GrantConsoles
 import GrantAdministration
 import GrantModel
 import GrantStore

@@ -2,7 +2,7 @@ import GrantAdministration
 import GrantFiles
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs export`
 enum ExportCommand {

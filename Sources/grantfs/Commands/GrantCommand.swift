@@ -1,7 +1,7 @@
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs grant`
 enum GrantCommand {

@@ -1,7 +1,7 @@
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs inventory`: the process that looks at one user's store, as that user, for `grantfs list --all-users`.
 ///

@@ -1,9 +1,9 @@
-import FUSEKit
+import GrantFUSE
 import GrantAdministration
 import GrantModel
 import Glibc
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// `grantfs keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself, and when the daemon has died it makes
 /// the kernel forget what that has left: cached pages and mappings would answer for as long as somebody holds them. The dead mount stays, and says so to whoever

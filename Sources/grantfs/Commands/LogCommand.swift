@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs log`
 enum LogCommand {

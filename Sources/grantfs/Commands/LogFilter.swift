@@ -1,6 +1,6 @@
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// Which entries of the log are asked for.
 struct LogFilter {

@@ -3,7 +3,7 @@ import GrantAdministration
 import GrantFiles
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs mcp`
 enum MCPCommand {

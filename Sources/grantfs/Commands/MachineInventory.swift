@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What all users of this machine have granted, for root.
 struct MachineInventory {

@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Answers scrapes at a Unix socket: HTTP/1.1, one answer a connection, one connection at a time.
 enum MetricsServer {

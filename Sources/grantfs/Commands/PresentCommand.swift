@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `grantfs present`
 enum PresentCommand {

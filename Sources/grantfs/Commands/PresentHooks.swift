@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Runs the commands of `grantfs present`. What is asked and what is told are two queues, so that no answer waits for a command that nobody waits for.
 ///
@@ -44,7 +44,7 @@ final class PresentHooks: Sendable {
         say(event)
         guard let command = commands[hook] else { return request.answer() }
         let words = self.words(command, event)
-        let ended = LinuxFS.Semaphore()
+        let ended = GrantSystem.Semaphore()
         warn(hook, after: request.seconds, unless: ended)
         questions.add { [self] in
             let status = run(words)
@@ -55,7 +55,7 @@ final class PresentHooks: Sendable {
     }
 
     /// Says that nobody waits for a command any longer, when its time is over.
-    private func warn(_ hook: String, after seconds: Double, unless ended: LinuxFS.Semaphore) {
+    private func warn(_ hook: String, after seconds: Double, unless ended: GrantSystem.Semaphore) {
         let deadline = Clock.deadline(seconds: seconds)
         // Without a thread for it nothing is said.
         try? WorkerThread.start("present-clock") {

@@ -1,8 +1,8 @@
-import Confinement
+import GrantConfinement
 import Glibc
 import GrantModel
-import HostProxy
-import LinuxFS
+import GrantProxy
+import GrantSystem
 
 /// `grantfs proxy`: the process outside of a sandbox by which the program in it reaches the hosts that it may.
 ///

@@ -2,8 +2,8 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import HostProxy
-import LinuxFS
+import GrantProxy
+import GrantSystem
 
 /// `grantfs run`
 enum RunCommand {

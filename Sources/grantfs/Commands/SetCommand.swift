@@ -1,6 +1,6 @@
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `grantfs set`
 enum SetCommand {

@@ -1,4 +1,4 @@
-import Control
+import GrantControl
 import Glibc
 import GrantAdministration
 import GrantModel

@@ -1,10 +1,10 @@
-import Consoles
+import GrantConsoles
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
-import TerminalUI
+import GrantSystem
+import GrantTerminal
 
 /// `grantfs top`
 enum TopCommand {

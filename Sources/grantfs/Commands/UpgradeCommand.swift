@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs upgrade`
 enum UpgradeCommand {

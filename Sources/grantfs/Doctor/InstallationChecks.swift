@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Whether one installation is in front of another: `make install` and a package know nothing of each other, and /usr/local comes first.
 enum InstallationChecks {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// What the kernel has that is made use of. Each is tried, but for what shows in a mount only: that goes by the version.
 enum KernelChecks {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// How much there is of what mounts use.
 enum LimitChecks {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Whether this user can mount here.
 enum MountingChecks {

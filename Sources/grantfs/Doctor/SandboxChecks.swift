@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Whether `grantfs run` can work here.
 enum SandboxChecks {

@@ -1,9 +1,9 @@
-import Fleet
+import GrantFleet
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs agent`
 enum AgentCommand {

@@ -1,8 +1,8 @@
-import Fleet
+import GrantFleet
 import GrantAdministration
 import GrantFiles
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `fleet apply FILE`
 enum FleetApply {

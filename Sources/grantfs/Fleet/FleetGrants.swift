@@ -1,8 +1,8 @@
-import Fleet
+import GrantFleet
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grant`, `list`, `revoke`, `restore`, `remove` and `set` with `--fleet`.
 enum FleetGrants {

@@ -1,7 +1,7 @@
-import Fleet
+import GrantFleet
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `log` and `watch` with `--fleet`.
 enum FleetHistory {

@@ -1,7 +1,7 @@
-import Fleet
+import GrantFleet
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What the commands that can work on the fleet have in common.
 enum FleetOptions {

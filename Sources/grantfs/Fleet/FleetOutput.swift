@@ -1,6 +1,6 @@
-import Fleet
+import GrantFleet
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// What is said of the fleet's grants and of what hosts answered.
 enum FleetOutput {

@@ -1,6 +1,6 @@
-import Fleet
+import GrantFleet
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `fleet hosts` and `fleet status`
 enum FleetReport {

@@ -1,6 +1,6 @@
-import Fleet
+import GrantFleet
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// `resolve --fleet`: a grant of the fleet, and how each host stands to it.
 enum FleetResolution {

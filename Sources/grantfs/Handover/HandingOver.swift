@@ -1,10 +1,10 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 import Synchronization
-import ViewFS
+import GrantViewFS
 
 /// The mount of this daemon, handed over to another daemon that asks for it: docs/decisions/handover.md.
 ///

@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 // What a mount counts besides requests, on its way from one daemon to the next.
 extension MountCounts {

@@ -1,8 +1,8 @@
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // The grants of a mount on their way from one daemon to the next. What the store says they both know; what of it is in force here is handed over.
 extension MountedView {

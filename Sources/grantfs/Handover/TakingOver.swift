@@ -1,12 +1,12 @@
-import CLinux
-import Control
-import FUSEKit
+import CGrantSystem
+import GrantControl
+import GrantFUSE
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// A daemon that takes the mount of another one over and goes on with it: docs/decisions/handover.md.
 struct TakingOver {

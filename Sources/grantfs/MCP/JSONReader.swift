@@ -1,4 +1,4 @@
-import CSQLite
+import CGrantSQLite
 import GrantModel
 
 /// Reads JSON (RFC 8259) with the parser of SQLite.

@@ -1,8 +1,8 @@
-import Consoles
+import GrantConsoles
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Asks a person whether a program may have a directory.
 struct MCPAsking {

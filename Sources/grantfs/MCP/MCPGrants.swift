@@ -2,7 +2,7 @@ import GrantAdministration
 import GrantFiles
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What one session of `grantfs mcp` has been granted: a view of its own, mounted for as long as this process lives. When it ends, however that is, the
 /// view's daemon takes everything away (`TemporaryMount`).

@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantFiles
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The Model Context Protocol on standard input and output: JSON-RPC 2.0, a message on each line. One request at a time is served, in their order.
 final class MCPServer {

@@ -1,5 +1,5 @@
-import Control
-import FUSEKit
+import GrantControl
+import GrantFUSE
 import GrantModel
 import GrantStore
 

@@ -1,5 +1,5 @@
-import Control
-import LinuxFS
+import GrantControl
+import GrantSystem
 
 /// A text as OpenMetrics 1.0 has it, family by family.
 struct OpenMetrics {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 /// How far long work has come: on a terminal in one line that is written over, with --json as objects on stderr, otherwise not at all.
 final class ProgressOutput {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantModel
-import TerminalUI
+import GrantTerminal
 
 /// Where output goes.
 enum Terminal {

@@ -1,11 +1,11 @@
-import CLinux
-import Control
+import CGrantSystem
+import GrantControl
 import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// What a daemon does so that another one goes on when it dies (`-o recover`): docs/decisions/recovery.md.
 ///

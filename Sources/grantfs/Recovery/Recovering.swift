@@ -1,10 +1,10 @@
-import CLinux
-import Control
+import CGrantSystem
+import GrantControl
 import Glibc
 import GrantModel
 import GrantStore
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 /// A daemon that goes on with the mount of one that has died: docs/decisions/recovery.md.
 struct Recovering {

@@ -1,4 +1,4 @@
-import LinuxFS
+import GrantSystem
 
 /// Work that is begun on another thread before its result is needed.
 final class Ahead<Value: Sendable>: Sendable {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Values of the caller's own configuration of git, for a program that sees nothing else of it: who commits, and no credentials.
 enum GitValues {

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Descriptors that a program which is started gets, in order, from one number on. Closed here with this value.
 final class HandedDescriptors {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 /// What every user may read below a directory of the system, as words for bwrap.
 struct PublicFiles {

@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// What becomes of the changes that a program makes, by `grantfs run --snapshot`, `--review` and `--undo`.
 final class RunEnding {

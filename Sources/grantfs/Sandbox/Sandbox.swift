@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// The world that `grantfs run` gives a program, as words for bwrap(1).
 ///

@@ -2,8 +2,8 @@ import Glibc
 import GrantAdministration
 import GrantModel
 import GrantStore
-import HostProxy
-import LinuxFS
+import GrantProxy
+import GrantSystem
 
 /// The file in which `grantfs run --audit` leaves what the program has opened and changed through the view.
 final class SandboxAudit {

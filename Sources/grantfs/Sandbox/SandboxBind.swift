@@ -1,7 +1,7 @@
 import Glibc
 import GrantAdministration
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A directory or a file of the machine that a sandbox shows read-only, and nobody can take back while the program runs.
 ///

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Where in a sandbox what is shown of the machine has its place.
 ///

@@ -1,5 +1,5 @@
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Where things may be in a sandbox.
 enum SandboxPlaces {

@@ -1,7 +1,7 @@
-import Confinement
+import GrantConfinement
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// A program in its sandbox, from start to end.
 enum SandboxProcess {

@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantFiles
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Where profiles for `grantfs run --tool` are found: the user's own first, then the administrator's, then those that come with the program.
 enum SandboxProfiles {

@@ -1,7 +1,7 @@
 import Glibc
 import GrantModel
-import HostProxy
-import LinuxFS
+import GrantProxy
+import GrantSystem
 
 /// The proxy of a sandbox that may reach a list of hosts: a process outside, without rights, that ends with this one.
 final class SandboxProxy {

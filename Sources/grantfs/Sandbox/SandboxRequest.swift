@@ -2,8 +2,8 @@ import Glibc
 import GrantAdministration
 import GrantFiles
 import GrantModel
-import HostProxy
-import LinuxFS
+import GrantProxy
+import GrantSystem
 
 /// What is asked for a sandbox, by the command line and by the profiles that it names.
 struct SandboxRequest {

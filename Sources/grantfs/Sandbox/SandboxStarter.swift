@@ -1,6 +1,6 @@
-import Confinement
+import GrantConfinement
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// Starts a sandbox on a thread that has left what the starter shares and no namespace separates. The command itself keeps it: its store may lie where the
 /// session's keys are needed.

@@ -1,5 +1,5 @@
 import Glibc
-import LinuxFS
+import GrantSystem
 
 /// The terminal of a program in a sandbox, when the caller has one: another one that is played to it, so that it has job control and nothing that it could do to the caller's.
 final class SandboxTerminal: Sendable {

@@ -1,6 +1,6 @@
 import Glibc
 import GrantAdministration
-import LinuxFS
+import GrantSystem
 
 /// What of the system a sandbox shows, read-only.
 struct SystemFiles: Sendable {

@@ -1,10 +1,10 @@
-import Control
+import GrantControl
 import Glibc
 import GrantAdministration
 import GrantFiles
 import GrantModel
 import GrantStore
-import LinuxFS
+import GrantSystem
 
 /// `grantfs serve`: answers one request of a user over standard input, a connected socket, as root: `grantfs-system@.service`.
 ///

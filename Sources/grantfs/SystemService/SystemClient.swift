@@ -1,7 +1,7 @@
-import Control
+import GrantControl
 import Glibc
 import GrantModel
-import LinuxFS
+import GrantSystem
 
 /// Asks the service of root's store (`--system`), as whoever runs this.
 enum SystemClient {

@@ -1,6 +1,6 @@
-import Coordinator
+import GrantCoordinator
 import Glibc
-import LinuxFS
+import GrantSystem
 
 // What entering and leaving a scope costs a request, in nanoseconds: one worker alone, and two at once in the same scope.
 

@@ -12,17 +12,17 @@ import sys
 
 # By the demangled name. What is rare is in functions of its own: making room when descriptors have run out, watching a directory that is new.
 HOT = [
-    r"static ViewFS\.ViewFS\.(lookup|getattr|open|flush|release|read|write)\(",
-    r"closure #[1-6] .* in static ViewFS\.ViewFS\.\(fillFiles ",
-    r"ViewFS\.ViewFS\.release\(",
-    r"ViewTree\.NodeTree\.(pin|unpin|intern|forget)\(",
-    r"ViewTree\.NodeIndex\.(find|count)\(",
-    r"SlotTable<.*\.(find|element|insert|remove)\(.*OpenFile|<ViewTree\.OpenFile> of .*SlotTable.*\.(insert|remove)\(",
-    r"ViewTree\.OpenFiles\.(add|hold|letGo)\(",
-    r"Coordinator\.Coordinator\.(enter|leave)\(",
-    r"FUSEKit\.Session\.serve\(",
-    r"FUSEKit\.Request\.(init|reply|send)\b",
-    r"static FUSEKit\.Identity\.(assume|keepSetID)\(",
+    r"static GrantViewFS\.ViewFS\.(lookup|getattr|open|flush|release|read|write)\(",
+    r"closure #[1-6] .* in static GrantViewFS\.ViewFS\.\(fillFiles ",
+    r"GrantViewFS\.ViewFS\.release\(",
+    r"GrantViewTree\.NodeTree\.(pin|unpin|intern|forget)\(",
+    r"GrantViewTree\.NodeIndex\.(find|count)\(",
+    r"SlotTable<.*\.(find|element|insert|remove)\(.*OpenFile|<GrantViewTree\.OpenFile> of .*SlotTable.*\.(insert|remove)\(",
+    r"GrantViewTree\.OpenFiles\.(add|hold|letGo)\(",
+    r"GrantCoordinator\.Coordinator\.(enter|leave)\(",
+    r"GrantFUSE\.Session\.serve\(",
+    r"GrantFUSE\.Request\.(init|reply|send)\b",
+    r"static GrantFUSE\.Identity\.(assume|keepSetID)\(",
 ]
 COSTLY = re.compile(
     r"swift_(retain|release|allocObject|bridgeObject|beginAccess|once|unknownObject|dynamicCast|getGenericMetadata|getTypeByMangledName|slowAlloc)")

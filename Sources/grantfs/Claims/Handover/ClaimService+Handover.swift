@@ -1,9 +1,9 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Claims, presenters and watches on their way from one daemon to the next: their connections go along, so nobody notices.
 extension ClaimService {

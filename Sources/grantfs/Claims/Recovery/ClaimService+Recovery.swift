@@ -1,9 +1,9 @@
-import Control
-import Coordinator
+import GrantControl
+import GrantCoordinator
 import Glibc
 import GrantModel
-import LinuxFS
-import ViewFS
+import GrantSystem
+import GrantViewFS
 
 // Claims in a daemon that dies, with `-o recover`: those that are held and those that wait are in memory that outlives it, with the connections of their claimants, which the supervisor keeps
 // open. Presenters and watchers come again by themselves.

@@ -1,0 +1,186 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// What became of a bookmark's directory.
+public struct ResolvedBookmark: ~Copyable {
+    public let finding: BookmarkFinding
+    /// O_PATH on exactly the bookmarked directory or file; nil unless `finding.isUsable`.
+    public let descriptor: FileDescriptor?
+    /// Where the directory is now, canonical; nil when it was not found. Set for one that lies in a Trash as well.
+    public let path: [UInt8]?
+    /// The bookmark with what changed (the path, the owner); nil when nothing did. A directory's identity never changes; a document's does when it was saved
+    /// by a rename.
+    public let renewed: Bookmark?
+    /// Where another directory lies that carries the bookmark's tag, when there is exactly one: a copy of the lost one, perhaps, or
+    /// made to look like it. It was not opened for the caller, and is to be entered only when somebody has accepted that path.
+    public let copy: [UInt8]?
+
+    /// It was found, but in a Trash: `missing` until it comes out of there.
+    public var isInTrash: Bool { finding == .missing && path != nil }
+
+    /// Gives the descriptor away.
+    public consuming func takeDescriptor() -> FileDescriptor? { descriptor }
+
+    static func lost(_ finding: BookmarkFinding, copy: [UInt8]? = nil) -> ResolvedBookmark {
+        ResolvedBookmark(finding: finding, descriptor: nil, path: nil, renewed: nil, copy: copy)
+    }
+}
+
+extension BookmarkResolver {
+    /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
+    ///
+    /// In this order: where a running mount says that it holds it (`held`, a hint that is compared like every other place); the
+    /// stored path; the file handle, on every mounted filesystem that may be the one (needs CAP_DAC_READ_SEARCH); the stored path
+    /// over links, which may have come since; where handles do not serve, a bounded search below the nearest directory above that
+    /// still exists. With `copies`, a directory that is lost after all that is at last looked for by its tag.
+    public func resolve(_ bookmark: Bookmark, heldAt held: [UInt8]? = nil, copies: Bool = false) -> ResolvedBookmark {
+        if bookmark.document != nil { return resolve(document: bookmark, heldAt: held) }
+        if let held, let seen = reopen(held), isBookmarked(seen, bookmark) { return found(seen, bookmark, at: held) }
+        let resolved = resolve(bookmark)
+        guard copies, let tag = bookmark.tag, resolved.descriptor == nil, !resolved.isInTrash else { return resolved }
+        // An `ambiguous` one is there already, more than once.
+        if resolved.finding == .ambiguous { return resolved }
+        let tagged = self.copies(of: bookmark, tagged: tag, beyondItsPath: resolved.finding != .unavailable)
+        switch tagged.count {
+        case 0: return resolved
+        case 1: return .lost(.replaced, copy: tagged[0])
+        default: return .lost(.ambiguous)
+        }
+    }
+
+    private func resolve(_ bookmark: Bookmark) -> ResolvedBookmark {
+        var place = Place.empty
+        if let seen = reopen(bookmark.path) {
+            if isBookmarked(seen, bookmark) {
+                if isElsewhereToo(bookmark, seen.status) { return .lost(.ambiguous) }
+                return found(seen, bookmark, at: bookmark.path)
+            }
+            place = seen.status.is_mount_root ? .covered : .taken
+        }
+        switch byHandle(bookmark) {
+        case .none: break
+        case .several: return .lost(.ambiguous)
+        case .hidden: return .lost(.unavailable)
+        case .one(let path):
+            // Opened anew by its path: the descriptor is then on the mount that users see, with that mount's flags.
+            if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
+        }
+        if place == .empty, let target = targetOfLink(bookmark.path) {
+            if let candidate = reopen(target), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: target) }
+            place = .taken
+        }
+        if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
+        if let path = searched(bookmark), let candidate = reopen(path), isBookmarked(candidate, bookmark) {
+            return found(candidate, bookmark, at: path)
+        }
+        switch place {
+        case .empty: return .lost(CanonicalPath.isBlocked(bookmark.path) ? .unavailable : .missing)
+        case .taken: return .lost(.replaced)
+        case .covered: return .lost(.unavailable)
+        }
+    }
+
+    /// What stands at the stored path when it is not the bookmarked directory.
+    private enum Place {
+        case empty
+        /// Another directory, or a link to one.
+        case taken
+        /// The root of another mount, below which the directory may be.
+        case covered
+    }
+
+    /// Looks where a directory is that a running mount holds open. It works without privileges and on every filesystem, for
+    /// as long as the descriptor is held. `missing` when it was removed, `unavailable` when no path leads to it.
+    public func resolve(_ bookmark: Bookmark, holding descriptor: borrowing FileDescriptor) -> ResolvedBookmark {
+        guard let status = try? descriptor.status() else { return .lost(.unavailable) }
+        if status.st.st_nlink == 0 { return .lost(.missing) }
+        guard let path = try? descriptor.path(), let seen = reopen(path), seen.status.isSameFile(as: status) else {
+            return .lost(.unavailable)
+        }
+        guard isBookmarked(seen, bookmark) else { return .lost(.replaced) }
+        return found(seen, bookmark, at: path)
+    }
+
+    /// The identity of the filesystem that a descriptor's file lies on; nil when it cannot be told.
+    public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
+        guard let status = try? descriptor.status() else { return nil }
+        return volumes.identity(of: descriptor, status)
+    }
+
+    func isBookmarked(_ candidate: borrowing Candidate, _ bookmark: Bookmark) -> Bool {
+        guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return false }
+        return filesystem.isSame(as: bookmark.filesystem) && candidate.isBookmarked(by: bookmark)
+    }
+
+    func found(_ candidate: consuming Candidate, _ bookmark: Bookmark, at path: [UInt8]) -> ResolvedBookmark {
+        if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil, copy: nil) }
+        var renewed = bookmark
+        renewed.path = path
+        if path != bookmark.path { renewed.origin?.ancestors = ancestry.above(path) }
+        renewed.owner = candidate.status.st.st_uid
+        let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
+        return ResolvedBookmark(
+            finding: finding, descriptor: candidate.release(), path: path, renewed: renewed == bookmark ? nil : renewed,
+            copy: nil)
+    }
+
+    private enum ByHandle {
+        case none
+        case one([UInt8])
+        case several
+        /// It exists, but no path of this namespace leads to it.
+        case hidden
+    }
+
+    private func byHandle(_ bookmark: Bookmark, except device: dev_t? = nil) -> ByHandle {
+        guard let handle = bookmark.handle else { return .none }
+        var paths: [[UInt8]] = []
+        var isHidden = false
+        for volume in volumes.volumes(of: bookmark.filesystem) where volume.entry.device != device {
+            guard let mount = volume.entry.opened(),
+                let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_DIRECTORY),
+                let candidate = Candidate(opened), isBookmarked(candidate, bookmark)
+            else { continue }
+            if let path = path(of: candidate, on: volume) { paths.append(path) } else { isHidden = true }
+        }
+        if paths.count > 1 { return .several }
+        if let path = paths.first { return .one(path) }
+        return isHidden ? .hidden : .none
+    }
+
+    /// A path that leads to the directory, through this mount of its filesystem or another one.
+    private func path(of candidate: borrowing Candidate, on volume: Volume) -> [UInt8]? {
+        guard let path = try? candidate.descriptor.path() else { return nil }
+        if let seen = reopen(path), seen.status.isSameFile(as: candidate.status) { return path }
+        // The mountpoint may be covered: the same place through the other mounts of this filesystem.
+        guard MountTable.path(path, isAtOrBelow: volume.entry.mountpoint) else { return nil }
+        let below = volume.entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(volume.entry.mountpoint.count))
+        for entry in volumes.table.entries where entry.device == volume.entry.device && entry.root == volume.entry.root {
+            let other = entry.mountpoint == [0x2F] ? below : entry.mountpoint + below
+            if let seen = reopen(other), seen.status.isSameFile(as: candidate.status) { return other }
+        }
+        return nil
+    }
+
+    /// Whether a copy of the filesystem is mounted beside it (an image copied bit by bit) that has the directory as well. A copy
+    /// that this process may not look into counts as having it.
+    private func isElsewhereToo(_ bookmark: Bookmark, _ status: FileStatus) -> Bool {
+        guard let entry = volumes.entry(of: status), !bookmark.filesystem.uuid.isEmpty else { return false }
+        guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.device != entry.device }) else { return false }
+        if !FilesystemAccess.mayOpenByHandle { return true }
+        if case .none = byHandle(bookmark, except: entry.device) { return false }
+        return true
+    }
+
+    /// Where a path leads when its links are followed; nil when to no directory.
+    private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
+        guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
+        return try? opened.path()
+    }
+}
+
+enum FilesystemAccess {
+    /// CAP_DAC_READ_SEARCH.
+    static var mayOpenByHandle: Bool { ProcessCapability.has(2) }
+}

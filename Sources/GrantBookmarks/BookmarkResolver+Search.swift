@@ -1,0 +1,80 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+// Searches: the last resort, bounded, and never more than a guess that is compared afterwards.
+extension BookmarkResolver {
+    /// A directory above a bookmark's that is there, to search below.
+    private struct Anchor {
+        let path: [UInt8]
+        let device: dev_t
+        /// How many directories between it and the bookmark's are not where they were.
+        let lost: Int
+    }
+
+    /// Where a search found the directory; nil also where the handle has already given the whole answer, and on filesystems that may
+    /// be slow to answer.
+    ///
+    /// It begins below the nearest directory above that still is the one it was. Of those between, which were moved, the nearest that
+    /// turns up is gone into in its turn.
+    func searched(_ bookmark: Bookmark) -> [UInt8]? {
+        if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
+        guard let anchor = anchor(of: bookmark) else { return nil }
+        let inode = bookmark.identity.inode
+        if let path = search.path(inode: inode, device: anchor.device, near: anchor.path), isThere(bookmark, path) { return path }
+        let names = bookmark.path.split(separator: 0x2F)
+        for (level, ancestor) in (bookmark.origin?.ancestors ?? []).prefix(anchor.lost).enumerated() {
+            guard let moved = search.path(inode: ancestor.inode, device: anchor.device, near: anchor.path),
+                let identity = ancestry.identity(of: moved), identity.agrees(with: ancestor)
+            else { continue }
+            let below = moved + [0x2F] + names.suffix(level + 1).joined(separator: [0x2F])
+            if isThere(bookmark, below) { return below }
+            if let path = search.path(inode: inode, device: anchor.device, near: moved), isThere(bookmark, path) { return path }
+        }
+        return nil
+    }
+
+    /// The paths of directories that carry the tag, each directory once, those in a Trash left out: what stands at the stored path, on
+    /// whichever filesystem, and, `beyondItsPath`, what a search finds on the bookmark's own.
+    func copies(of bookmark: Bookmark, tagged tag: DirectoryTag, beyondItsPath: Bool) -> [[UInt8]] {
+        var found: [Search.Tagged] = []
+        if let there = Search.tag(at: bookmark.path), there.tag == tag { found.append(there.directory) }
+        if beyondItsPath, let anchor = anchor(of: bookmark) {
+            found += search.directories(tagged: tag, device: anchor.device, near: anchor.path)
+        }
+        var result: [Search.Tagged] = []
+        for directory in found where !Trash.holds(directory.path) {
+            if !result.contains(where: { $0.device == directory.device && $0.inode == directory.inode }) { result.append(directory) }
+        }
+        return result.map(\.path)
+    }
+
+    /// The nearest directory above, by its identity where the bookmark has it. nil when there is none on the bookmark's filesystem, or
+    /// when that one may be slow to answer.
+    private func anchor(of bookmark: Bookmark) -> Anchor? {
+        if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
+        let ancestors = bookmark.origin?.ancestors ?? []
+        var lost = 0
+        var place = CanonicalPath.parent(bookmark.path)
+        while let path = place {
+            if let identity = ancestry.identity(of: path), lost >= ancestors.count || identity.agrees(with: ancestors[lost]),
+                let above = reopen(path)
+            {
+                guard let filesystem = volumes.identity(of: above.descriptor, above.status), filesystem.isSame(as: bookmark.filesystem)
+                else { return nil }
+                return Anchor(path: path, device: above.status.st.st_dev, lost: lost)
+            }
+            place = CanonicalPath.parent(path)
+            lost += 1
+        }
+        return nil
+    }
+
+    /// The nearest directory above a bookmark's place that is the one it was, on a filesystem of this machine.
+    func standingAncestor(of bookmark: Bookmark) -> [UInt8]? { anchor(of: bookmark)?.path }
+
+    private func isThere(_ bookmark: Bookmark, _ path: [UInt8]) -> Bool {
+        guard let candidate = reopen(path) else { return false }
+        return isBookmarked(candidate, bookmark)
+    }
+}

@@ -1,0 +1,54 @@
+import CGrantSystem
+import CGrantSeccomp
+import Glibc
+import GrantSystem
+
+/// Which system calls the process may still make: seccomp(2), by libseccomp.
+public enum SystemCallFilter {
+    /// What happens at a call that is not on the list.
+    public enum Refusal: Sendable {
+        /// It fails with EPERM.
+        case error
+        /// The process ends: for tests, so that a call which is missing on the list is noticed.
+        case end
+    }
+
+    /// From now on, and for every thread there is: no call but those of `SystemCalls`, and no rights gained by exec. Cannot be taken back.
+    ///
+    /// `.ENOSYS` or `.EINVAL` where the kernel has no filters.
+    public static func install(_ refusal: Refusal = .error) throws(Errno) {
+        guard let filter = seccomp_init(refusal == .error ? cseccomp_refuse(UInt16(EPERM)) : cseccomp_end_process) else {
+            throw Errno(ENOMEM)
+        }
+        defer { seccomp_release(filter) }
+        // All threads, also those that were made before.
+        try check(seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1))
+        // The daemon runs nobody else's code, so a slower processor protects nothing.
+        _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1)
+        // A tree: calls are found in a few steps, however many are on the list.
+        _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)
+        for name in SystemCalls.allowed { try allow(name, filter) }
+        for (name, conditions) in SystemCalls.conditional {
+            for condition in conditions { try allow(name, filter, condition) }
+        }
+        // The C library then makes threads by clone, whose flags a filter can see.
+        try add(cseccomp_refuse(UInt16(ENOSYS)), "clone3", filter, [])
+        try check(seccomp_load(filter))
+    }
+
+    private static func allow(_ name: String, _ filter: scmp_filter_ctx, _ condition: ArgumentCondition? = nil) throws(Errno) {
+        let comparison = condition.map { scmp_arg_cmp(arg: $0.argument, op: SCMP_CMP_MASKED_EQ, datum_a: $0.mask, datum_b: $0.value) }
+        try add(cseccomp_allow, name, filter, comparison.map { [$0] } ?? [])
+    }
+
+    /// A call that this kernel's architecture does not have is passed over.
+    private static func add(_ action: UInt32, _ name: String, _ filter: scmp_filter_ctx, _ comparisons: [scmp_arg_cmp]) throws(Errno) {
+        let known = seccomp_syscall_resolve_name(name)
+        guard let number = known >= 0 ? known : SystemCalls.newer[name] else { return }
+        try check(seccomp_rule_add_array(filter, action, number, UInt32(comparisons.count), comparisons))
+    }
+
+    private static func check(_ result: Int32) throws(Errno) {
+        if result < 0 { throw Errno(-result) }
+    }
+}

@@ -1,0 +1,100 @@
+import Glibc
+import GrantSystem
+
+/// A connection on which messages go both ways, as the daemon sees it. It lives until the client goes, `end`, or the server's end.
+///
+/// Locking: `outgoing` is held while bytes are given to the socket, which never waits.
+public final class ControlSession: Sendable {
+    /// Never used twice in one daemon.
+    public let number: UInt64
+    public let peer: Peer
+    let connection: ControlConnection
+    private let outgoing: Lock<Outgoing>
+    private let wake: @Sendable () -> Void
+
+    private struct Outgoing {
+        var bytes: [UInt8] = []
+        var isOver = false
+        /// Nothing is sent: see `hold`.
+        var isHeld = false
+    }
+
+    /// More than this is kept for nobody: a client that does not take its messages is left.
+    private static let mostKept = 4 << 20
+
+    init(number: UInt64, peer: Peer, connection: ControlConnection, outgoing: [UInt8] = [], wake: @escaping @Sendable () -> Void) {
+        self.outgoing = Lock(Outgoing(bytes: outgoing))
+        self.number = number
+        self.peer = peer
+        self.connection = connection
+        self.wake = wake
+    }
+
+    /// Of its socket, for as long as the session lives.
+    public var descriptor: Int32 { connection.socket.number }
+
+    /// Sends, from any thread and without waiting. To a client that is gone nothing is sent.
+    public func send(_ news: SessionNews) {
+        let message = news.encoded
+        let needsHub = outgoing.withLock { outgoing -> Bool in
+            if outgoing.isOver { return false }
+            outgoing.bytes += Frame.header(message.count) + message
+            if outgoing.bytes.count > ControlSession.mostKept { outgoing.isOver = true }
+            return outgoing.isOver || !flush(&outgoing)
+        }
+        if needsHub { wake() }
+    }
+
+    /// Ends the connection.
+    public func end() {
+        outgoing.withLock { $0.isOver = true }
+        wake()
+    }
+
+    /// Whether there is something left to send.
+    func hasMore() -> Bool { outgoing.withLock { !$0.bytes.isEmpty } }
+
+    /// Keeps from now on what is to be sent. What is there to be sent already.
+    func hold() -> [UInt8] {
+        outgoing.withLock { outgoing in
+            outgoing.isHeld = true
+            return outgoing.bytes
+        }
+    }
+
+    /// Ends `hold`.
+    func letGo() { outgoing.withLock { $0.isHeld = false } }
+
+    var isOver: Bool { outgoing.withLock { $0.isOver } }
+
+    func sendMore() { _ = outgoing.withLock { flush(&$0) } }
+
+    /// Gives the socket what it takes. True when nothing is left.
+    private func flush(_ outgoing: inout Outgoing) -> Bool {
+        if outgoing.isHeld { return true }
+        var sent = 0
+        while sent < outgoing.bytes.count {
+            guard let count = try? connection.socket.sendSome(outgoing.bytes[sent...]) else {
+                outgoing.isOver = true
+                break
+            }
+            if count == 0 { break }
+            sent += count
+        }
+        outgoing.bytes.removeFirst(sent)
+        return outgoing.bytes.isEmpty && !outgoing.isOver
+    }
+}
+
+/// A client's connection.
+final class ControlConnection: Sendable {
+    let socket: UnixSocket
+    init(_ socket: consuming UnixSocket) { self.socket = socket }
+}
+
+/// What a daemon does with sessions. Called by one thread, which serves all of them: it must not wait.
+public protocol SessionHandler: Sendable {
+    func received(_ request: SessionRequest, from session: ControlSession)
+    /// The client is gone; nothing more comes of it.
+    func ended(_ session: ControlSession)
+}

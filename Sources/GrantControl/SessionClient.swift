@@ -1,0 +1,63 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// A session with the daemon of one mount, as its client sees it. It ends with the last reference to it.
+///
+/// Locking: `incoming` is held while what has come is taken, which never waits; `outgoing` while a message is sent, which may, so that two threads' do not mix.
+public final class SessionClient: Sendable {
+    private let socket: UnixSocket
+    private let incoming = Lock<[UInt8]>([])
+    private let outgoing = Lock(())
+
+    /// How long a daemon may take to accept what it is sent: nanoseconds.
+    private static let patience: Int64 = 10_000_000_000
+
+    /// Connects to `socket` in `directory`. `deadline` in nanoseconds of `Clock.monotonic`.
+    public init(socket name: String, directory: String, deadline: Int64) throws(ControlClient.Failure) {
+        socket = try ControlClient.open(name, in: directory, deadline: deadline)
+        guard try ControlClient.ask(.session, over: socket, deadline: deadline) == .done else { throw .nonsense }
+    }
+
+    /// For waiting on it: readable when `next` has something to say.
+    public var descriptor: Int32 { socket.number }
+
+    public func send(_ request: SessionRequest) throws(ControlClient.Failure) {
+        let deadline = Clock.monotonic + SessionClient.patience
+        try outgoing.withLock { _ throws(ControlClient.Failure) in
+            do throws(Errno) {
+                try Frame.send(request.encoded, over: socket, deadline: deadline)
+            } catch {
+                throw ControlClient.Failure(error)
+            }
+        }
+    }
+
+    /// What the daemon has said, one after the other; nil when there is nothing more now. Never waits. Throws `.hungUp` when it is gone.
+    public func next() throws(ControlClient.Failure) -> SessionNews? {
+        try incoming.withLock { incoming throws(ControlClient.Failure) -> SessionNews? in
+            while true {
+                if let news = try SessionClient.take(&incoming) { return news }
+                do throws(Errno) {
+                    guard let bytes = try socket.receiveSome(1 << 16) else { return nil }
+                    incoming += bytes
+                } catch {
+                    throw ControlClient.Failure(error)
+                }
+            }
+        }
+    }
+
+    private static func take(_ incoming: inout [UInt8]) throws(ControlClient.Failure) -> SessionNews? {
+        guard incoming.count >= 4 else { return nil }
+        let length = incoming[..<4].reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
+        guard length <= Frame.largest else { throw .nonsense }
+        guard incoming.count >= 4 + length else { return nil }
+        defer { incoming.removeFirst(4 + length) }
+        do {
+            return try SessionNews.decode(Array(incoming[4..<4 + length]))
+        } catch {
+            throw .nonsense
+        }
+    }
+}

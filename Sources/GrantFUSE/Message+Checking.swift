@@ -1,0 +1,72 @@
+import CGrantFUSE
+import Glibc
+
+// The library trusts lengths and ends of names that a message says (lib/fuse_lowlevel.c): one that is shorter than it says would have it read what an
+// earlier request of somebody else has left in the buffer. The kernel sends none; nothing here rests on that.
+extension Message {
+    /// Whether the message has all that its opcode brings: the structure, names with an end, and as much data as it says.
+    @inline(__always)
+    var isWhole: Bool {
+        guard size >= Self.head else { return false }
+        switch opcode {
+        // LOOKUP, UNLINK, RMDIR, REMOVEXATTR; SYMLINK
+        case 1, 10, 11, 24: return names(1, from: 0)
+        case 6: return names(2, from: 0)
+        // FORGET, OPEN, OPENDIR, LISTXATTR, ACCESS, INTERRUPT
+        case 2, 14, 27, 23, 34, 36: return has(8)
+        // GETATTR, INIT, FSYNC, FSYNCDIR, BMAP
+        case 3, 26, 20, 30, 37: return has(16)
+        case 4: return has(88)
+        // READ, READDIR, READDIRPLUS, NOTIFY_REPLY
+        case 15, 28, 44, 41: return has(40)
+        // RELEASE, RELEASEDIR, FLUSH, LSEEK, POLL, STATX
+        case 18, 29, 25, 46, 40, 52: return has(24)
+        // GETLK, SETLK, SETLKW
+        case 31, 32, 33: return has(48)
+        case 43: return has(32)
+        case 47: return has(56)
+        // MKNOD, CREATE, TMPFILE; MKDIR, LINK, GETXATTR
+        case 8, 35, 51: return names(1, from: 16)
+        case 9, 13, 22: return names(1, from: 8)
+        // RENAME, RENAME2
+        case 12: return names(2, from: 8)
+        case 45: return names(2, from: 16)
+        // WRITE, IOCTL
+        case 16: return has(40) && has(40, and: number(at: Self.head + 16))
+        case 39: return has(32) && has(32, and: number(at: Self.head + 24))
+        case 21: return hasAttribute
+        case 42: return has(8) && number(at: Self.head) <= UInt32(truncatingIfNeeded: (size - Self.head - 8) / 16)
+        default: return true
+        }
+    }
+
+    /// Whether it is answered at all: not FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
+    var wantsAnswer: Bool { ![2, 36, 41, 42].contains(opcode) }
+
+    private static let head = 40
+
+    @inline(__always)
+    private func has(_ count: Int) -> Bool { size >= Self.head &+ count }
+
+    private func has(_ count: Int, and more: UInt32) -> Bool { size >= Self.head &+ count &+ Int(truncatingIfNeeded: more) }
+
+    /// Whether so many names follow, each with a 0 at its end.
+    @inline(__always)
+    private func names(_ count: Int, from place: Int) -> Bool { end(ofNames: count, from: place) != nil }
+
+    @inline(__always)
+    private func end(ofNames count: Int, from place: Int) -> Int? {
+        var place = Self.head &+ place
+        for _ in 0..<count {
+            guard place < size, let zero = memchr(address(of: place), 0, size &- place) else { return nil }
+            place = UnsafeRawPointer(zero) - address(of: 0) + 1
+        }
+        return place
+    }
+
+    /// SETXATTR: a structure, the name, the value.
+    private var hasAttribute: Bool {
+        guard let end = end(ofNames: 1, from: 8) else { return false }
+        return size &- end >= Int(truncatingIfNeeded: number(at: Self.head))
+    }
+}

@@ -1,0 +1,55 @@
+import CGrantFUSE
+import CGrantSystem
+import Glibc
+import GrantSystem
+
+extension Session {
+    /// Another way to the kernel for the same connection, which is there until that is closed as well, though this process dies (fs/fuse/dev.c,
+    /// FUSE_DEV_IOC_CLONE). What this process has taken and not answered then ends with ECONNABORTED.
+    public func cloneDevice() throws(Errno) -> FileDescriptor {
+        let device = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
+        _ = try Errno.check(clinux_clone_fuse_device(device.number, fuse_session_fd(pointer)))
+        return device
+    }
+}
+
+/// A connection whose daemon has died, in the hands of another process.
+///
+/// The kernel takes notifications from whoever has the device, also when the connection was cut (fs/fuse/dev.c, fuse_dev_do_write, asks for that only where an answer
+/// comes). So what it has cached can still be taken away.
+public struct OrphanedConnection: ~Copyable, Sendable {
+    private let device: FileDescriptor
+
+    public init(device: consuming FileDescriptor) { self.device = device }
+
+    /// Answers every request with ENOTCONN, until the connection is cut.
+    public func refuseAll() {
+        // The kernel wants room for the largest request there can be (fs/fuse/dev.c, fuse_dev_do_read).
+        let size = Worker.bufferSize
+        guard let buffer = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buffer != MAP_FAILED else { return }
+        defer { munmap(buffer, size) }
+        while true {
+            let count = read(device.number, buffer, size)
+            if count < 0 {
+                if errno == EINTR || errno == EAGAIN || errno == ENOENT { continue }
+                return
+            }
+            guard count >= 24 else { continue }
+            // struct fuse_in_header
+            let opcode = buffer.load(fromByteOffset: 4, as: UInt32.self)
+            // Those to which nobody waits for an answer.
+            if opcode == Message.Opcode.forget || opcode == Message.Opcode.batchForget || opcode == Message.Opcode.interrupt { continue }
+            // struct fuse_out_header
+            var header: (UInt32, Int32, UInt64) = (16, 0 &- ENOTCONN, buffer.load(fromByteOffset: 8, as: UInt64.self))
+            _ = write(device.number, &header, 16)
+        }
+    }
+
+    /// Has the kernel forget attributes and data of a node (FUSE_NOTIFY_INVAL_INODE). Waits for pages that somebody has locked, and for dirty ones until their
+    /// write has been refused.
+    public func forgetData(_ node: UInt64) {
+        // struct fuse_out_header and struct fuse_notify_inval_inode_out, from the beginning to the end.
+        var message: (UInt32, Int32, UInt64, UInt64, Int64, Int64) = (40, 2, 0, node, 0, 0)
+        _ = write(device.number, &message, 40)
+    }
+}

@@ -1,0 +1,127 @@
+import CGrantFUSE
+import CGrantSystem
+import Glibc
+import GrantSystem
+
+/// Where requests are noted that wait without a worker, for the daemon that comes next should this one die, on kernels that cannot be asked for them again (before Linux 6.9). What workers
+/// receive is noted as it comes (`Session.receiveNoted`).
+final class RequestNotes: @unchecked Sendable {
+    // Safe to share: a place belongs to whoever has taken it.
+    private let page: UnsafeMutablePointer<clinux_supervised>
+    private let places = Lock(Places())
+
+    private struct Places {
+        var next: UInt32 = 0
+        var free: [UInt32] = []
+    }
+
+    /// `page`: mapped for ever.
+    init(_ page: UnsafeMutablePointer<clinux_supervised>) {
+        self.page = page
+        page.pointee.notes_requests = 1
+    }
+
+    /// Notes a request as the kernel wrote it. nil when there is no room, which is said: then no other daemon can go on.
+    ///
+    /// Locking: takes one of its own for a moment.
+    func add(_ message: UnsafeRawBufferPointer) -> RequestNote? {
+        let place = places.withLock { places -> UInt32? in
+            if let place = places.free.popLast() { return place }
+            guard places.next < UInt32(truncatingIfNeeded: CLINUX_ASIDE) else { return nil }
+            places.next += 1
+            page.pointee.notes_end = places.next
+            return places.next - 1
+        }
+        guard let place, let start = message.baseAddress, message.count > 0 else {
+            page.pointee.notes_lost = 1
+            return nil
+        }
+        clinux_note_aside(page, place, start, message.count)
+        return RequestNote(notes: .passUnretained(self), place: place)
+    }
+
+    fileprivate func remove(_ place: UInt32) {
+        clinux_forget_aside(page, place)
+        places.withLock { $0.free.append(place) }
+    }
+}
+
+/// One of them. It has to be removed once, when its request is answered or noted elsewhere: not before, because it would be answered by nobody.
+struct RequestNote: @unchecked Sendable {
+    // Safe to send: the notes live as long as their session, which is for ever.
+    fileprivate let notes: Unmanaged<RequestNotes>
+    fileprivate let place: UInt32
+
+    func remove() { notes._withUnsafeGuaranteedRef { $0.remove(place) } }
+}
+
+extension Worker {
+    /// Notes the request that it has, which is about to be put aside. nil where nobody is to know.
+    func noteAside() -> RequestNote? {
+        guard let notes, let memory = UnsafeRawPointer(bitPattern: message.load(ordering: .relaxed)) else { return nil }
+        return notes.add(UnsafeRawBufferPointer(start: memory, count: messageSize.load(ordering: .relaxed)))
+    }
+}
+
+extension Session {
+    /// As `fuse_session_receive_buf`, for a worker whose requests are noted: what comes is noted where the kernel cannot ask again, or may turn out to be unable to.
+    @inline(never)
+    func receiveNoted(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
+        guard let record = worker.pointee.record, !canResend else { return fuse_session_receive_buf(pointer, &buffer) }
+        while true {
+            let received = clinux_receive_noted(device, record, &buffer.mem, Worker.bufferSize)
+            switch received {
+            // It was interrupted before it was received (fs/fuse/dev.c).
+            case -ENOENT: continue
+            // The connection has ended.
+            case -ENODEV:
+                fuse_session_exit(pointer)
+                return 0
+            default:
+                buffer.size = Int(truncatingIfNeeded: max(0, received))
+                return received
+            }
+        }
+    }
+}
+
+/// Requests that a daemon which has died had received and not answered, on a kernel that cannot ask again.
+public enum LeftRequests {
+    /// Those that are to be served, and the others, which may have been done and must not be done twice, or of which not everything is known: for `Session.takeOver(refused:)`.
+    ///
+    /// `page`: what that daemon has left; `device`: its way to the kernel. EOVERFLOW when not all of them are known.
+    public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> (
+        served: [[UInt8]], refused: [[UInt8]]
+    ) {
+        guard page.pointee.notes_requests != 0 else { return ([], []) }
+        if page.pointee.notes_lost != 0 { throw Errno(EOVERFLOW) }
+        let suspects = Supervisor.suspects(after: page)
+        var seen = Set<UInt64>()
+        var (messages, refused): ([[UInt8]], [[UInt8]]) = ([], [])
+        for place in 0..<UInt32(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS)
+            + min(page.pointee.notes_end, UInt32(truncatingIfNeeded: CLINUX_ASIDE))
+        {
+            var size = 0
+            guard let bytes = clinux_left_request(page, place, &size) else { continue }
+            let noted = UnsafeRawBufferPointer(start: bytes, count: min(size, Int(truncatingIfNeeded: CLINUX_NOTED_BYTES)))
+            let message = Message(noted)
+            guard message.wantsAnswer, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
+            let suspect = suspects.first { $0.unique == message.unique }
+            // struct fuse_in_header begins with how long all of it is, whatever was noted.
+            let isWhole = Int(clamping: message.number(at: 0)) == noted.count
+            if isWhole, suspect.map({ Message.mayBeServedAgain($0) }) ?? true {
+                messages.append(Array(noted))
+            } else {
+                refused.append(Array(noted))
+            }
+        }
+        return (messages.sorted { Message.unique(of: $0) < Message.unique(of: $1) }, refused)
+    }
+
+    /// Whether the kernel still waits for an answer. It says so when it is told that an INTERRUPT of the request came too early: ENOENT when there is no such request, and else it sends the INTERRUPT again,
+    /// if there was one (fs/fuse/dev.c, fuse_dev_do_write; FUSE_INT_REQ_BIT is 1).
+    private static func isWaitedFor(_ unique: UInt64, _ device: Int32) -> Bool {
+        var header: (UInt32, Int32, UInt64) = (16, -EAGAIN, unique | 1)
+        return write(device, &header, 16) == 16 || errno != ENOENT
+    }
+}

@@ -1,0 +1,169 @@
+import CGrantFUSE
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+extension Session {
+    /// Starts a worker unless all slots are taken. False when it could not be started.
+    ///
+    /// Locking: takes `slots` for a moment.
+    @discardableResult
+    func startWorker(_ task: WorkerTask = .reading) -> Bool {
+        guard let slot = slots.withLock({ $0.take() }) else { return false }
+        guard makeRoom(slot) else {
+            slots.withLock { $0.giveBackUnused(slot) }
+            return false
+        }
+        let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
+        start.initialize(to: WorkerStart(session: self, worker: workers + slot, task: task))
+        if task.reads { readers.began() }
+        var thread = pthread_t()
+        var attributes = pthread_attr_t()
+        pthread_attr_init(&attributes)
+        pthread_attr_setdetachstate(&attributes, Int32(truncatingIfNeeded: PTHREAD_CREATE_DETACHED))
+        pthread_attr_setstacksize(&attributes, 512 << 10)
+        let result = pthread_create(&thread, &attributes, workerMain, start)
+        pthread_attr_destroy(&attributes)
+        if result != 0 {
+            if task.reads { readers.ended() }
+            start.deinitialize(count: 1)
+            start.deallocate()
+            slots.withLock { $0.giveBackUnused(slot) }
+            return false
+        }
+        slots.withLock { $0.noteMade() }
+        return true
+    }
+
+    /// Makes the buffer of a worker one that can be read and written, which it stays. Whether there is memory for it.
+    func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
+
+    /// How many workers for requests there are or can be made now. When threads run out, those that are sure to be had (`WorkerSlots.sure`), without some: half
+    /// of those that may take a request of any grant before anybody looks again, and the last ones, which are for who has none.
+    public var workersAtMost: Int {
+        guard let sure = slots.withLock({ $0.sure }) else { return workerLimit }
+        return sure - Readers.reserveForResumed - Int(truncatingIfNeeded: readers.snapshot.idle / 2) - max(2, sure / 5)
+    }
+
+    /// Receives and processes until the connection ends or nobody needs this worker any more.
+    func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {
+        clinux_set_worker(worker)
+        begin(worker)
+        var buffer = fuse_buf()
+        if standsBy {
+            if !standBy(worker, &buffer) { return finish(worker, &buffer) }
+            if hasReady { serveReady(worker) }
+        }
+        readers.beginWaiting()
+        while true {
+            worker.pointee.activity.store(.receiving, ordering: .relaxed)
+            if isPausing.load(ordering: .relaxed) {
+                rest(worker)
+                continue
+            }
+            let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveNoted(worker, &buffer)
+            worker.pointee.activity.store(.busy, ordering: .relaxed)
+            if received == -EINTR || received == -EAGAIN { continue }
+            // No room for what is to be received, which is made when it is needed: that is not the end of the connection.
+            if received == -ENOMEM {
+                usleep(10_000)
+                continue
+            }
+            if received <= 0 { break }
+            let others = readers.tookRequest()
+            let message = Message(buffer, received)
+            // `tookRequest` stands between what was stored above and this look: see `pause`.
+            if isPausing.load(ordering: .sequentiallyConsistent), message.opcode != Message.Opcode.initialize {
+                keep(message, buffer)
+                readers.beginWaiting()
+                continue
+            }
+            // The reserve is the watching thread's to call: it looks first who holds the others.
+            if others == 0, message.mayTakeLong { _ = readers.callOne(leaving: Readers.reserve) || startWorker() }
+            worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
+            if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
+                readers.beginWaiting()
+                continue
+            }
+            let timed = worker.pointee.note(message)
+            let began = timed >= 0 ? Clock.monotonic : 0
+            if message.opcode == Message.Opcode.initialize { note(initial: message) }
+            process(message, &buffer, on: worker)
+            if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
+            if fuse_session_exited(pointer) != 0 { break }
+            if readyWaits.load(ordering: .relaxed), readyWaits.exchange(false, ordering: .relaxed) { serveReady(worker) }
+            if readers.shouldStandBy() {
+                if !standBy(worker, &buffer) { return finish(worker, &buffer) }
+                // It may have been called for that.
+                if hasReady { serveReady(worker) }
+            }
+            readers.beginWaiting()
+        }
+        // The kernel has ended the connection, for every worker: the others come here as they wake.
+        ended.store(true, ordering: .releasing)
+        endings.post()
+        callEveryone()
+        readers.ended()
+        finish(worker, &buffer)
+    }
+
+    /// Stands by as `Readers.standBy` says. Whoever is not called for long needs no memory meanwhile: a megabyte each for what is received and for what is answered.
+    private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
+        worker.pointee.activity.store(.resting, ordering: .relaxed)
+        defer { worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent) }
+        return readers.standBy { giveBack(worker, &buffer) }
+    }
+
+    private func giveBack(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        // The library makes a new one when it has none.
+        free(buffer.mem)
+        buffer.mem = nil
+        worker.pointee.giveBufferBack()
+    }
+
+    func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        giveBack(worker, &buffer)
+        clinux_set_worker(nil)
+        worker.pointee.thread.store(0, ordering: .relaxed)
+        worker.pointee.activity.store(.none, ordering: .releasing)
+        let slot = worker.pointee.slot
+        slots.withLock { $0.giveBack(slot) }
+    }
+}
+
+private struct WorkerStart {
+    let session: Session
+    let worker: UnsafeMutablePointer<Worker>
+    let task: WorkerTask
+}
+
+/// What a worker is for.
+enum WorkerTask {
+    case reading
+    /// Reading, when it is called.
+    case standingBy
+    /// What is to be resumed; it ends then.
+    case resuming
+    /// The same, whenever no other worker can be had.
+    case resumingAlways
+
+    var reads: Bool { self == .reading || self == .standingBy }
+}
+
+private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    let start = argument!.assumingMemoryBound(to: WorkerStart.self)
+    let (session, worker) = (start.pointee.session, start.pointee.worker)
+    let task = start.pointee.task
+    start.deinitialize(count: 1)
+    start.deallocate()
+    _ = clinux_set_thread_name("grantfs-worker")
+    Identity.resetOnThisThread()
+    clinux_trap_allow()
+    if task.reads {
+        session.serve(worker, standsBy: task == .standingBy)
+    } else {
+        session.serveResumed(worker, always: task == .resumingAlways)
+    }
+    return nil
+}

@@ -1,0 +1,250 @@
+import CGrantFUSE
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+/// The table of low-level operations that a file system fills in: see `fuse_lowlevel_ops`.
+public typealias OperationTable = fuse_lowlevel_ops
+public typealias EntryParameters = fuse_entry_param
+public typealias OpenFileInfo = fuse_file_info
+public typealias BufferVector = fuse_bufvec
+
+/// One mount: the library's session, its workers, and the loop that hands requests to them.
+///
+/// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`: a request that hangs keeps its worker,
+/// so others read when it is held up (`Readers`), and every worker owns a slot that a revoker can look into.
+public final class Session: @unchecked Sendable {
+    // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
+    public let notifier: Notifier
+    let pointer: OpaquePointer
+    let workers: UnsafeMutablePointer<Worker>
+    let workerLimit: Int
+    let readers = Readers()
+    let ended = Atomic<Bool>(false)
+    let endings = Semaphore()
+    let slots: Lock<WorkerSlots>
+    let suspended = Lock(SuspendedRequests())
+    /// What a daemon that has died had received, and is to be EIO: see `answerRefused`.
+    let refused = Lock<[SuspendedMessage]>([])
+    /// Somebody is to serve what is ready, and no worker could be had for it.
+    let readyWaits = Atomic<Bool>(false)
+    let resumeCall = Semaphore()
+    /// Nothing is to be received or served: see `pause`.
+    let isPausing = Atomic<Bool>(false)
+    /// Whether the watching thread looks at something.
+    let isLooking = Atomic<Bool>(false)
+    /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
+    let look: @Sendable () -> Bool
+    /// Told before a request that was put aside is answered because it was interrupted, by its number.
+    let interrupted: @Sendable (UInt64) -> Void
+    let context: UnsafeMutablePointer<SessionContext>
+
+    /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
+    /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
+    /// because it was interrupted; on a worker's thread, holding no lock. `look` is called every millisecond by a thread that serves no requests, while workers
+    /// are held up or many, or as long as it says true; it must not wait for anything. `wakeWatch` has it called when nothing else happens.
+    public convenience init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
+    ) throws(Errno) {
+        // The library reports what is wrong with the device to standard error alone.
+        _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+        ) { session throws(Errno) in
+            guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
+                fuse_session_destroy(session)
+                throw Errno(EIO)
+            }
+            guard Exchange.install(in: session, on: fuse_session_fd(session)) == 0 else {
+                fuse_session_unmount(session)
+                fuse_session_destroy(session)
+                throw Errno(ENOMEM)
+            }
+        }
+    }
+
+    /// A session that goes on where another daemon's was paused. `device`: that one's way to the kernel, which is this one's from now on. EPROTO when this program would
+    /// agree on something else with the kernel than `negotiation` says: the kernel cannot be told any more.
+    public convenience init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
+        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
+    ) throws(Errno) {
+        let number = device.release()
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+        ) { session throws(Errno) in
+            guard Exchange.install(in: session, on: number) == 0 else { throw Errno(ENOMEM) }
+        }
+        context.pointee.isReplaying = true
+        let message = UnsafeMutableRawPointer.allocate(byteCount: Worker.bufferSize, alignment: 16)
+        negotiation.request.withUnsafeBytes { message.copyMemory(from: $0.baseAddress!, byteCount: min($0.count, Worker.bufferSize)) }
+        serve(message: message, count: negotiation.request.count)
+        message.deallocate()
+        clinux_set_worker(nil)
+        context.pointee.isReplaying = false
+        workers.pointee.counts[Int(truncatingIfNeeded: Message.Opcode.initialize)].store(0, ordering: .relaxed)
+        guard context.pointee.negotiation == negotiation else { throw Errno(EPROTO) }
+    }
+
+    /// A session without a mount, which is given its requests by `serve(message:count:)` and writes its answers to `exchange`, each with one writev(2).
+    package convenience init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, exchange: Int32, workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void
+    ) throws(Errno) {
+        try self.init(
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
+            look: { false }
+        ) { session throws(Errno) in
+            guard Exchange.install(in: session, on: exchange) == 0 else { throw Errno(ENOMEM) }
+        }
+        guard makeRoom(0) else { throw Errno(ENOMEM) }
+    }
+
+    /// `attach`: connects the library's session with the kernel, or whatever is in its place; what it throws is passed on.
+    private init(
+        operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, workerLimit: Int,
+        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool,
+        attach: (OpaquePointer) throws(Errno) -> Void
+    ) throws(Errno) {
+        self.interrupted = interrupted
+        self.look = look
+        self.workerLimit = workerLimit
+        let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
+        context.initialize(to: SessionContext(options: options, state: state))
+        self.context = context
+        var table = operations
+        table.`init` = { context, connection in
+            let context = context!.assumingMemoryBound(to: SessionContext.self)
+            context.pointee.kernelProtocol = connection!.pointee.proto_minor
+            configure(connection!, as: context.pointee.options)
+        }
+        let source = options.source.map { $0 == "," || $0 == "\\" ? "\\\($0)" : "\($0)" }.joined()
+        let words = (["subtype=grantfs", "fsname=\(source)"] + options.mountWords).joined(separator: ",")
+        var arguments: [UnsafeMutablePointer<CChar>?] = [strdup("grantfs"), strdup("-o"), strdup(words), nil]
+        defer { for argument in arguments { free(argument) } }
+        let session = arguments.withUnsafeMutableBufferPointer { buffer -> OpaquePointer? in
+            var args = fuse_args(argc: 3, argv: buffer.baseAddress, allocated: 0)
+            defer { fuse_opt_free_args(&args) }
+            return cfuse3_session_new(&args, &table, MemoryLayout<OperationTable>.size, context)
+        }
+        guard let session else { throw Errno(EINVAL) }
+        try attach(session)
+        context.pointee.descriptor = fuse_session_fd(session)
+        pointer = session
+        notifier = Notifier(session: session)
+        workers = .allocate(capacity: workerLimit)
+        // Room for all buffers in one mapping, which a worker's can be used in from its start on (`makeRoom`): where the kernel promises no more memory
+        // than there is (vm.overcommit_memory=2), what can be written counts whether it is touched or not.
+        guard let buffers = mmap(nil, workerLimit * Worker.bufferSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buffers != MAP_FAILED
+        else { throw Errno(ENOMEM) }
+        let counts = zeroed(workerLimit * RequestCounts.width)
+        let timings = zeroed(workerLimit * RequestCounts.kinds * RequestTimings.width)
+        for slot in 0..<workerLimit {
+            (workers + slot).initialize(
+                to: Worker(
+                    slot: slot, buffer: buffers + slot * Worker.bufferSize, counts: counts + slot * RequestCounts.width,
+                    timings: timings + slot * RequestCounts.kinds * RequestTimings.width, context: context))
+        }
+        slots = Lock(WorkerSlots(limit: workerLimit))
+    }
+
+    /// Starts the first worker, and who watches whether it is enough. Returns at once; `waitUntilEnded` waits. Without that thread the mount
+    /// is taken away again: EAGAIN.
+    public func start() throws(Errno) {
+        Session.surviveTraps()
+        do throws(Errno) {
+            try WorkerThread.start("grantfs-readers") { self.watchReaders() }.detach()
+        } catch {
+            fuse_session_unmount(pointer)
+            throw error
+        }
+        for _ in 0..<Readers.kept { startWorker() }
+        // Some more from the beginning, for when no threads can be made.
+        for _ in 0..<Readers.reserve { startWorker(.standingBy) }
+        for _ in 0..<Readers.reserveForResumed { startWorker(.resumingAlways) }
+    }
+
+    /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
+    /// a close(2). `stillHeld` is asked between looking and answering, so that a request which came in since is left alone. Returns
+    /// whether it was answered here.
+    public func answer(slot: Int, error: Int32, stillHeld: () -> Bool) -> Bool {
+        guard slot < workerLimit else { return false }
+        let worker = workers + slot
+        let seen = worker.pointee.answer.load(ordering: .sequentiallyConsistent)
+        guard seen & 1 == 1, stillHeld() else { return false }
+        let error = worker.pointee.isClosing.load(ordering: .acquiring) ? 0 : error
+        guard worker.pointee.claim(seen >> 1) else { return false }
+        let request = fuse_req_t(bitPattern: worker.pointee.request.load(ordering: .relaxed))
+        fuse_reply_err(request, answerable(error))
+        return true
+    }
+
+    /// For whom the worker of `slot` serves a request, or served the last one.
+    public func user(ofSlot slot: Int) -> UInt32 { slot < workerLimit ? workers[slot].user.load(ordering: .relaxed) : 0 }
+
+    /// How many requests have come so far, modulo 2³².
+    public var requestsTaken: UInt32 { readers.snapshot.taken }
+
+    public var hasEnded: Bool { ended.load(ordering: .acquiring) }
+
+    /// Waits until the mount is gone: the kernel has ended the connection. For one thread.
+    public func waitUntilEnded() {
+        while !hasEnded { endings.wait() }
+    }
+}
+
+/// Counters at zero, kept for ever. By calloc, because the kernel gives untouched zero pages; an atomic counter is its zero.
+private func zeroed(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt64>> {
+    calloc(count, MemoryLayout<Atomic<UInt64>>.stride)!.bindMemory(to: Atomic<UInt64>.self, capacity: count)
+}
+
+/// What the library hands to every operation: our settings, and the file system.
+struct SessionContext {
+    let options: SessionOptions
+    let state: UnsafeMutableRawPointer
+    /// What the kernel offered in FUSE_INIT, which is answered on the thread that wrote this.
+    var offered: UInt64 = 0
+    /// Where requests come from and answers go. Written once, before there are workers.
+    var descriptor: Int32 = -1
+    /// Whether the kernel can be asked for all requests again that were not answered (FUSE_NOTIFY_RESEND). Written with `offered`; false before.
+    var canResend = false
+    /// Where requests that are put aside are noted, when it cannot and somebody is to know of them. Written with it.
+    var notes: RequestNotes?
+    /// What was said in FUSE_INIT, as the kernel wrote it and as it was answered; written on the same thread.
+    var negotiation = Negotiation()
+    /// What is answered stays here: the kernel has its answer already.
+    var isReplaying = false
+    /// The second number of the kernel's protocol; written with the answer to FUSE_INIT, before which there is no other request.
+    var kernelProtocol: UInt32 = 0
+
+    /// Whether files opened past the cache can be mapped shared.
+    var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }
+}
+
+/// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
+private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as options: SessionOptions) {
+    var wanted =
+        FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS
+        | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
+        | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
+    // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup came
+    // in between; the daemon knows better who will want them, and may leave them out.
+    // FUSE_CAP_ASYNC_DIO stays off: with it the kernel drops what it has cached of a range when an asynchronous write past the cache begins, and not when
+    // it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages there that stay.
+    // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
+    // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
+    // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
+    if options.forwardsLocks { wanted |= FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS }
+    if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
+    if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
+    cfuse3_want(connection, UInt64(truncatingIfNeeded: wanted))
+    connection.pointee.max_write = 1 << 20
+    connection.pointee.max_readahead = 1 << 20
+    // Hung readaheads of one grant must not stop every other's (64 did), so as many as can be put aside here: no grant has more than half of them.
+    // The kernel gives an unprivileged mount fewer when memory is small (fs/fuse/inode.c, max_user_bgreq).
+    connection.pointee.max_background = UInt32(clamping: SuspendedRequests.mostBytes / SuspendedRequests.overhead)
+    connection.pointee.congestion_threshold = connection.pointee.max_background / 4 * 3
+    connection.pointee.time_gran = 1
+}

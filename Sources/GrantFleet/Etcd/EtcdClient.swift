@@ -1,0 +1,274 @@
+import CGrantFleet
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// Speaks to etcd (3.4 or later) by its JSON gateway: to one endpoint for as long as that answers, else to the next. Logs in when it has a user, and again when the
+/// token has run out.
+///
+/// Locking: one request at a time; its lock is held while the network is waited for. Threads that must not wait for each other have a client each.
+public final class EtcdClient: @unchecked Sendable {
+    // Safe to share: the connection is used, and what changes is changed, under `turn`.
+    public let settings: EtcdSettings
+    /// Milliseconds for one endpoint to answer.
+    public let patience: Int
+    private let connection: OpaquePointer
+    private let turn = Lock(State())
+
+    private struct State {
+        var endpoint = 0
+        var token: String?
+        /// The token is one that was kept, and nobody has taken it yet.
+        var isKept = false
+        var clock: Int64?
+    }
+
+    /// Has the libraries loaded. `.unsupported` when they are not there.
+    public static func load() throws(GrantError) {
+        var reason = [CChar](repeating: 0, count: 256)
+        if !cfleet_load(&reason, reason.count) {
+            throw GrantError(
+                .unsupported, "etcd cannot be asked", cause: JSONValue.text(reason), advice: "apt-get install libcurl4 libjansson4")
+        }
+    }
+
+    /// Where the token is kept for the next command, because etcd takes a tenth of a second to compare a password.
+    private let tokenFile: String?
+
+    /// Connects to nobody yet. `tokenFile`: as secret as the password; what makes no sense there costs a login. `.unsupported` as `load`.
+    public init(_ settings: EtcdSettings, patience: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
+        try EtcdClient.load()
+        self.settings = settings
+        self.tokenFile = tokenFile
+        self.patience = patience
+        guard let connection = cfleet_open(settings.authorities, settings.certificate, settings.key) else {
+            throw GrantError(.exhausted, "etcd cannot be asked", cause: "there is no memory")
+        }
+        self.connection = connection
+        if let tokenFile, let user = settings.user, let bytes = try? PrivateFile.read(tokenFile) {
+            let words = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
+            if words.count == 2, words[0] == user, words[1].utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
+                turn.withLock { ($0.token, $0.isKept) = (String(words[1]), true) }
+            }
+        }
+    }
+
+    deinit { cfleet_close(connection) }
+
+    /// How much the server's clock is ahead of this one's, in seconds, at its last answer; its precision is a second. nil when it has not said.
+    public var clockDifference: Int64? { turn.withLock { $0.clock } }
+
+    /// Sends a request to the first endpoint that answers.
+    func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
+        try turn.withLock { state throws(EtcdFailure) in
+            var isFresh = false
+            for _ in 0..<4 {
+                if settings.user != nil, state.token == nil {
+                    try logIn(&state)
+                    isFresh = true
+                }
+                do throws(EtcdFailure) {
+                    let answer = try send(path, .object(body), &state)
+                    state.isKept = false
+                    return answer
+                } catch {
+                    // A token names the index at which it was given, and a member that is not there yet, such as one that was restored from a backup, waits instead of refusing it.
+                    if case .unreachable = error {
+                        state.token = nil
+                        if state.isKept {
+                            state.isKept = false
+                            continue
+                        }
+                    }
+                    guard case .other(let text) = error else { throw error }
+                    if text.contains("invalid auth token"), !isFresh {
+                        state.token = nil
+                        continue
+                    }
+                    // Somebody has changed users or roles meanwhile.
+                    guard text.contains("revision of auth store is old") else { throw error }
+                    state.token = nil
+                }
+            }
+            throw .other("etcd takes no token that it gives")
+        }
+    }
+
+    private func logIn(_ state: inout State) throws(EtcdFailure) {
+        guard let user = settings.user else { return }
+        let body = JSONValue.object(["name": .string(user), "password": .string(settings.password ?? "")])
+        let answer = try send("/v3/auth/authenticate", body, &state)
+        guard let token = answer["token"]?.string else {
+            throw .nonsense(endpoint: settings.endpoints[state.endpoint], "it gives no token")
+        }
+        (state.token, state.isKept) = (token, false)
+        // Best effort: without it the next command logs in as well.
+        if let tokenFile { try? PrivateFile.write(Array("\(user)\n\(token)\n".utf8), to: tokenFile, lasts: false) }
+    }
+
+    /// One endpoint after the other, beginning with the one that answered last.
+    private func send(_ path: String, _ body: JSONValue, _ state: inout State) throws(EtcdFailure) -> JSONValue {
+        let text = body.text
+        var reasons: [String] = []
+        var worst: EtcdFailure?
+        for _ in settings.endpoints {
+            let endpoint = settings.endpoints[state.endpoint]
+            do throws(EtcdFailure) {
+                return try send(path, text, to: endpoint, &state)
+            } catch {
+                switch error {
+                case .unreachable(let reason): reasons.append("\(endpoint): \(reason)")
+                case .distrusted(let reason):
+                    reasons.append("\(endpoint): \(reason)")
+                    worst = error
+                case .ownCertificate, .nonsense: worst = error
+                default: throw error
+                }
+                state.endpoint = (state.endpoint + 1) % settings.endpoints.count
+            }
+        }
+        throw worst ?? .unreachable(reasons.joined(separator: "; "))
+    }
+
+    private func send(_ path: String, _ body: [UInt8], to endpoint: String, _ state: inout State) throws(EtcdFailure) -> JSONValue {
+        let collected = Collected()
+        let answer = post(endpoint + path, token: state.token, body, timeout: patience, collected)
+        switch answer.outcome {
+        case CFLEET_ANSWERED: break
+        case CFLEET_STOPPED: throw .nonsense(endpoint: endpoint, "its answer is longer than any of etcd's")
+        default: throw Self.failure(answer.outcome, answer.reason)
+        }
+        state.clock = answer.date.map { $0 - Clock.realtime / 1_000_000_000 }
+        guard let value = try? JSONValue(text: collected.bytes), case .object = value else {
+            if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains("CommonName of client") {
+                throw .ownCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
+            }
+            throw .nonsense(endpoint: endpoint, "it answers \(answer.status) with something that is no JSON")
+        }
+        if answer.status == 200 { return value }
+        guard let message = Self.message(of: value) else {
+            throw .nonsense(endpoint: endpoint, "it answers \(answer.status)")
+        }
+        // A member that is cut off, or has just lost its leader: another one may know better.
+        for sign in [
+            "no leader", "request timed out", "leader changed", "server stopped", "not healthy", "unavailable", "too many requests",
+        ]
+        where message.contains(sign) {
+            throw .unreachable(message)
+        }
+        throw EtcdFailure(message: message, user: settings.user ?? "")
+    }
+
+    static func message(of value: JSONValue) -> String? {
+        value["message"]?.string ?? value["error"]?.string ?? value["error"]?["message"]?.string
+    }
+
+    static func failure(_ outcome: cfleet_outcome, _ reason: String) -> EtcdFailure {
+        switch outcome {
+        case CFLEET_DISTRUSTED: .distrusted(reason)
+        case CFLEET_OWN_CERTIFICATE: .ownCertificate(reason)
+        case CFLEET_STOPPED: .stopped
+        default: .unreachable(reason)
+        }
+    }
+
+    // MARK: watching
+
+    /// Sends a request whose answer does not end, and gives each line of it to `line`, until that says false, `goesOn` does (asked once a second), or
+    /// the connection ends. It has the client for as long.
+    func stream(
+        _ path: String, _ body: [String: JSONValue], milliseconds: Int, goesOn: @escaping () -> Bool, line: @escaping (JSONValue) -> Bool
+    ) throws(EtcdFailure) {
+        try turn.withLock { state throws(EtcdFailure) in
+            if settings.user != nil, state.token == nil { try logIn(&state) }
+            let endpoint = settings.endpoints[state.endpoint]
+            let lines = Collected(goesOn: goesOn, line: line)
+            let answer = post(endpoint + path, token: state.token, JSONValue.object(body).text, timeout: milliseconds, lines)
+            if lines.isDone { return }
+            // The next try is somewhere else, and logs in anew: nothing of a watch says whether the token was the reason.
+            state.token = nil
+            if answer.outcome != CFLEET_ANSWERED {
+                if answer.outcome == CFLEET_TIMED_OUT, milliseconds > 0 { return }
+                state.endpoint = (state.endpoint + 1) % settings.endpoints.count
+                throw Self.failure(answer.outcome, answer.reason)
+            }
+            let message = (try? JSONValue(text: lines.bytes)).flatMap { Self.message(of: $0) }
+            throw message.map { EtcdFailure(message: $0, user: settings.user ?? "") } ?? .unreachable("the watch ended")
+        }
+    }
+
+    private struct Answer {
+        let outcome: cfleet_outcome
+        let status: Int
+        let date: Int64?
+        let reason: String
+    }
+
+    private func post(_ url: String, token: String?, _ body: [UInt8], timeout: Int, _ collected: Collected) -> Answer {
+        var (status, date) = (0, Int64(-1))
+        var reason = [CChar](repeating: 0, count: 300)
+        let context = Unmanaged.passUnretained(collected).toOpaque()
+        let outcome = url.withCString { url in
+            body.withUnsafeBytes { bytes in
+                withOptionalCString(token) { token in
+                    var request = cfleet_request()
+                    request.url = url
+                    request.token = token
+                    request.body = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+                    request.length = bytes.count
+                    request.timeout = timeout
+                    request.connect_timeout = patience
+                    request.context = context
+                    request.each = { context, bytes, count in
+                        guard let context, let bytes else { return false }
+                        let collected = Unmanaged<Collected>.fromOpaque(context).takeUnretainedValue()
+                        return collected.add(UnsafeRawBufferPointer(start: bytes, count: count))
+                    }
+                    request.goes_on = { context in
+                        guard let context else { return false }
+                        return Unmanaged<Collected>.fromOpaque(context).takeUnretainedValue().goesOn()
+                    }
+                    return withExtendedLifetime(collected) {
+                        cfleet_post(connection, &request, &status, &date, &reason, reason.count)
+                    }
+                }
+            }
+        }
+        return Answer(outcome: outcome, status: status, date: date < 0 ? nil : date, reason: JSONValue.text(reason))
+    }
+}
+
+private func withOptionalCString<Result>(_ text: String?, _ body: (UnsafePointer<CChar>?) -> Result) -> Result {
+    guard let text else { return body(nil) }
+    return text.withCString { body($0) }
+}
+
+/// What has come of an answer: all of it, or the line that is not over.
+private final class Collected {
+    /// More than any answer of etcd has: its own limit for a request is 1.5 MB, and lists are asked for in parts.
+    private static let limit = 64 << 20
+    var bytes: [UInt8] = []
+    let goesOn: () -> Bool
+    private let line: ((JSONValue) -> Bool)?
+    /// `line` has said so.
+    var isDone = false
+
+    init(goesOn: @escaping () -> Bool = { true }, line: ((JSONValue) -> Bool)? = nil) { (self.goesOn, self.line) = (goesOn, line) }
+
+    func add(_ more: UnsafeRawBufferPointer) -> Bool {
+        bytes.append(contentsOf: more)
+        guard bytes.count <= Self.limit else { return false }
+        guard let line else { return true }
+        while let end = bytes.firstIndex(of: 0x0A) {
+            let text = Array(bytes[..<end])
+            // What is said of a failure stays, for whoever asks why it ended.
+            guard let value = try? JSONValue(text: text), value["result"] != nil else { return true }
+            bytes.removeFirst(end + 1)
+            if !line(value) {
+                isDone = true
+                return false
+            }
+        }
+        return true
+    }
+}

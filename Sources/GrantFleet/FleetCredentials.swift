@@ -1,0 +1,109 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// A file with all that is needed to speak to the fleet's etcd, passwords and keys included. It belongs to its user alone.
+public struct FleetCredentials: Sendable, Equatable {
+    public var settings: EtcdSettings
+    /// Whose it is: a host's, or nil for an administrator's.
+    public var host: String?
+
+    public init(settings: EtcdSettings, host: String?) { (self.settings, self.host) = (settings, host) }
+
+    /// Where a store has what `grantfs fleet join` and `init` keep.
+    public static func place(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
+
+    /// `.notFound`; `.permission` when others may read it; `.invalidFile` when it is none.
+    public init(file: String) throws(GrantError) {
+        try EtcdClient.load()
+        let bytes: [UInt8]
+        do throws(Errno) {
+            bytes = try PrivateFile.read(file)
+        } catch {
+            switch error.rawValue {
+            case ENOENT: throw GrantError(.notFound, "\(file) is not there")
+            case EPERM:
+                throw GrantError(
+                    .permission, "\(file) is not used", cause: "it is not this user's, or others may read it",
+                    advice: "chown it, and chmod 600")
+            default: throw GrantError(.system, "\(file) cannot be read", cause: error.description)
+            }
+        }
+        let flaw = { (why: String) in GrantError(.invalidFile, "\(file) is no invitation to a fleet", cause: why) }
+        let json: JSONValue
+        do throws(GrantError) {
+            json = try JSONValue(text: bytes)
+        } catch {
+            throw flaw(error.cause ?? "it is no JSON")
+        }
+        guard json["grantfs-fleet"]?.integer == 1 else {
+            throw flaw(json["grantfs-fleet"] == nil ? "it is something else" : "it is of a newer version")
+        }
+        guard let list = json["endpoints"]?.items, !list.isEmpty else { throw flaw("it names no endpoint") }
+        let endpoints = try EtcdSettings.endpoints(of: list.compactMap(\.string).joined(separator: ","))
+        settings = EtcdSettings(
+            endpoints: endpoints, authorities: json["authorities"]?.string, certificate: json["certificate"]?.string,
+            key: json["key"]?.string, user: json["user"]?.string, password: json["password"]?.string)
+        host = json["host"]?.string
+        if let host, !Labels.isWord(host) { throw flaw("“\(host)” is no id of a host") }
+    }
+
+    /// Writes the file, mode 0600, in the place of the one that is there. `.system`.
+    public func write(to file: String) throws(GrantError) {
+        let text = { (text: String?) in text.map { JSONValue.string($0) } ?? .null }
+        let json = JSONValue.object([
+            "grantfs-fleet": .integer(1), "endpoints": .array(settings.endpoints.map { .string($0) }),
+            "authorities": text(settings.authorities), "certificate": text(settings.certificate), "key": text(settings.key),
+            "user": text(settings.user), "password": text(settings.password), "host": text(host),
+        ])
+        try PrivateFile.write(json.text + [0x0A], to: file)
+    }
+
+    /// 192 random bits.
+    public static func password() -> String {
+        let (one, two) = (GrantID.random(), GrantID.random())
+        return one.description + two.description.prefix(16)
+    }
+}
+
+/// Files of mode 0600 that are there whole or not at all.
+enum PrivateFile {
+    /// EPERM when it is not this user's or root's, or others may read it.
+    static func read(_ path: String) throws(Errno) -> [UInt8] {
+        let descriptor = try FileDescriptor.open(path.utf8, O_RDONLY)
+        var status = stat()
+        guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
+        guard status.st_mode & 0o077 == 0, status.st_uid == geteuid() || status.st_uid == 0 else { throw Errno(EPERM) }
+        return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
+    }
+
+    /// `lasts`: it is on the disk when this returns.
+    static func write(_ bytes: [UInt8], to path: String, lasts: Bool = true) throws(GrantError) {
+        let fresh = "\(path).\(GrantID.random())"
+        do throws(Errno) {
+            do throws(Errno) {
+                let file = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+                var rest = bytes[...]
+                while !rest.isEmpty {
+                    let count = rest.withUnsafeBytes { Glibc.write(file.number, $0.baseAddress, $0.count) }
+                    if count < 0, errno != EINTR { throw Errno(errno) }
+                    rest = rest.dropFirst(max(0, count))
+                }
+                if lasts, fsync(file.number) != 0 { throw Errno(errno) }
+                if rename(fresh, path) != 0 { throw Errno(errno) }
+            } catch {
+                unlink(fresh)
+                throw error
+            }
+        } catch {
+            throw GrantError(.system, "\(path) cannot be written", cause: error.description)
+        }
+    }
+
+    /// The directory of the store where the fleet's files are, mode 0700.
+    static func makeDirectory(in store: String) throws(GrantError) -> String {
+        let path = store + "/fleet"
+        if mkdir(path, 0o700) != 0, errno != EEXIST { throw GrantError(.system, "\(path) cannot be made", cause: Errno(errno).description) }
+        return path
+    }
+}

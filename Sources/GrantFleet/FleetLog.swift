@@ -1,0 +1,125 @@
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// What somebody did to one grant of the fleet, or to a host, as etcd's log has it.
+public struct FleetLogEntry: Sendable {
+    public let time: Instant
+    /// `granted`, `revoked`, `restored`, `changed`, `removed`, `invited`, `taken out`.
+    public let event: String
+    /// Of etcd.
+    public let user: String
+    public let machine: String
+    public let uid: Int64
+    public let loginUID: Int64?
+    public let program: String
+    /// Of a grant: its id, its view, its name, and which hosts it is for.
+    public var grant: (id: String, view: String, name: String, hosts: String)?
+    /// The host that was invited or taken out.
+    public var host: String?
+
+    /// One for each grant that the entry names; none when it makes no sense.
+    static func all(_ entry: EtcdEntry) -> [FleetLogEntry] {
+        guard let json = try? JSONValue(text: entry.value), let time = json["time"]?.integer, let event = json["event"]?.string else {
+            return []
+        }
+        let common = FleetLogEntry(
+            time: Instant(nanoseconds: time), event: event, user: json["user"]?.string ?? "", machine: json["machine"]?.string ?? "",
+            uid: json["uid"]?.integer ?? 0, loginUID: json["login"]?.integer, program: json["program"]?.string ?? "")
+        if let host = json["host"]?.string {
+            var one = common
+            one.host = host
+            return [one]
+        }
+        return (json["grants"]?.items ?? []).map { grant in
+            var one = common
+            one.grant = (
+                grant["id"]?.string ?? "", grant["view"]?.string ?? "", grant["name"]?.string ?? "", grant["hosts"]?.string ?? ""
+            )
+            return one
+        }
+    }
+}
+
+/// What happens in a fleet.
+public enum FleetNews: Sendable {
+    case done(FleetLogEntry)
+    /// An agent speaks for it, under a lease.
+    case live(host: String)
+    /// Its lease is gone, and with it whatever it showed.
+    case gone(host: String)
+    /// It cannot do, or can do again, what a grant says; nil: it can.
+    case problem(host: String, grant: String, String?)
+    /// etcd has forgotten what happened before it was asked for.
+    case missed
+}
+
+extension FleetStore {
+    static var machine: String { File.line(of: "/proc/sys/kernel/hostname") ?? "" }
+
+    /// Who changes grants here: each host's own log says it as well.
+    var changer: String {
+        let login = actor.loginUID.map { " (login \($0))" } ?? ""
+        return "\(client.settings.user ?? "") on \(FleetStore.machine), uid \(actor.uid)\(login)"
+    }
+
+    /// The operations that add to the log, and take from it what is too old.
+    func logging(_ event: String, _ subject: (String, JSONValue)) -> [EtcdOperation] {
+        let now = Instant(nanoseconds: Clock.realtime)
+        let entry = JSONValue.object([
+            "time": .integer(now.nanoseconds), "event": .string(event), "user": .string(client.settings.user ?? ""),
+            "machine": .string(FleetStore.machine), "uid": .integer(Int64(actor.uid)),
+            "login": actor.loginUID.map { .integer(Int64($0)) } ?? .null, "program": .string(actor.program), subject.0: subject.1,
+        ])
+        return [
+            .put(FleetKeys.log(at: now), entry.text),
+            .deleteRange(FleetKeys.log, FleetKeys.log(at: now.adding(seconds: -FleetStore.logSeconds))),
+        ]
+    }
+
+    /// What was done since then, or all that the log has, in order; and the revision at which it was read.
+    public func log(since: Instant? = nil) throws(GrantError) -> (entries: [FleetLogEntry], revision: Int64) {
+        let found = try Self.mapping("the fleet's log cannot be read") { () throws(EtcdFailure) in
+            try client.list(FleetKeys.log, from: since.map { FleetKeys.log(at: $0) })
+        }
+        return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
+    }
+
+    /// Says what happens behind a revision, as it happens, for ever; a server that does not answer is waited for. `isLog`: only what the log has.
+    public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetNews) -> Void) throws(GrantError) -> Never {
+        var next = revision + 1
+        var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })
+        while true {
+            do throws(EtcdFailure) {
+                // Anew after a minute: of a connection that died in silence nothing else would tell.
+                try client.watch(isLog ? FleetKeys.log : FleetKeys.root, from: next, milliseconds: 60_000) { events in
+                    next = events.revision + 1
+                    for entry in events.puts { FleetStore.news(of: entry, &problems).forEach(each) }
+                    for key in events.deletes { if let id = FleetHost.id(in: key), key == FleetKeys.agent(id) { each(.gone(host: id)) } }
+                    return true
+                }
+            } catch {
+                switch error {
+                case .compacted(let oldest):
+                    next = oldest
+                    each(.missed)
+                case .unreachable: WorkerPause.milliseconds(500)
+                default: throw error.error("the fleet cannot be watched")
+                }
+            }
+        }
+    }
+
+    private static func news(of entry: EtcdEntry, _ known: inout [String: [String: String]]) -> [FleetNews] {
+        if entry.key.hasPrefix(FleetKeys.log) { return FleetLogEntry.all(entry).map { .done($0) } }
+        guard let id = FleetHost.id(in: entry.key) else { return [] }
+        if entry.key == FleetKeys.agent(id) { return [.live(host: id)] }
+        var host = FleetHost(id: id)
+        guard entry.key == FleetKeys.state(id) else { return [] }
+        host.take(entry)
+        let before = known.updateValue(host.problems, forKey: id) ?? [:]
+        return Set(before.keys).union(host.problems.keys).sorted().compactMap { grant in
+            before[grant] == host.problems[grant] ? nil : .problem(host: id, grant: grant, host.problems[grant])
+        }
+    }
+}

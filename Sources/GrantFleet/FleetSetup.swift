@@ -1,0 +1,132 @@
+import GrantModel
+import GrantSystem
+
+/// Making a fleet, and taking hosts in and out: what needs etcd's user root.
+public enum FleetSetup {
+    /// Makes a fleet in the etcd of `settings`. Where that asks for no password yet, its user root gets one and passwords are asked for from then on; else `settings` must name
+    /// a user with the role root. `store`: `keep` is called with the administrator's credentials before anybody needs them. `.alreadyExists` when etcd has a fleet.
+    public static func make(
+        _ settings: EtcdSettings, lease: Int64, keep: (FleetCredentials) throws(GrantError) -> Void
+    ) throws(GrantError) {
+        let what = "no fleet is made"
+        var settings = settings
+        let open = try EtcdClient(
+            EtcdSettings(
+                endpoints: settings.endpoints, authorities: settings.authorities, certificate: settings.certificate, key: settings.key))
+        let asks = try FleetStore.mapping(what) { () throws(EtcdFailure) in try open.asksForPassword() }
+        if asks, settings.user == nil {
+            throw GrantError(
+                .permission, what, cause: "etcd asks for a password already", advice: "--user root --password-file FILE")
+        }
+        if !asks { (settings.user, settings.password) = ("root", settings.password ?? FleetCredentials.password()) }
+        let client = asks ? try EtcdClient(settings) : open
+        let format = FleetFormat(epoch: Clock.realtime, lease: lease)
+        let found = try FleetStore.mapping(what) { () throws(EtcdFailure) in try client.read(FleetKeys.format) }
+        if found.entry != nil {
+            throw GrantError(.alreadyExists, what, cause: "etcd has one already", advice: "grantfs fleet status shows it")
+        }
+        try keep(FleetCredentials(settings: settings, host: nil))
+        try FleetStore.mapping(what) { () throws(EtcdFailure) in
+            try client.addRole(FleetRoles.administrator)
+            try client.allow(FleetRoles.administrator, FleetKeys.root, writes: true)
+            try allowReading(client, FleetRoles.audience("all"), FleetKeys.grants(for: "all"))
+            if !asks {
+                try client.setUser("root", password: settings.password ?? "")
+                try client.addRole("root")
+                try client.give("root", "root")
+            }
+            _ = try client.transaction(
+                [.modified(FleetKeys.format, 0)], then: [.put(FleetKeys.format, format.json.text), FleetStore.ringing([])])
+            if !asks { try client.enablePasswords() }
+        }
+    }
+
+    private static func allowReading(_ client: EtcdClient, _ role: String, _ key: String) throws(EtcdFailure) {
+        try client.addRole(role)
+        try client.allow(role, key)
+    }
+
+    /// Makes a host known, or changes its labels, and gives credentials with a password of its own; one from before is worth nothing then.
+    public static func invite(
+        _ host: String, _ labels: Labels, _ fleet: FleetStore, certificate: String?, key: String?
+    ) throws(GrantError) -> FleetCredentials {
+        guard Labels.isWord(host) else {
+            throw GrantError(.usage, "“\(host)” is no id of a host", advice: "letters, digits, dots, dashes and underscores")
+        }
+        let client = fleet.client
+        let (user, password) = (FleetRoles.host(host), FleetCredentials.password())
+        let audiences = labels.audiences(of: host)
+        try FleetStore.mapping("“\(host)” is not invited") { () throws(EtcdFailure) in
+            try client.setUser(user, password: password)
+            try allowReading(client, user, FleetKeys.format)
+            try client.allow(user, FleetKeys.bell)
+            try client.allow(user, FleetKeys.registry(host))
+            try client.allow(user, FleetKeys.host(host), writes: true)
+            let had = try client.roles(of: user) ?? []
+            if !had.contains(user) { try client.give(user, user) }
+            let wanted = audiences.map { FleetRoles.audience($0) }
+            for (role, audience) in zip(wanted, audiences) where !had.contains(role) {
+                try allowReading(client, role, FleetKeys.grants(for: audience))
+                try client.give(user, role)
+            }
+            let entry = JSONValue.object(["labels": .object(labels.values.mapValues { .string($0) })])
+            _ = try client.transaction(
+                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.ringing(["host=\(host)"])]
+                    + fleet.logging("invited", ("host", .string(host))))
+            for role in had where role != user && !wanted.contains(role) { try client.take(user, role) }
+        }
+        var settings = client.settings
+        (settings.user, settings.password, settings.certificate, settings.key) = (user, password, certificate, key)
+        return FleetCredentials(settings: settings, host: host)
+    }
+
+    /// Makes an administrator who may grant and revoke, and neither invite nor change users.
+    public static func inviteAdministrator(_ name: String, _ fleet: FleetStore, certificate: String?, key: String?) throws(GrantError)
+        -> FleetCredentials
+    {
+        guard Labels.isWord(name), name != "root", !name.hasPrefix("grantfs-host-") else {
+            throw GrantError(.usage, "“\(name)” is no name for an administrator")
+        }
+        let password = FleetCredentials.password()
+        try FleetStore.mapping("“\(name)” is not invited") { () throws(EtcdFailure) in
+            try fleet.client.setUser(name, password: password)
+            try fleet.client.give(name, FleetRoles.administrator)
+        }
+        var settings = fleet.client.settings
+        (settings.user, settings.password, settings.certificate, settings.key) = (name, password, certificate, key)
+        return FleetCredentials(settings: settings, host: nil)
+    }
+
+    /// After a backup of etcd was restored, which has forgotten what was withdrawn since: withdraws every grant, and begins a new epoch, without which the hosts obey it in nothing.
+    /// What is wanted of it is restored by hand.
+    public static func begin(again fleet: FleetStore) throws(GrantError) {
+        let active = try fleet.grants().grants
+        _ = try fleet.change(active, "revoked") { grant in
+            var grant = grant
+            grant.state = .revoked
+            // Beyond any activation that a host can have heard of.
+            grant.activation &+= 1_000_000
+            return grant
+        }
+        var format = try fleet.format()
+        format.epoch = max(format.epoch + 1, Clock.realtime)
+        _ = try FleetStore.mapping("the fleet is not begun again") { () throws(EtcdFailure) in
+            try fleet.client.transaction(then: [.put(FleetKeys.format, format.json.text), FleetStore.ringing(["all"])])
+        }
+    }
+
+    /// Takes a host out: its credentials are worth nothing from now on, so its agent cannot renew what it shows. Whoever revokes waits for its lease as long as that is there.
+    /// `.notFound`.
+    public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) {
+        let client = fleet.client
+        let wasThere = try FleetStore.mapping("“\(host)” is not taken out") { () throws(EtcdFailure) -> Bool in
+            let had = try client.removeUser(FleetRoles.host(host))
+            _ = try client.removeRole(FleetRoles.host(host))
+            _ = try client.transaction(
+                then: [.delete(FleetKeys.registry(host)), FleetStore.ringing(["host=\(host)"])]
+                    + (had ? fleet.logging("taken out", ("host", .string(host))) : []))
+            return had
+        }
+        if !wasThere { throw GrantError(.notFound, "the fleet has no host “\(host)”", advice: "grantfs fleet hosts lists them") }
+    }
+}

@@ -1,0 +1,194 @@
+import GrantModel
+import GrantSystem
+
+/// A host of the fleet, as etcd knows it.
+public struct FleetHost: Sendable {
+    public let id: String
+    public var labels = Labels()
+    /// nil: nobody has invited it, or it was taken out.
+    public var registered: Int64?
+    /// The lease of the agent that speaks for it; nil when it is gone, and with it whatever the host showed.
+    public var lease: Int64?
+    /// It has done all that was asked up to this revision.
+    public var applied: Int64 = 0
+    /// How much etcd's clock is ahead of its own, in seconds.
+    public var clock: Int64 = 0
+    public var version = ""
+    /// What it cannot do, by grant.
+    public var problems: [String: String] = [:]
+
+    mutating func take(_ entry: EtcdEntry) {
+        if entry.key == FleetKeys.agent(id) { lease = entry.lease }
+        guard entry.key == FleetKeys.state(id), let json = try? JSONValue(text: entry.value) else { return }
+        applied = json["revision"]?.integer ?? 0
+        clock = json["clock"]?.integer ?? 0
+        version = json["version"]?.string ?? ""
+        problems = [:]
+        if case .object(let members)? = json["problems"] { for (id, text) in members { problems[id] = text.string } }
+    }
+
+    mutating func lose(_ key: String) {
+        if key == FleetKeys.agent(id) { lease = nil }
+        if key == FleetKeys.state(id) { applied = 0 }
+    }
+
+    /// Whether a change of this grant is its business: also when it has not heard yet that its labels have changed, and when nobody knows it any more.
+    public func isConcerned(by grant: FleetGrant) -> Bool {
+        guard let registered else { return lease != nil }
+        return grant.hosts.matches(host: id, labels) || (lease != nil && applied < registered)
+    }
+
+    /// The id in a key below `hosts/`.
+    static func id(in key: String) -> String? {
+        guard key.hasPrefix(FleetKeys.hosts) else { return nil }
+        return key.dropFirst(FleetKeys.hosts.count).split(separator: "/").first.map(String.init)
+    }
+}
+
+/// What a host said to a change of a grant, or what is known of it without its word.
+public struct HostConfirmation: Sendable {
+    public enum State: String, Sendable {
+        case confirmed
+        /// Its lease is gone, so it has withdrawn the fleet's grants by itself.
+        case fenced
+        /// It may serve what was withdrawn.
+        case waiting
+    }
+
+    public let host: String
+    public var state: State
+    /// Until it was so.
+    public var milliseconds: Double
+    /// Of one that waits: when its lease ends unless it renews it.
+    public var until: Instant?
+    public var reason: String?
+}
+
+/// A grant after a change, and how the hosts stand to it.
+public struct FleetChange: Sendable {
+    public let grant: FleetGrant
+    public let hosts: [HostConfirmation]
+
+    public var isConfirmed: Bool { hosts.allSatisfy { $0.state != .waiting } }
+}
+
+extension FleetStore {
+    /// All hosts, by their ids, and the revision at which they were read.
+    public func hosts() throws(GrantError) -> (hosts: [FleetHost], revision: Int64) {
+        let (registry, states) = try Self.mapping("the hosts cannot be read") { () throws(EtcdFailure) in
+            (try client.list(FleetKeys.registry), try client.list(FleetKeys.hosts))
+        }
+        var hosts: [String: FleetHost] = [:]
+        for entry in registry.entries {
+            let id = String(entry.key.dropFirst(FleetKeys.registry.count))
+            var host = FleetHost(id: id)
+            host.registered = entry.modified
+            if let json = try? JSONValue(text: entry.value), case .object(let members)? = json["labels"] {
+                host.labels = Labels(members.compactMapValues(\.string))
+            }
+            hosts[id] = host
+        }
+        for entry in states.entries {
+            guard let id = FleetHost.id(in: entry.key) else { continue }
+            hosts[id, default: FleetHost(id: id)].take(entry)
+        }
+        return (hosts.values.sorted { $0.id < $1.id }, states.revision)
+    }
+
+    /// The seconds of a host's lease that are left; nil when it is gone, and when nobody says. Only that its key is gone means that the lease is.
+    public func timeLeft(of host: FleetHost) -> Int64? {
+        guard let lease = host.lease else { return nil }
+        return try? client.timeLeft(ofLease: lease)
+    }
+
+    /// Waits until each host that is concerned has said that it is so, or its lease is gone; `timeout` seconds at the most. `progress`: how many of how many are done.
+    public func awaitHosts(
+        _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil
+    ) throws(GrantError) -> [FleetChange] {
+        let start = Clock.monotonic
+        let deadline = start + Int64(min(timeout, 1e6) * 1e9)
+        let found = try hosts()
+        let watching = Watching(found.hosts, outcome, since: start)
+        var next = found.revision + 1
+        while !watching.isDone, Clock.monotonic < deadline {
+            progress?(watching.done, watching.all)
+            do throws(EtcdFailure) {
+                let left = max(1, Int((deadline - Clock.monotonic) / 1_000_000))
+                try client.watch(FleetKeys.hosts, from: next, milliseconds: left) { events in
+                    watching.take(events)
+                    next = events.revision + 1
+                    progress?(watching.done, watching.all)
+                    return !watching.isDone
+                }
+            } catch {
+                // What a watch has missed, a look shows.
+                WorkerPause.milliseconds(50)
+                guard let again = try? hosts() else { continue }
+                watching.replace(again.hosts)
+                next = again.revision + 1
+            }
+        }
+        return outcome.grants.map { grant in
+            FleetChange(grant: grant, hosts: watching.confirmations(of: grant) { timeLeft(of: $0) })
+        }
+    }
+}
+
+/// The hosts that a change concerns, and since when they have done it.
+private final class Watching {
+    private var hosts: [String: FleetHost]
+    private let outcome: FleetStore.Outcome
+    private let start: Int64
+    private var settled: [String: (state: HostConfirmation.State, milliseconds: Double)] = [:]
+    private let concerned: Set<String>
+
+    init(_ hosts: [FleetHost], _ outcome: FleetStore.Outcome, since start: Int64) {
+        self.hosts = Dictionary(hosts.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        (self.outcome, self.start) = (outcome, start)
+        concerned = Set(hosts.filter { host in outcome.grants.contains { host.isConcerned(by: $0) } }.map(\.id))
+        judge()
+    }
+
+    var all: Int { concerned.count }
+    var done: Int { settled.count }
+    var isDone: Bool { settled.count == concerned.count }
+
+    func take(_ events: EtcdClient.Events) {
+        for key in events.deletes { if let id = FleetHost.id(in: key) { hosts[id]?.lose(key) } }
+        for entry in events.puts { if let id = FleetHost.id(in: entry.key) { hosts[id, default: FleetHost(id: id)].take(entry) } }
+        judge()
+    }
+
+    func replace(_ again: [FleetHost]) {
+        for id in concerned where !again.contains(where: { $0.id == id }) { hosts[id]?.lease = nil }
+        for host in again { hosts[host.id] = host }
+        judge()
+    }
+
+    private func judge() {
+        for id in concerned where settled[id] == nil {
+            guard let host = hosts[id] else { continue }
+            let elapsed = Double(Clock.monotonic - start) / 1e6
+            if host.lease == nil {
+                settled[id] = (.fenced, elapsed)
+            } else if host.applied >= outcome.revision {
+                settled[id] = (.confirmed, elapsed)
+            }
+        }
+    }
+
+    func confirmations(of grant: FleetGrant, left: (FleetHost) -> Int64?) -> [HostConfirmation] {
+        concerned.sorted().compactMap { id in
+            guard let host = hosts[id], host.registered == nil || host.isConcerned(by: grant) || settled[id] == nil else { return nil }
+            let problem = host.problems[grant.id.description]
+            if let (state, milliseconds) = settled[id] {
+                return HostConfirmation(host: id, state: state, milliseconds: milliseconds, until: nil, reason: problem)
+            }
+            let elapsed = Double(Clock.monotonic - start) / 1e6
+            let until = left(host).map { Instant(nanoseconds: Clock.realtime).adding(seconds: Double($0 + 1)) }
+            return HostConfirmation(
+                host: id, state: .waiting, milliseconds: elapsed, until: until,
+                reason: problem ?? "it is at revision \(host.applied) of \(outcome.revision)")
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import CGrantSystem
+import Glibc
+
+/// Programs that are started.
+public enum ChildProcess {
+    /// posix_spawn(3) with all signals unblocked and at their default. `detached`: in a session of its own, stdin and stdout
+    /// at /dev/null, and no other descriptors inherited but stderr. `inGroup`: in a process group of its own, nothing inherited but the three
+    /// standard descriptors. `descriptors` have the numbers from 3 on in the child. A program without a slash is looked for in PATH.
+    /// `silent`: all three at /dev/null. `environment`, as `NAME=VALUE`, takes the place of this process's.
+    public static func spawn(
+        _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
+        silent: Bool = false, descriptors: [Int32] = []
+    ) throws(Errno) -> Int32 {
+        let manner =
+            (detached ? Int32(truncatingIfNeeded: clinux_SPAWN_DETACHED) : 0)
+            | (inGroup ? Int32(truncatingIfNeeded: clinux_SPAWN_GROUP) : 0)
+            | (silent ? Int32(truncatingIfNeeded: clinux_SPAWN_SILENT) : 0)
+        let words = CStrings(arguments)
+        let variables = environment.map { CStrings($0) }
+        return try Errno.check(
+            clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(clamping: descriptors.count)))
+    }
+
+    /// The exit status of the child, or 128 and the number of the signal that ended it.
+    public static func wait(_ pid: Int32) throws(Errno) -> Int32 { try Errno.check(clinux_wait_for_child(pid)) }
+
+    /// Waits until the child has ended, and leaves its status to `wait`, which another thread may call.
+    public static func awaitEnd(_ pid: Int32) { clinux_await_end_of_child(pid) }
+
+    /// Whether `wait` would return at once.
+    public static func hasEnded(_ pid: Int32) throws(Errno) -> Bool { try Errno.check(clinux_child_has_ended(pid)) == 1 }
+}
+
+/// A list of strings as execve(2) takes it, freed with this value.
+private final class CStrings {
+    let pointers: [UnsafeMutablePointer<CChar>?]
+
+    init(_ strings: [[UInt8]]) { pointers = strings.map { string in withCString(string) { strdup($0) } } + [nil] }
+
+    deinit { for pointer in pointers { free(pointer) } }
+}
+
+/// Files without a name.
+public enum MemoryFile {
+    /// memfd_create(2) with these contents, to be read from its start.
+    public static func of(_ contents: [UInt8]) throws(Errno) -> FileDescriptor {
+        FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
+    }
+
+    /// Whether a descriptor is of a file that is memory and nothing else: only such files have seals (fcntl(2), F_GET_SEALS).
+    public static func isOne(_ file: borrowing FileDescriptor) -> Bool { fcntl(file.number, 1034) >= 0 }
+}
+
+/// Programs in PATH.
+public enum ProgramSearch {
+    /// fusermount3, where libfuse looks for it: in its own place first, which need not be in PATH. nil when there is none.
+    public static var mountHelper: String? {
+        let own = "/usr/bin/fusermount3"
+        return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
+    }
+
+    /// The first file of that name that may be executed, as execvp(3) would find it; nil when there is none.
+    public static func path(of program: String) -> String? {
+        let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
+        for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
+            let candidate = (directory.isEmpty ? "." : String(directory)) + "/" + program
+            var status = stat()
+            if stat(candidate, &status) == 0, status.st_mode & S_IFMT == S_IFREG, access(candidate, X_OK) == 0 { return candidate }
+        }
+        return nil
+    }
+}
+
+/// pipe2(2), close-on-exec.
+public struct PipePair: ~Copyable, Sendable {
+    public let reading: FileDescriptor
+    public let writing: FileDescriptor
+
+    public init() throws(Errno) {
+        var ends: [Int32] = [-1, -1]
+        _ = try Errno.check(clinux_pipe(&ends))
+        reading = FileDescriptor(owning: ends[0])
+        writing = FileDescriptor(owning: ends[1])
+    }
+
+    /// Gives both ends away; the caller closes them.
+    public consuming func release() -> (reading: Int32, writing: Int32) { (reading.release(), writing.release()) }
+
+    /// Keeps the writing end alone, so that whoever reads sees when it is closed.
+    public consuming func closeReading() -> FileDescriptor { writing }
+
+    /// Keeps the reading end alone, so that the end of what the others write can be seen.
+    public consuming func closeWriting() -> FileDescriptor { reading }
+}

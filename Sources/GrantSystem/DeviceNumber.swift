@@ -1,0 +1,18 @@
+import CGrantSystem
+import Glibc
+
+/// A device number.
+public struct DeviceNumber: Hashable, Sendable {
+    public var major: UInt32
+    public var minor: UInt32
+
+    public init(major: UInt32, minor: UInt32) {
+        self.major = major
+        self.minor = minor
+    }
+
+    /// The device of what `path` leads to, links followed. No filesystem is asked, so none can make it wait.
+    public static func withoutAsking(_ path: String) throws(Errno) -> DeviceNumber {
+        try MountIdentity.withoutAsking(path).device
+    }
+}

@@ -1,0 +1,44 @@
+import CGrantSystem
+import Glibc
+
+extension MountTable {
+    /// The mounts of now, with that of the root directory even where it is no mountpoint, as after a chroot(2) into a plain directory: /proc/self/mountinfo
+    /// has only what the root directory leads to (fs/proc_namespace.c, show_mountinfo), and so not the very mount that most of such a tree lies on.
+    ///
+    /// That entry has `/` as its mountpoint and, because nobody says which directory of the filesystem the root is, an empty `root`. It is missing
+    /// where neither the first process's table has it nor the kernel says it to this user.
+    public static func currentWithRoot() throws(Errno) -> MountTable {
+        let table = try current()
+        guard !table.entries.contains(where: { $0.mountpoint == [0x2F] }), let root = rootOutside() else { return table }
+        return MountTable(entries: [root] + table.entries)
+    }
+
+    private static func rootOutside() -> MountEntry? {
+        guard let place = try? MountIdentity.withoutAsking("/") else { return nil }
+        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same devices.
+        let others = (try? File.contents(of: "/proc/1/mountinfo".utf8)).map { MountTable(parsing: $0).entries } ?? []
+        if let entry = others.first(where: { $0.id == place.id }) ?? others.first(where: { $0.device == place.device }) {
+            return MountEntry(
+                root: place, device: entry.device, options: entry.options, type: entry.type, source: entry.source,
+                superOptions: entry.superOptions)
+        }
+        var told = clinux_mount_filesystem()
+        guard let number = place.number, clinux_mount_filesystem_of(number, &told) == 0 else { return nil }
+        return MountEntry(
+            root: place, device: DeviceNumber(major: told.major, minor: told.minor), options: "",
+            type: String(decoding: bytes(of: told.type), as: UTF8.self), source: bytes(of: told.source), superOptions: "")
+    }
+
+    /// Up to the 0.
+    private static func bytes<Words>(of words: Words) -> [UInt8] { withUnsafeBytes(of: words) { Array($0.prefix { $0 != 0 }) } }
+}
+
+extension MountEntry {
+    fileprivate init(
+        root place: MountIdentity, device: DeviceNumber, options: String, type: String, source: [UInt8], superOptions: String
+    ) {
+        self.init(
+            id: place.id, parent: 0, major: device.major, minor: device.minor, root: [], mountpoint: [0x2F], options: options, type: type,
+            source: source, superOptions: superOptions)
+    }
+}

@@ -1,0 +1,37 @@
+import CGrantSystem
+import Glibc
+
+/// A process that no later one with the same number is taken for, see pidfd_open(2).
+public struct ProcessHandle: ~Copyable, Sendable {
+    private let descriptor: FileDescriptor
+
+    /// ESRCH when there is none.
+    public init(_ pid: Int32) throws(Errno) { descriptor = FileDescriptor(owning: try Errno.check(clinux_process_open(pid))) }
+
+    public var hasEnded: Bool { hasEnded(within: 0) }
+
+    /// Waits for its end, so many milliseconds at the most.
+    public func hasEnded(within milliseconds: Int32) -> Bool {
+        var request = pollfd(fd: descriptor.number, events: Int16(POLLIN), revents: 0)
+        return poll(&request, 1, milliseconds) > 0
+    }
+
+    /// ESRCH when it has ended, EPERM when it is somebody else's.
+    public func send(_ signal: Int32) throws(Errno) { _ = try Errno.check(clinux_process_signal(descriptor.number, signal)) }
+}
+
+/// What the threads of a process have in common, see kcmp(2).
+public enum SharedByThreads: Sendable {
+    case descriptors, memory, directories
+
+    /// False also when the kernel does not say.
+    public func isShared(_ one: Int32, _ other: Int32) -> Bool {
+        let what =
+            switch self {
+            case .descriptors: clinux_SHARED_FILES
+            case .memory: clinux_SHARED_MEMORY
+            case .directories: clinux_SHARED_DIRECTORIES
+            }
+        return clinux_threads_share(one, other, Int32(truncatingIfNeeded: what))
+    }
+}

@@ -1,0 +1,42 @@
+import CGrantSystem
+import Glibc
+
+extension FileDescriptor {
+    /// The entries of this directory (not O_PATH, read from its start) that are or may be directories, `.` and `..` left out,
+    /// `limit` entries of any kind looked at. getdents64(2); the inode numbers are the ones of the listing.
+    public func subdirectories(limit: Int) throws(Errno) -> (found: [(inode: UInt64, name: [UInt8])], looked: Int) {
+        var found: [(inode: UInt64, name: [UInt8])] = []
+        let looked = try forEachEntry(limit: limit) { inode, type, name in
+            if type == UInt8(truncatingIfNeeded: DT_DIR) || type == UInt8(truncatingIfNeeded: DT_UNKNOWN) {
+                found.append((inode, Array(name)))
+            }
+        }
+        return (found, looked)
+    }
+
+    /// Calls `body` with inode, type (`DT_…`, as the filesystem says it, which may be DT_UNKNOWN) and name of each entry but `.` and `..`.
+    /// Returns how many entries were looked at, those two included; no more are once it is `limit`.
+    public func forEachEntry(limit: Int, _ body: (UInt64, UInt8, Slice<UnsafeRawBufferPointer>) -> Void) throws(Errno) -> Int {
+        var looked = 0
+        var buffer = [UInt8](repeating: 0, count: 65536)
+        while looked < limit {
+            let filled = min(
+                buffer.count, try Errno.check(buffer.withUnsafeMutableBytes { clinux_getdents(number, $0.baseAddress!, $0.count) }))
+            if filled == 0 { break }
+            buffer.withUnsafeBytes { raw in
+                var offset = 0
+                while offset + 19 < filled {
+                    // struct linux_dirent64: inode 8 bytes, position 8, length 2, type 1, name up to a NUL.
+                    let length = Int(truncatingIfNeeded: raw.loadUnaligned(fromByteOffset: offset + 16, as: UInt16.self))
+                    guard length > 19, length <= filled - offset else { break }
+                    let name = raw[(offset + 19)..<(offset + length)].prefix { $0 != 0 }
+                    looked += 1
+                    let isDots = name.elementsEqual([0x2E]) || name.elementsEqual([0x2E, 0x2E])
+                    if !isDots { body(raw.loadUnaligned(fromByteOffset: offset, as: UInt64.self), raw[offset + 18], name) }
+                    offset += length
+                }
+            }
+        }
+        return looked
+    }
+}

@@ -1,0 +1,123 @@
+import CGrantSystem
+import Glibc
+
+/// A process beside a daemon that shares its table of descriptors, so that nothing of it is closed when the daemon dies, and then starts another daemon: `clinux_supervise`.
+public final class Supervisor: @unchecked Sendable {
+    // Safe to share: the page is written by one thread at a time, but for what is atomic.
+    /// What supervisor and daemon both see.
+    public let page: UnsafeMutablePointer<clinux_supervised>
+    public let process: Int32
+    private let file: FileDescriptor
+    private static var bytes: Int { Int(clamping: clinux_supervised_size()) }
+
+    /// Starts it. `arguments`: of the program of this process, should that die. `goodbye`: what the keeper is told when another daemon serves. `crashesAllowed`: so many deaths
+    /// within a minute are followed by another daemon. `patience`: how long that may take to serve, `longestAlone`: how long the mount may be without one, in seconds. `previous`: what this daemon's
+    /// own supervisor has left it. `locked`: files in which the daemon may have locks that are to end with it. Before there are threads.
+    public init(
+        arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, patience: UInt32, longestAlone: UInt32,
+        locked: [String], previous: UnsafeMutablePointer<clinux_supervised>? = nil
+    )
+        throws(Errno)
+    {
+        file = try MemoryFile.of([])
+        guard ftruncate(file.number, off_t(clamping: Self.bytes)) == 0 else { throw Errno(errno) }
+        let mapped = mmap(nil, Self.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0)
+        guard let mapped, mapped != MAP_FAILED else { throw Errno(errno) }
+        page = mapped.bindMemory(to: clinux_supervised.self, capacity: 1)
+        if let previous {
+            page.pointee.crashes = previous.pointee.crashes
+            page.pointee.crashed = previous.pointee.crashed
+            Self.noteSuspects(previous, on: page)
+        }
+        page.pointee.page = file.number
+        page.pointee.keeper = -1
+        page.pointee.crashes_allowed = crashesAllowed
+        (page.pointee.patience, page.pointee.longest_alone) = (patience, longestAlone)
+        let words = arguments.map { strdup($0) } + [nil]
+        let paths = locked.map { strdup($0) } + [nil]
+        defer { for word in words + paths { free(word) } }
+        process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye), paths))
+    }
+
+    /// What was under way when the daemon of `page` died or before, and with how many daemons it was. Those of this death come first.
+    ///
+    /// What has not come again yet may do so. What was answered long ago never does: no number comes twice.
+    public static func suspects(after page: UnsafeMutablePointer<clinux_supervised>) -> [clinux_suspect] {
+        let old = UnsafeBufferPointer(
+            start: clinux_supervised_suspects(page),
+            count: min(Int(truncatingIfNeeded: CLINUX_SUSPECTS), Int(clamping: page.pointee.suspect_count)))
+        let requests = UnsafeBufferPointer(
+            start: clinux_supervised_requests(page), count: Int(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS))
+        var suspects: [clinux_suspect] = []
+        for request in requests where request.unique != 0 {
+            let before = old.first { $0.unique == request.unique }
+            suspects.append(clinux_suspect(unique: request.unique, deaths: (before?.deaths ?? 0) + 1, opcode: request.opcode))
+        }
+        let newest = Set(suspects.map(\.unique))
+        return suspects + old.filter { !newest.contains($0.unique) }
+    }
+
+    private static func noteSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>)
+    {
+        let suspects = suspects(after: previous).prefix(Int(truncatingIfNeeded: CLINUX_SUSPECTS))
+        for (place, suspect) in suspects.enumerated() { clinux_supervised_suspects(page)[place] = suspect }
+        page.pointee.suspect_count = UInt32(clamping: suspects.count)
+    }
+
+    /// Whether the death of this daemon is to be answered by another one.
+    public func arm(_ isArmed: Bool) { clinux_arm(page, isArmed) }
+}
+
+/// What a daemon that has died left with its supervisor, in the daemon that comes next.
+public final class LeftDescriptors {
+    private let socket: UnixSocket
+    /// Of the daemon that has died; nobody writes to it any more but the supervisor.
+    public let page: UnsafeMutablePointer<clinux_supervised>
+    /// In nanoseconds.
+    private static let patience: Int64 = 20_000_000_000
+
+    /// `socket`: to the supervisor.
+    public init(socket number: Int32) throws(Errno) {
+        socket = UnixSocket(connected: FileDescriptor(owning: number))
+        try socket.send([UInt8(truncatingIfNeeded: CLINUX_SUPERVISOR_PAGE)], deadline: Clock.monotonic + Self.patience)
+        let received = try socket.receive(descriptors: 1, deadline: Clock.monotonic + Self.patience)
+        let file = FileDescriptor(owning: received[0])
+        guard try file.status().st.st_size >= off_t(clamping: clinux_supervised_size()) else { throw Errno(EBADMSG) }
+        let mapped = mmap(nil, clinux_supervised_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file.number, 0)
+        guard let mapped, mapped != MAP_FAILED else { throw Errno(errno) }
+        page = mapped.bindMemory(to: clinux_supervised.self, capacity: 1)
+    }
+
+    /// Those with these numbers in the daemon that has died, in this order. They are the caller's.
+    public func take(_ numbers: [Int32]) throws(Errno) -> [Int32] {
+        if numbers.isEmpty { return [] }
+        let deadline = Clock.monotonic + Self.patience
+        var words = [UInt8(truncatingIfNeeded: CLINUX_SUPERVISOR_DESCRIPTORS)]
+        withUnsafeBytes(of: UInt32(clamping: numbers.count)) { words += $0 }
+        try socket.send(words, deadline: deadline)
+        var taken: [Int32] = []
+        do throws(Errno) {
+            for start in stride(from: 0, to: numbers.count, by: Int(truncatingIfNeeded: CLINUX_DESCRIPTORS_AT_ONCE)) {
+                let batch = Array(numbers[start..<min(numbers.count, start + Int(truncatingIfNeeded: CLINUX_DESCRIPTORS_AT_ONCE))])
+                try socket.send(batch.withUnsafeBytes { Array($0) }, deadline: deadline)
+                taken += try socket.receive(descriptors: batch.count, deadline: deadline)
+            }
+            return taken
+        } catch {
+            for descriptor in taken { close(descriptor) }
+            throw error
+        }
+    }
+
+    public func take(_ number: Int32) throws(Errno) -> FileDescriptor { FileDescriptor(owning: try take([number])[0]) }
+
+    /// Has the mount from now on, in one step: dies the caller before it, the supervisor starts another daemon, and after it the caller's own one. False when the supervisor has given the caller up: then
+    /// nothing may be served.
+    public func take() -> Bool { clinux_take_from(page) }
+
+    /// The mount is served, and the supervisor ends; or it will not be, and everything is closed.
+    public func end(isServing: Bool) {
+        let word = isServing ? CLINUX_SUPERVISOR_SERVING : CLINUX_SUPERVISOR_DECLINED
+        _ = try? socket.sendSome([UInt8(truncatingIfNeeded: word)])
+    }
+}

@@ -1,0 +1,165 @@
+import GrantCoordinator
+import GrantModel
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+/// What somebody claims, held open so that it is known wherever it is moved: a file or a directory, or the name of what does not exist yet.
+public final class ClaimTarget: Sendable {
+    /// As it was claimed, on the host.
+    public let path: [UInt8]
+    /// The directory that has the name; O_PATH. Of a granted directory itself: that directory, and no name.
+    let directory: FileDescriptor
+    let name: [UInt8]?
+    /// O_PATH; nil where nothing stood when it was claimed.
+    let file: Held?
+    let crossesMounts: Bool
+
+    final class Held: Sendable {
+        let descriptor: FileDescriptor
+        init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
+    }
+
+    init(path: [UInt8], directory: consuming FileDescriptor, name: [UInt8]?, crossesMounts: Bool) throws(Errno) {
+        self.path = path
+        self.name = name
+        self.crossesMounts = crossesMounts
+        if let name {
+            do throws(Errno) {
+                file = Held(
+                    try FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: crossesMounts))
+            } catch {
+                guard error == Errno(ENOENT) else { throw error }
+                file = nil
+            }
+        } else {
+            file = nil
+        }
+        self.directory = directory
+    }
+
+    init(path: [UInt8], directory: consuming FileDescriptor, name: [UInt8]?, file: consuming FileDescriptor?, crossesMounts: Bool) {
+        (self.path, self.name, self.crossesMounts) = (path, name, crossesMounts)
+        if let file { self.file = Held(file) } else { self.file = nil }
+        self.directory = directory
+    }
+
+    /// The item as it is now: looks at the files, and may wait for their filesystem.
+    public func item() -> ClaimedItem {
+        let above = ClaimTarget.chain(from: directory.number)
+        guard let name else {
+            return ClaimedItem(identities: Array(above.prefix(1)), place: nil, ancestors: Array(above.dropFirst()))
+        }
+        var item = ClaimedItem(identities: [], place: above.first.map { ItemPlace(directory: $0, name: name) }, ancestors: above)
+        if let file, let status = try? file.descriptor.status() {
+            item.identities.append(ItemID(NodeKey(status)))
+            for directory in ClaimTarget.directories(above: file.descriptor, status) where !item.ancestors.contains(directory) {
+                item.ancestors.append(directory)
+            }
+        }
+        // Another may have been put in its place.
+        if let there = try? FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: crossesMounts),
+            let status = try? there.status(), !item.identities.contains(ItemID(NodeKey(status)))
+        {
+            item.identities.append(ItemID(NodeKey(status)))
+        }
+        return item
+    }
+
+    /// Where it is now; its name as claimed where it has none.
+    public var currentPath: [UInt8] {
+        guard name != nil else { return (try? directory.path()) ?? path }
+        guard let file, let status = try? file.descriptor.status(), status.st.st_nlink > 0, let now = try? file.descriptor.path() else {
+            return path
+        }
+        return now
+    }
+
+    // MARK: directories above
+
+    /// The directory and all above it, up to the root.
+    static func chain(from directory: Int32) -> [ItemID] {
+        var result: [ItemID] = []
+        guard var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else { return result }
+        while result.count < deepest, let status = try? current.status() {
+            let id = ItemID(NodeKey(status))
+            // Above the root is the root.
+            if result.last == id { break }
+            result.append(id)
+            guard let above = try? FileDescriptor.openAt(current.number, "..".utf8, OpenFlags.path | O_DIRECTORY) else { break }
+            current = above
+        }
+        return result
+    }
+
+    private static let deepest = 4096
+
+    /// The directories above a file that is open; none when it was removed, and then it lies nowhere.
+    static func directories(above file: borrowing FileDescriptor, _ status: borrowing FileStatus) -> [ItemID] {
+        if status.st.st_mode & S_IFMT == S_IFDIR { return Array(chain(from: file.number).dropFirst()) }
+        guard status.st.st_nlink > 0, let path = try? file.path(), let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return [] }
+        let below = path[..<slash].drop { $0 == UInt8(ascii: "/") }
+        guard let root = try? FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY),
+            let directory = try? FileDescriptor.openBeneath(
+                root.number, below.isEmpty ? ArraySlice(".".utf8) : below, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
+        else { return [] }
+        return chain(from: directory.number)
+    }
+}
+
+extension ItemID {
+    init(_ key: NodeKey) { self.init(key.device, key.inode, key.birth) }
+}
+
+/// Why there is no target.
+public enum TargetFailure: Error, Equatable {
+    /// No open grant of the mount leads there.
+    case outside
+    case system(Errno)
+}
+
+extension ViewFS {
+    /// What stands at a path of the host, if an open grant leads there. Nothing outside of the granted directory is opened, and no link is
+    /// followed. May wait for the filesystem.
+    public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
+        let holders = root.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
+            .filter { MountTable.path(path, isAtOrBelow: $0.path) }
+        // The innermost: it needs to cross the fewest mounts.
+        guard let holder = holders.max(by: { $0.path.count < $1.path.count }) else { throw .outside }
+        let slash = UInt8(ascii: "/")
+        let names = path.dropFirst(holder.path.count).split(separator: slash)
+        let crosses = holder.scope.nodes.crossesMounts
+        var result: Result<ClaimTarget, Errno> = .failure(Errno(ESTALE))
+        tree.withRoot(of: holder.scope.nodes) { descriptor in
+            guard descriptor >= 0 else { return }
+            do throws(Errno) {
+                let above = Array(names.dropLast().joined(separator: [slash]))
+                let directory = try FileDescriptor.openBeneath(
+                    descriptor, above.isEmpty ? Array(".".utf8) : above, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW,
+                    crossMounts: crosses)
+                result = .success(
+                    try ClaimTarget(path: path, directory: directory, name: names.last.map { Array($0) }, crossesMounts: crosses))
+            } catch {
+                result = .failure(error)
+            }
+        }
+        switch result {
+        case .success(let target): return target
+        case .failure(let error):
+            // Another filesystem, or the way there leads through a link: no part of the grant.
+            if error == Errno(EXDEV) || error == Errno(ELOOP) { throw .outside }
+            throw .system(error)
+        }
+    }
+
+    /// The open scopes that an item lies in, and those that lie in it.
+    public func scopes(meeting items: [ClaimedItem]) -> [[Scope]] {
+        let open = root.open.compactMap { _, scope -> (Scope, ClaimedItem)? in
+            var chain: [ItemID] = []
+            tree.withRoot(of: scope.nodes) { if $0 >= 0 { chain = ClaimTarget.chain(from: $0) } }
+            guard let own = chain.first else { return nil }
+            return (scope, ClaimedItem(identities: [own], place: nil, ancestors: Array(chain.dropFirst())))
+        }
+        return items.map { item in open.filter { item.overlaps($0.1) }.map(\.0) }
+    }
+}

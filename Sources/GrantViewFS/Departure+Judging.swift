@@ -1,0 +1,89 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// Whether a file has left the granted directory. A directory lies where its descriptor does. A file lies in the grant as long as one of the names that
+// are known of it does: those of the descriptors that the daemon has of it, which follow every rename, and any in the directory where it was
+// last found. What has no name any more lies where it lay when it lost it.
+extension Departure {
+    /// A way up that long is nobody's.
+    private static let highest = 1 << 20
+    private static let attempts = 8
+
+    func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {
+        guard scope.document == nil, let top = scope.root, id != top.id else { return false }
+        var answer = false
+        view.tree.withRoot(of: scope) { root in
+            let descriptor = view.tree.pin(node)
+            // What cannot be opened again is no use to anybody.
+            if root >= 0, descriptor >= 0 {
+                let isDirectory = node.pointee.type == S_IFDIR
+                answer = isDirectory ? !lies(descriptor, below: root) : hasLeft(id, node, descriptor, root)
+            }
+            view.tree.unpin(id, node)
+        }
+        return answer
+    }
+
+    /// Of a directory. By its path; where that is too long, by climbing.
+    private func lies(_ descriptor: Int32, below root: Int32) -> Bool {
+        switch place(descriptor, root) {
+        case 1: true
+        case 0: false
+        default: climbs(from: descriptor)
+        }
+    }
+
+    /// `clinux_lies_below`, again while the granted directory is being renamed.
+    private func place(_ descriptor: Int32, _ root: Int32) -> Int32 {
+        for _ in 0..<Self.attempts {
+            let place = clinux_lies_below(root, descriptor)
+            if place != -EAGAIN { return place }
+            usleep(1_000)
+        }
+        return 0
+    }
+
+    /// Whether the way up from a directory leads through the granted one. False where it cannot be gone.
+    private func climbs(from directory: Int32) -> Bool {
+        guard let top = scope.root?.key, var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else {
+            return false
+        }
+        var last: NodeKey?
+        for _ in 0..<Self.highest {
+            guard let key = NodeKey(descriptor: current.number), key != last else { return false }
+            if key == top { return true }
+            last = key
+            guard let above = try? FileDescriptor.openAt(current.number, "..".utf8, OpenFlags.path | O_DIRECTORY) else { return false }
+            current = above
+        }
+        return false
+    }
+
+    private func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>, _ descriptor: Int32, _ root: Int32) -> Bool {
+        let own = place(descriptor, root)
+        if own == 1 { return false }
+        var status = FileStatus()
+        guard clinux_statx(descriptor, nil, &status) == 0 else { return true }
+        if isFound(node, hasNames: status.st.st_nlink > 0 || own == 0, below: root) { return false }
+        if node.pointee.openers.load(ordering: .relaxed) == 0 || (own == 0 && status.st.st_nlink <= 1) { return true }
+        return !view.files.numbers(of: id).contains { number in
+            guard let file = view.files.hold(number) else { return false }
+            defer { view.files.letGo(number) }
+            return place(file.pointee.descriptor, root) == 1
+        }
+    }
+
+    /// Whether the directory where a file was last found lies in the grant and leads to it, or did until its last name was removed.
+    private func isFound(_ node: UnsafeMutablePointer<Node>, hasNames: Bool, below root: Int32) -> Bool {
+        let key = node.pointee.key
+        let parent = node.pointee.parent.load(ordering: .relaxed)
+        return view.tree.withLive(parent, in: scope) { directory in
+            guard directory.pointee.standing.load(ordering: .relaxed) & Standing.left == 0 else { return false }
+            let number = view.tree.pin(directory)
+            defer { view.tree.unpin(parent, directory) }
+            return number >= 0 && lies(number, below: root) && (!hasNames || NodeTree.directory(number, leadsTo: key))
+        } ?? false
+    }
+}

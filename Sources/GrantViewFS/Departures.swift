@@ -1,0 +1,192 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+/// Finds what was moved out of granted directories beside the mount while the kernel knows it, and takes it out of the grants.
+///
+/// Three lead it there: renames that are told (`ChangeTeller`), operations in scopes where they are not (`ViewFS.isOutside`), and a look at all that
+/// is open three times a second. What they suspect is judged on a thread of its scope alone, because that may ask the scope's filesystem, which may hang.
+///
+/// Locking: its own, rank 2, held for a moment.
+final class Departures: Sendable {
+    private struct Suspects {
+        var nodes: Set<UInt64> = []
+        /// Whether a thread is about them.
+        var isJudged = false
+    }
+
+    private let suspects = Lock<[UInt32: Suspects]>([:])
+    private nonisolated(unsafe) weak var view: ViewFS?
+
+    private static let pause: UInt32 = 300_000
+    private static let judgementPause: UInt32 = 500
+    private static let judgementTurns = 200
+    /// So many directories are looked at in one turn, besides what is open: a few hundredths of a processor at the most.
+    private static let directoriesPerTurn = 16_384
+    private static let stepsPerTurn = 131_072
+    /// Files that are open without a name the kernel knows are looked for in a directory, each in one turn of so many.
+    private static let turnsOfNameless: UInt64 = 16
+
+    /// Before the first request.
+    func start(for view: ViewFS) {
+        self.view = view
+        // Without the thread there is what is told, and what operations see.
+        _ = try? WorkerThread.start("grantfs-leaving") { [self] in run() }.detach()
+    }
+
+    // MARK: suspicion
+
+    /// Sees by the kernel's word alone whether a node lies where it should, and has it judged otherwise. Waits for nobody.
+    func look(at id: UInt64, in number: UInt32) {
+        guard let view, let scope = view.tree.scope(number) else { return }
+        let isInside = view.tree.withLive(id, in: scope) { _ in
+            var isInside = false
+            view.tree.withRoot(of: scope) { root in
+                if root >= 0, let held = view.tree.descriptor(of: id) { isInside = clinux_lies_below(root, held) == 1 }
+            }
+            return isInside
+        }
+        if isInside == false { suspect(id, in: number) }
+    }
+
+    /// Has a node judged, soon.
+    func suspect(_ id: UInt64, in scope: UInt32) {
+        // A document is followed where it goes.
+        if view?.tree.scope(scope)?.document != nil { return }
+        let isNew = suspects.withLock { suspects -> Bool in
+            suspects[scope, default: Suspects()].nodes.insert(id)
+            if suspects[scope]!.isJudged { return false }
+            suspects[scope]!.isJudged = true
+            return true
+        }
+        if isNew { startJudging(scope) }
+    }
+
+    /// Waits until nothing of a scope is suspected any more, for a tenth of a second at the most.
+    func awaitJudgement(in scope: UInt32) {
+        for _ in 0..<Self.judgementTurns {
+            if suspects.withLock({ $0[scope] == nil }) { return }
+            usleep(Self.judgementPause)
+        }
+    }
+
+    private func startJudging(_ scope: UInt32) {
+        let thread = try? WorkerThread.start("grantfs-leaving") { [self] in
+            // Of the thread that asks it would inherit whom that acts for.
+            Identity.resetOnThisThread()
+            while Turns.take(
+                view?.turns,
+                {
+                    guard let nodes = take(scope) else { return false }
+                    judge(nodes, in: scope)
+                    return true
+                })
+            {}
+        }
+        // Tried again at the next turn.
+        guard let thread else { return suspects.withLock { $0[scope]?.isJudged = false } }
+        thread.detach()
+    }
+
+    private func take(_ scope: UInt32) -> Set<UInt64>? {
+        suspects.withLock { suspects in
+            guard let nodes = suspects[scope]?.nodes, !nodes.isEmpty else {
+                suspects[scope] = nil
+                return nil
+            }
+            suspects[scope]!.nodes = []
+            return nodes
+        }
+    }
+
+    private func judge(_ nodes: Set<UInt64>, in number: UInt32) {
+        guard let view, let scope = view.tree.scope(number) else { return }
+        Departure(view: view, scope: scope).carryOut(of: nodes)
+    }
+
+    // MARK: turns
+
+    private func run() {
+        var (turn, hand, left, renames) = (UInt64(0), UInt32(0), UInt32(0), UInt64(0))
+        while let view, view.session?.hasEnded != true {
+            view.turns.begin()
+            for scope in suspects.withLock({ $0.filter { !$0.value.isJudged }.map(\.key) }) {
+                suspects.withLock { $0[scope]?.isJudged = true }
+                startJudging(scope)
+            }
+            turn &+= 1
+            let now = view.hostWatch?.renamesSeen ?? 0
+            if now != renames || view.policy.writeBack { left = view.tree.indexLimit }
+            var places = Places(view: view, watched: now != renames || left > 0)
+            renames = now
+            let look: (NodeTree.Glimpse) -> Void = { [self] seen in
+                let place = places.isAbove(seen)
+                let isNameless = place != 0 && place != 1
+                if place == 0 || (isNameless && (turn &+ seen.node) % Self.turnsOfNameless == 0) { suspect(seen.node, in: seen.scope) }
+            }
+            view.files.glimpses(look)
+            view.directories.glimpses(look)
+            lookAtDirectories(view, &hand, &left, look)
+            view.turns.end()
+            usleep(Self.pause)
+        }
+    }
+
+    /// Goes round like the hand of a clock, as far as a turn may.
+    private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.Glimpse) -> Void) {
+        let limit = view.tree.indexLimit
+        var (seen, steps) = (0, 0)
+        while left > 0, limit > 0, seen < Self.directoriesPerTurn, steps < Self.stepsPerTurn {
+            left -= 1
+            steps += 1
+            hand = hand &+ 1 < limit ? hand &+ 1 : 0
+            guard let directory = view.tree.directory(at: hand, orFile: view.kernelOpens) else { continue }
+            seen += 1
+            look(directory)
+        }
+    }
+
+    /// Where the granted directories are in which something is looked at, for one turn.
+    private struct Places {
+        let view: ViewFS
+        /// Scopes in which renames are told are looked at as well.
+        let watched: Bool
+        private var known: [UInt32: Place?] = [:]
+
+        private struct Place {
+            let root: UInt64
+            let isLookedAt: Bool
+            var path: [UInt8]?
+        }
+
+        init(view: ViewFS, watched: Bool) {
+            self.view = view
+            self.watched = watched
+        }
+
+        /// See `clinux_path_is_above`; 1 also where there is nothing to compare with.
+        mutating func isAbove(_ seen: NodeTree.Glimpse) -> Int32 {
+            guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
+            if place.path == nil {
+                place.path = view.tree.scope(seen.scope).flatMap { view.path(of: $0) } ?? []
+                known[seen.scope] = place
+            }
+            guard let path = place.path, !path.isEmpty else { return 1 }
+            return path.withUnsafeBytes {
+                clinux_path_is_above($0.baseAddress!.assumingMemoryBound(to: CChar.self), $0.count, seen.descriptor)
+            }
+        }
+
+        private mutating func note(_ number: UInt32) -> Place? {
+            let place = view.tree.scope(number).flatMap { scope -> Place? in
+                guard let root = scope.root, !scope.isLetGo else { return nil }
+                return Place(root: root.id, isLookedAt: watched || scope.isUnwatched.load(ordering: .relaxed))
+            }
+            known[number] = place
+            return place
+        }
+    }
+}

@@ -1,0 +1,221 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantViewTree
+
+/// Why a mount cannot be handed over to another daemon just now, for people.
+public struct HandoverRefusal: Error, Sendable {
+    public let reason: String
+
+    public init(_ reason: String) { self.reason = reason }
+}
+
+// A mount on its way from one daemon to the next. The old one is paused meanwhile and changes nothing of what it has, so that it goes on if the next one cannot.
+extension ViewFS {
+    /// What is copied as it lies in memory, in both daemons.
+    public static var handoverLayout: [UInt32] { NodeTree.handoverLayout + [UInt32(truncatingIfNeeded: lockSlots.upperBound)] }
+
+    /// Brings everything to rest: the threads that work by themselves, then the workers. Nothing is paused when it throws; else `goOn` ends it.
+    ///
+    /// On a thread that serves no requests and holds no lock. `deadline`: `Clock.monotonic`.
+    public func rest(until deadline: Int64) throws(HandoverRefusal) {
+        if let oplocks, !oplocks.end(until: deadline) {
+            throw HandoverRefusal("what programs have stored in mappings of locked files could not be written down in time")
+        }
+        guard turns.pause(until: deadline) else {
+            oplocks?.goOn()
+            throw HandoverRefusal("a filesystem that it looks at does not answer")
+        }
+        guard let session, session.pause(until: deadline) else {
+            turns.endPause()
+            oplocks?.goOn()
+            throw HandoverRefusal("operations are under way that do not end: a granted filesystem does not answer")
+        }
+        locks.answerInterrupted()
+        guard closers.isIdle else {
+            goOn()
+            throw HandoverRefusal("files are being released, which does not end: a granted filesystem does not answer")
+        }
+    }
+
+    /// Ends `rest`.
+    public func goOn() {
+        session?.endPause()
+        turns.endPause()
+        oplocks?.goOn()
+    }
+
+    /// Writes what the next daemon has to know. While everything rests. `closed`: the scopes that are withdrawn and not forgotten.
+    public func handOver(open: [Scope], closed: [Scope], to state: inout HandoverWriter) throws(HandoverRefusal) {
+        guard let session else { throw HandoverRefusal("it is not mounted") }
+        state.put(flag: kernelOpens)
+        state.put(descriptor: session.device)
+        state.put(bytes: session.negotiation.request)
+        state.put(bytes: session.negotiation.answer)
+        state.put(coordinator.nextScope)
+        state.put(flag: hasPlainSetGID.load(ordering: .relaxed))
+        state.put(flag: leavesAccessTimes.load(ordering: .relaxed))
+        state.put(flag: leavesDirectoryAccessTimes.load(ordering: .relaxed))
+        let counters = session.counters
+        state.put(UInt64(truncatingIfNeeded: counters.count))
+        for counter in counters { state.put(counter) }
+        tree.handOver(to: &state)
+        files.handOver(to: &state)
+        directories.handOver(to: &state)
+        state.put(UInt64(truncatingIfNeeded: open.count + closed.count))
+        for scope in open + closed { handOver(scope, to: &state) }
+        lostWrites.handOver(to: &state)
+        droppedWrites.handOver(to: &state)
+        root.handOver(to: &state)
+        locks.handOver(to: &state)
+        let unserved = session.unserved + locks.waitingMessages
+        state.put(UInt64(truncatingIfNeeded: unserved.count))
+        for message in unserved { state.put(bytes: message) }
+        // None was refused.
+        state.put(0 as UInt64)
+    }
+
+    /// What `handOver` wrote, in a daemon that has nothing yet. Returns the scopes, those that were open and closed, in the order in which they were given. `begin` is what
+    /// comes after that.
+    public func takeOver(
+        from state: inout HandoverReader, source: String, words: [String], leavesSetID: Bool, mapsDirectly: Bool, idlePolling: IdlePolling?
+    ) throws(Errno) -> [Scope] {
+        // Since version 3.
+        kernelOpens = state.version >= 3 ? try state.takeFlag() : false
+        let device = try state.takeDescriptor()
+        guard device >= 0 else { throw Errno(EBADMSG) }
+        let negotiation = Negotiation(request: try state.takeBytes(), answer: try state.takeBytes())
+        let session = try takeOver(
+            device: FileDescriptor(owning: device), negotiation, source: source, words: words, leavesSetID: leavesSetID,
+            mapsDirectly: mapsDirectly, idlePolling: idlePolling)
+        guard coordinator.takeOver(nextScope: try state.take()) else { throw Errno(EBADMSG) }
+        hasPlainSetGID.store(try state.takeFlag(), ordering: .relaxed)
+        leavesAccessTimes.store(try state.takeFlag(), ordering: .relaxed)
+        leavesDirectoryAccessTimes.store(try state.takeFlag(), ordering: .relaxed)
+        var counters: [UInt64] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { counters.append(try state.take()) }
+        session.takeOver(counters: counters)
+        try tree.takeOver(from: &state)
+        try files.takeOver(from: &state)
+        try directories.takeOver(from: &state)
+        if kernelOpens { takeOverKept() }
+        var scopes: [Scope] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 16)) { scopes.append(try takeOverScope(from: &state)) }
+        try lostWrites.takeOver(from: &state)
+        try droppedWrites.takeOver(from: &state)
+        try root.takeOver(from: &state)
+        try locks.takeOver(from: &state, tree)
+        var unserved: [[UInt8]] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { unserved.append(try state.takeBytes()) }
+        session.takeOver(unserved: unserved)
+        if state.version >= 3 {
+            var refused: [[UInt8]] = []
+            for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { refused.append(try state.takeBytes()) }
+            session.takeOver(refused: refused)
+        }
+        return scopes
+    }
+
+    // MARK: scopes
+
+    private func handOver(_ scope: Scope, to state: inout HandoverWriter) {
+        state.put(scope.id.rawValue)
+        state.put(grant: scope.grant)
+        state.put(scope.activation)
+        state.put(scope.rootNode)
+        state.put(scope.rootStatus)
+        state.put(scope.mount ?? 0)
+        state.put(flag: scope.isLocal)
+        state.put(flag: scope.isMoveTold)
+        state.put(flag: scope.wantsReadOnly.load(ordering: .relaxed))
+        state.put(coordinator.gate(scope.id).pointee.refused.rawValue)
+        state.put(flag: scope.isClosed.load(ordering: .relaxed))
+        state.put(flag: scope.letting.load(ordering: .relaxed) == .done)
+        state.put(scope.named.load(ordering: .relaxed))
+        state.put(flag: scope.isToBeDropped.load(ordering: .relaxed))
+        let (isReleased, isEmpty) = scope.closing.withLock { ($0.isReleased, $0.isEmpty) }
+        state.put(flag: isReleased)
+        state.put(flag: isEmpty)
+        let counts = coordinator.counts(of: scope.id)
+        for count in [counts.operations, counts.readBytes, counts.writtenBytes] { state.put(count) }
+    }
+
+    private func takeOverScope(from state: inout HandoverReader) throws(Errno) -> Scope {
+        let id = ScopeID(rawValue: try state.take())
+        let grant = try state.takeGrant()
+        guard id.rawValue > 0, id.rawValue < coordinator.nextScope, let nodes = tree.scope(id.rawValue)
+        else { throw Errno(EBADMSG) }
+        audit?.note(id.rawValue, of: grant)
+        let (activation, rootNode): (Int64, UInt64) = (try state.take(), try state.take())
+        let (status, mount): (FileStatus, UInt64) = (try state.take(), try state.take())
+        let (isLocal, wasMoveTold, readOnly) = (try state.takeFlag(), try state.takeFlag(), try state.takeFlag())
+        let refusals = Refusals(rawValue: try state.take())
+        let isClosed = try state.takeFlag()
+        if !isClosed { watch(nodes) }
+        let isMoveTold = wasMoveTold && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
+        let scope = Scope(
+            id: id, grant: grant, activation: activation, nodes: nodes, rootNode: rootNode, rootStatus: status,
+            mount: mount == 0 ? nil : mount,
+            isLocal: isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
+        coordinator.close(id, refusals)
+        scope.isClosed.store(isClosed, ordering: .relaxed)
+        scope.letting.store(try state.takeFlag() ? .done : .notYet, ordering: .relaxed)
+        scope.named.store(try state.take(), ordering: .relaxed)
+        scope.isToBeDropped.store(try state.takeFlag(), ordering: .relaxed)
+        let (isReleased, isEmpty) = (try state.takeFlag(), try state.takeFlag())
+        scope.closing.withLock { closing in
+            (closing.isReleased, closing.isEmpty) = (isReleased, isEmpty)
+            if isClosed { closing.outcome = .done }
+        }
+        try records?.add(scope, next: coordinator.nextScope, isShut: refusals.contains(.read))
+        coordinator.takeOver(
+            ScopeCounts(operations: try state.take(), readBytes: try state.take(), writtenBytes: try state.take()), of: id)
+        return scope
+    }
+
+    /// Watches for a scope by means of this process's own. What was told while nobody listened shows when the kernel's time is over.
+    private func watch(_ nodes: ScopeNodes) {
+        guard let hostWatch else { return }
+        tree.withRoot(of: nodes) { descriptor in
+            guard descriptor >= 0 else { return }
+            let directory = FileDescriptor(owning: descriptor)
+            hostWatch.begin(nodes, directory: directory)
+            _ = directory.release()
+        }
+        let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !nodes.crossesMounts
+        let wasUnwatched = nodes.isUnwatched.exchange(!isTold, ordering: .relaxed)
+        if isTold || wasUnwatched { return }
+        for id in nodes.ids { tree.nodes.find(id)?.pointee.standing.bitwiseOr(Standing.isUnwatched, ordering: .relaxed) }
+    }
+
+    /// Watches again in the directories that the kernel knows, on a thread of its own, which ends when that is done. After `begin`.
+    public func watchKnownDirectories(of scopes: [Scope]) {
+        guard hostWatch != nil else { return }
+        // As after changes that were lost: what has left a grant meanwhile is looked for.
+        hostWatch?.noteRenamed()
+        hostWatch?.hasMissed.store(true, ordering: .releasing)
+        _ = BackgroundTask(mayHang: true) { [self] in
+            for scope in scopes where !scope.isClosed.load(ordering: .acquiring) {
+                for id in scope.nodes.ids where isDirectory(id) {
+                    turns.take {
+                        _ = tree.withLive(id, in: scope.nodes) { watch(id, $0) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension HandoverWriter {
+    public mutating func put(grant: GrantID) {
+        put(grant.high)
+        put(grant.low)
+    }
+}
+
+extension HandoverReader {
+    public mutating func takeGrant() throws(Errno) -> GrantID { GrantID(high: try take(), low: try take()) }
+}

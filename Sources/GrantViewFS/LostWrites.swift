@@ -1,0 +1,53 @@
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+/// Files of which the kernel's cache has brought what lies behind the largest offset of their filesystem, by scope, and how often. Whoever has such a file open is told
+/// once by fsync(2) or close(2) (EFBIG), as the kernel tells of errors (lib/errseq.c).
+///
+/// Locking: its own, held for a moment.
+final class LostWrites: Sendable {
+    private let counts = Lock<[UInt32: [UInt64: UInt32]]>([:])
+    private let hasAny = Atomic<Bool>(false)
+
+    /// Whether there ever were any: nobody else looks further.
+    @inline(__always)
+    var isAny: Bool { hasAny.load(ordering: .acquiring) }
+
+    func note(_ node: UInt64, in scope: UInt32) {
+        counts.withLock { $0[scope, default: [:]][node, default: 0] &+= 1 }
+        hasAny.store(true, ordering: .releasing)
+    }
+
+    /// Of a file that is opened: what was before is for others.
+    func begin(_ file: borrowing OpenFile) { file.lossesTold.store(count(file.node, in: file.scope), ordering: .relaxed) }
+
+    /// Whether there are some that the file's user was not told of, who is now.
+    func tell(_ file: UnsafeMutablePointer<OpenFile>) -> Bool {
+        let now = count(file.pointee.node, in: file.pointee.scope)
+        return file.pointee.lossesTold.exchange(now, ordering: .relaxed) != now
+    }
+
+    func handOver(to state: inout HandoverWriter) {
+        let all = counts.withLock { counts in counts.flatMap { scope, nodes in nodes.map { (scope, $0.key, $0.value) } } }
+        state.put(UInt64(truncatingIfNeeded: all.count))
+        for (scope, node, count) in all {
+            state.put(scope)
+            state.put(node)
+            state.put(count)
+        }
+    }
+
+    func takeOver(from state: inout HandoverReader) throws(Errno) {
+        for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
+            let (scope, node, count): (UInt32, UInt64, UInt32) = (try state.take(), try state.take(), try state.take())
+            counts.withLock { $0[scope, default: [:]][node] = count }
+            hasAny.store(true, ordering: .releasing)
+        }
+    }
+
+    /// The scope is gone.
+    func forget(_ scope: UInt32) { counts.withLock { _ = $0.removeValue(forKey: scope) } }
+
+    private func count(_ node: UInt64, in scope: UInt32) -> UInt32 { counts.withLock { $0[scope]?[node] ?? 0 } }
+}

@@ -1,0 +1,79 @@
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+/// A mount whose daemon may die, in the hands of the process that is kept for that.
+public final class OrphanedMount: Sendable {
+    private let connection: OrphanedConnection
+    private let published: FileDescriptor
+    private let hasElements: Bool
+    /// Open for as long as this process lives.
+    private let control: Int32?
+    /// Whether the connection is cut before anything is forgotten.
+    private let cutsFirst: Bool
+    private let death = Semaphore()
+
+    /// A file of a gigabyte takes 0.2 s; a listing that a program holds, for ever.
+    private static let patience: Int64 = 50_000_000
+    /// So many threads may stand for what programs hold.
+    private static let limit = 1024
+
+    /// `published`: the nodes, see `SharedChunks`. `control`: see `FUSEConnection.control`, the number of a descriptor that stays open; nil where that cannot be had. Then
+    /// threads are made at once, because there may be none to be had later. They are as well where the kernel takes no notifications for a connection that was cut (7.2 does not,
+    /// 6.18 does): that is cut in the end.
+    public init(_ connection: consuming OrphanedConnection, published: consuming FileDescriptor, hasElements: Bool, control: Int32?) {
+        self.hasElements = hasElements
+        self.connection = connection
+        self.published = published
+        self.control = control
+        cutsFirst = control != nil && Self.takesNotificationsOnceCut
+        if !cutsFirst {
+            // Without it requests wait until everything is forgotten, and what is dirty is not; the keeper unmounts all the same.
+            try? WorkerThread.start("grantfs-refuse") { [self] in
+                death.wait()
+                self.connection.refuseAll()
+            }.detach()
+            ReserveThreads.prepare()
+        }
+    }
+
+    /// Has every request refused (ENOTCONN), and the kernel forget all data of the mount: cached pages, mappings, listings. What a program keeps locked costs the
+    /// rest nothing. `leaving` is called when nothing is left but listings that programs hold, and it returns when nothing is left.
+    public func forgetAll(leaving: () -> Void) {
+        // Before anything is forgotten: what is dirty is written first, and that has to be refused by somebody.
+        if cutsFirst { cut() } else { death.post() }
+        let (files, directories) = nodes()
+        let isDirectory = Set(directories)
+        let calls = LeavableCalls<UInt64>(limit: Self.limit, mayWait: { isDirectory.contains($0) }) { [self] in connection.forgetData($0) }
+        // Files twice: a page whose write was refused stays the first time (mm/truncate.c, invalidate_inode_pages2_range). Directories last: a program can keep
+        // a listing's page locked.
+        calls.add(files + files + directories)
+        var (turn, hasLeft): (UInt32, Bool) = (100, false)
+        while !calls.isDone {
+            usleep(turn)
+            calls.leave(after: Self.patience)
+            turn = min(turn * 2, calls.isUnderWay ? 2_000 : 500_000)
+            if !hasLeft, !calls.isUnderWay, calls.pending == 0 {
+                hasLeft = true
+                cut()
+                leaving()
+            }
+        }
+        if !hasLeft { cut() }
+    }
+
+    private func cut() {
+        if let control { try? FUSEConnection.abort(by: control) }
+    }
+
+    private static let takesNotificationsOnceCut = KernelRelease.current.map { $0 < (6, 19) } ?? false
+
+    private func nodes() -> (plain: [UInt64], marked: [UInt64]) {
+        while true {
+            if let nodes = try? SharedChunks.ids(in: published, withElements: hasElements, of: Node.self) { return nodes }
+            // Memory is out; nothing else could be done.
+            usleep(100_000)
+        }
+    }
+}

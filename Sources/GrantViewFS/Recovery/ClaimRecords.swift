@@ -1,0 +1,137 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+
+/// What the next daemon has to know of claims, should this one die: a log in memory that outlives it, in which the last entry of each claim counts. What an entry says is the caller's.
+///
+/// An entry counts from the moment when the word that says how long the log is includes it, so there is never half of one. When most of a log is old it is written anew into the other file.
+///
+/// Locking: its own, while bytes are copied into memory.
+public final class ClaimRecords: Sendable {
+    private let supervisor: Supervisor
+    private let (first, second): (File, File)
+    private let state = Lock(State())
+
+    private final class File: Sendable {
+        let descriptor: FileDescriptor
+        init() throws(Errno) { descriptor = try MemoryFile.of([]) }
+    }
+
+    private struct State {
+        /// What is valid of all claims, by their numbers.
+        var live: [UInt64: [UInt8]] = [:]
+        var liveBytes = 0
+        /// The highest number that was ever noted.
+        var last: UInt64 = 0
+        var usesSecond = false
+        var bytes = 0
+    }
+
+    /// What an entry begins with.
+    private struct Head {
+        var claim: UInt64
+        /// `removed` for one that has ended.
+        var count: UInt64
+        static let bytes = 16
+        static let removed = UInt64.max
+    }
+
+    /// A log that is shorter is not written anew.
+    private static let least = 1 << 20
+
+    init(_ supervisor: Supervisor) throws(Errno) {
+        self.supervisor = supervisor
+        (first, second) = (try File(), try File())
+        supervisor.page.pointee.claims = (first.descriptor.number, second.descriptor.number)
+    }
+
+    /// From now on the next daemon has the claim, as `description` says. Where there is no memory for it, it ends with this daemon.
+    public func note(_ claim: UInt64, _ description: [UInt8]) {
+        state.withLock { state in
+            state.liveBytes += description.count - (state.live[claim]?.count ?? 0)
+            state.live[claim] = description
+            state.last = max(state.last, claim)
+            append(claim, description, &state)
+        }
+    }
+
+    /// The claim has ended. One that was not noted changes nothing.
+    public func remove(_ claim: UInt64) {
+        state.withLock { state in
+            guard let description = state.live.removeValue(forKey: claim) else { return }
+            state.liveBytes -= description.count
+            append(claim, nil, &state)
+        }
+    }
+
+    public func note(presenters count: Int) { supervisor.page.pointee.presenter_count = UInt32(clamping: count) }
+
+    private func append(_ claim: UInt64, _ description: [UInt8]?, _ state: inout State) {
+        if state.bytes > max(Self.least, 4 * (state.liveBytes + state.live.count * Head.bytes)), rewrite(&state) { return }
+        guard let bytes = write(claim, description, at: state.bytes, second: state.usesSecond) else { return }
+        state.bytes = bytes
+        publish(state)
+    }
+
+    private func rewrite(_ state: inout State) -> Bool {
+        let second = !state.usesSecond
+        // So that no number comes again.
+        var bytes = write(state.last, nil, at: 0, second: second)
+        for (claim, description) in state.live {
+            guard let place = bytes else { return false }
+            bytes = write(claim, description, at: place, second: second)
+        }
+        guard let bytes else { return false }
+        (state.bytes, state.usesSecond) = (bytes, second)
+        publish(state)
+        return true
+    }
+
+    private func publish(_ state: State) {
+        let word = UInt64(truncatingIfNeeded: state.bytes) | (state.usesSecond ? 1 << 63 : 0)
+        clinux_publish_claims(supervisor.page, word)
+    }
+
+    /// Where the next entry begins; nil when there was no memory.
+    private func write(_ claim: UInt64, _ description: [UInt8]?, at place: Int, second: Bool) -> Int? {
+        let head = Head(claim: claim, count: description.map { UInt64(truncatingIfNeeded: $0.count) } ?? Head.removed)
+        var entry = withUnsafeBytes(of: head) { Array($0) }
+        entry += description ?? []
+        var done = 0
+        while done < entry.count {
+            let number = (second ? self.second : first).descriptor.number
+            let result = entry.withUnsafeBytes { pwrite(number, $0.baseAddress! + done, $0.count - done, off_t(clamping: place + done)) }
+            if result < 0, errno == EINTR { continue }
+            if result <= 0 { return nil }
+            done += result
+        }
+        return place + entry.count
+    }
+
+    // MARK: reading what was left
+
+    /// What a daemon that has died has left: each claim with what was said of it, in the order of their numbers; the highest number ever; and how many presenters there were.
+    public struct Left: Sendable {
+        public var claims: [(number: UInt64, description: [UInt8])] = []
+        public var last: UInt64 = 0
+        public var presenterCount = 0
+    }
+
+    /// EBADMSG when it makes no sense.
+    public static func read(from left: LeftDescriptors) throws(Errno) -> Left {
+        let (page, word) = (left.page, left.page.pointee.claims_valid)
+        let count = Int(truncatingIfNeeded: word & ~(1 << 63))
+        var result = Left()
+        result.presenterCount = Int(clamping: page.pointee.presenter_count)
+        var reader = try HandoverReader(
+            file: try left.take(word >> 63 == 1 ? page.pointee.claims.1 : page.pointee.claims.0), count: count, descriptors: [])
+        var live: [UInt64: [UInt8]] = [:]
+        while !reader.isAtEnd {
+            let (claim, size): (UInt64, UInt64) = (try reader.take(), try reader.take())
+            result.last = max(result.last, claim)
+            live[claim] = size == Head.removed ? nil : try reader.takeBytes(size)
+        }
+        result.claims = live.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+        return result
+    }
+}

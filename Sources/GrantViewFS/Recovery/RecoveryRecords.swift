@@ -1,0 +1,124 @@
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+/// What the next daemon has to know of this one should it die, in memory that outlives it, besides the tables of nodes, open files and open directories, which are there themselves.
+///
+/// A record is written before what it stands for can be used, and goes before its descriptor is closed.
+public final class RecoveryRecords: Sendable {
+    /// A grant that is live.
+    struct ScopeRecord {
+        var scope: UInt32
+        /// The handle base, or -1.
+        var base: Int32
+        var grant: (high: UInt64, low: UInt64)
+        var activation: Int64
+        var rootNode: UInt64
+        var rootKey: (device: UInt64, inode: UInt64, birth: Int64)
+        var rootStatus: FileStatus
+        /// 0 where the kernel numbers no mounts.
+        var mount: UInt64
+        var opensByHandle: Bool
+        var crossesMounts: Bool
+        var asksCallers: Bool
+        var isLocal: Bool
+        var isMoveTold: Bool
+        var isReadOnly: Bool
+        var withdrawal: Withdrawal
+        /// What the daemon itself held of the granted directory it has let go of: that is done once, whoever does it.
+        var isReleased: Bool
+    }
+
+    enum Withdrawal: UInt8 {
+        case none
+        /// Everything is being withdrawn.
+        case begun
+        case done
+    }
+
+    /// Who locks something in a file through which descriptor: the locks themselves are the descriptor's.
+    struct LockRecord {
+        var scope: UInt32
+        var descriptor: Int32
+        var node: UInt64
+        var owner: UInt64
+        var handle: UInt64
+        var pid: pid_t
+        var uid: uid_t
+    }
+
+    private let scopeChunks: SharedChunks
+    private let lockChunks: SharedChunks
+    private let scopes: SlotTable<ScopeRecord>
+    private let locks: SlotTable<LockRecord>
+    private let supervisor: Supervisor
+    public let claims: ClaimRecords
+    private let numbers = Lock<[UInt32: UInt64]>([:])
+
+    public init(_ supervisor: Supervisor, _ tree: NodeTree, _ files: OpenFiles, _ directories: OpenDirectories) throws(Errno) {
+        (scopeChunks, lockChunks) = (try SharedChunks(withElements: true), try SharedChunks(withElements: true))
+        scopes = SlotTable(shared: scopeChunks)
+        locks = SlotTable(shared: lockChunks)
+        self.supervisor = supervisor
+        claims = try ClaimRecords(supervisor)
+        guard let nodes = tree.shared, let files = files.shared, let directories = directories.shared else { throw Errno(ENOMEM) }
+        supervisor.page.pointee.nodes = nodes.file.number
+        supervisor.page.pointee.files = files.file.number
+        supervisor.page.pointee.directories = directories.file.number
+        supervisor.page.pointee.scopes = scopeChunks.file.number
+        supervisor.page.pointee.locks = lockChunks.file.number
+    }
+
+    // MARK: scopes
+
+    /// Before the scope is shown. `isShut`: it is being withdrawn already. ENOMEM when there is no room.
+    func add(_ scope: Scope, next: UInt32, isShut: Bool = false) throws(Errno) {
+        guard let root = scope.nodes.rootKey else { throw Errno(EINVAL) }
+        let record = ScopeRecord(
+            scope: scope.id.rawValue, base: scope.nodes.baseNumber, grant: (scope.grant.high, scope.grant.low),
+            activation: scope.activation, rootNode: scope.rootNode, rootKey: (root.device, root.inode, root.birth),
+            rootStatus: scope.rootStatus, mount: scope.mount ?? 0, opensByHandle: scope.nodes.opensByHandle,
+            crossesMounts: scope.nodes.crossesMounts, asksCallers: scope.nodes.asksCallers, isLocal: scope.isLocal,
+            isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
+            withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
+            isReleased: scope.closing.withLock { $0.isReleased })
+        // The number first: it never comes twice.
+        supervisor.page.pointee.next_scope = max(supervisor.page.pointee.next_scope, next)
+        guard let id = scopes.insert(record) else { throw Errno(ENOMEM) }
+        numbers.withLock { $0[scope.id.rawValue] = id }
+    }
+
+    /// How far the withdrawal of everything has come.
+    func note(_ withdrawal: Withdrawal, of scope: ScopeID) {
+        let id = numbers.withLock { $0[scope.rawValue] }
+        if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }
+    }
+
+    /// Whether nothing is written through it any more: what was written before has been written back, or everything is to be.
+    func note(isReadOnly: Bool, of scope: ScopeID) {
+        let id = numbers.withLock { $0[scope.rawValue] }
+        if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
+    }
+
+    /// Before it is.
+    func noteReleased(_ scope: ScopeID) {
+        let id = numbers.withLock { $0[scope.rawValue] }
+        if let id { scopes.find(id)?.pointee.isReleased = true }
+    }
+
+    func remove(_ scope: ScopeID) {
+        let id = numbers.withLock { $0.removeValue(forKey: scope.rawValue) }
+        if let id { scopes.remove(id) }
+    }
+
+    // MARK: locks
+
+    /// The record's number; nil when there is no room for it.
+    func add(_ record: LockRecord) -> UInt64? { locks.insert(record) }
+
+    func remove(lock id: UInt64) { locks.remove(id) }
+}

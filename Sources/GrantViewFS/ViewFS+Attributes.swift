@@ -1,0 +1,291 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+extension ViewFS {
+    /// `handle`: of the open file that they are asked for by, if by one.
+    static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
+        if id == .root { return view.replyRootAttributes(request) }
+        view.onNode(request, id, for: .read, file: handle) { request, node, descriptor in
+            view.replyAttributes(request, node, descriptor)
+        }
+    }
+
+    @inline(__always)
+    func replyAttributes(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        if result < 0 {
+            request.reply(failure: result)
+            return
+        }
+        // The granted directory alone lies in no other.
+        if node.pointee.parent.load(ordering: .relaxed) == 0 { noteRoot(status, node) }
+        var attributes = attributes(status)
+        let timeout = node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode)
+        if request.wantsBirth {
+            let birth = status.has_birth ? Birth(seconds: status.birth_seconds, nanoseconds: status.birth_nanoseconds) : nil
+            request.reply(attributes: attributes, birth: birth, timeout: timeout)
+        } else {
+            request.reply(attributes: &attributes, timeout: timeout)
+        }
+    }
+
+    /// Keeps what was said of a granted directory for the next lookup of its name: the kernel takes older times for a change.
+    @inline(never)
+    private func noteRoot(_ status: FileStatus, _ node: NodePointer) {
+        node.pointee.withOwner { owner in
+            guard owner.root?.key == node.pointee.key else { return }
+            owner.rootStatus.withLock { $0 = status }
+        }
+    }
+
+    /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
+    static func setattr(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ attributes: UnsafePointer<stat>, _ changes: AttributeChanges,
+        file handle: UInt64?
+    ) {
+        if id == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
+        let kills = request.killsSetID && changes.contains(.size)
+        // What the kernel brings of its own accord is the echo of a change that was let in, and waits for nobody.
+        let isEcho = view.policy.writeBack && changes == .cachedTimes
+        if isEcho, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
+        view.onNode(
+            request, id, for: isEcho ? .cacheWrite : .write, killing: kills, file: isEcho ? handle : nil
+        ) { request, node, descriptor in
+            // Its mode keeps others on the host out of it.
+            if view.document(of: id, node) != nil {
+                request.reply(error: EACCES)
+                return
+            }
+            if changes.changesOwner || (kills && view.hasPlainSetGID.load(ordering: .relaxed)) {
+                view.settleSetID(of: descriptor, for: request.caller)
+            }
+            if view.kernelOpens, changes.changesOwner || changes.contains(.mode) { view.openBeforeChange(id, node, as: request.caller) }
+            if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
+            // What is written down first is done: it does not wait for a lease then.
+            let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
+            defer { if writer >= 0 { _ = clinux_close(writer) } }
+            let resizes = view.policy.writeBack && changes.contains(.size)
+            if resizes { view.noteTime(of: id.rawValue, descriptor) }
+            let result =
+                writer == ViewFS.leaseInTheWay
+                ? writer
+                : view.audited(request, node, .file(descriptor), detail: changes.description(attributes)) {
+                    changes.namesNothing
+                        ? view.touchOwner(
+                            of: descriptor, for: request.caller,
+                            mayPrecedeWrite: !changes.contains(.changeTime) && view.mayBeDirty(node))
+                        : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
+                }
+            if result == ViewFS.leaseInTheWay {
+                let call = view.waitingCall(of: descriptor, request, scope: node.pointee.scope)
+                view.leases.wait(request, in: node.pointee.scope, call)
+                return
+            }
+            // Of a size that stays as it is the kernel tells no time, and shows none; the file may get one.
+            if resizes { view.restoreTime(of: node, descriptor) }
+            // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
+            if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
+                request.reply(failure: result)
+            } else {
+                view.replyAttributes(request, node, descriptor)
+            }
+        }
+    }
+
+    /// Whether chown(2), fallocate(2) and copy_file_range(2) keep the file's set-id bits as far as they may: their requests do not say whether
+    /// the caller has CAP_FSETID, so that is looked for, where there are such bits at all.
+    ///
+    /// A set-gid bit without execution for the group stays for members of the group as well (fs/attr.c, setattr_should_drop_sgid), and the
+    /// worker has none of the caller's supplementary groups.
+    ///
+    /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
+    func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
+        var status = FileStatus()
+        let result = clinux_statx(descriptor, nil, &status)
+        let bits = status.st.st_mode & (S_ISUID | S_ISGID | S_IXGRP)
+        guard result < 0 || bits & (S_ISUID | S_ISGID) != 0 else { return }
+        let fsetid: Int32 = 4
+        let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
+        let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
+        // Of two bits a member loses one, which only the backing file system can do at once, and with the member's groups.
+        let losesOne = isMembers && !byACL && bits & S_ISUID != 0
+        if losesOne { _ = Identity.assume(caller, groups: true) }
+        Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
+    }
+
+    /// Remembers that the mount has set-gid bits which are not about execution.
+    @inline(__always)
+    func noteMode(_ mode: mode_t) {
+        if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
+    }
+
+    /// A request that names no change is one of two: chown(2) that leaves owner and group as they are, which clears set-id bits for the owner
+    /// and is EPERM for others where there are such bits; or what the kernel sends before somebody's write to a file with such bits,
+    /// which may be anybody's (fs/attr.c, __remove_privs), and which the request after it clears. So it is done with no more rights to other
+    /// people's files than the caller's, and what that forbids is left undone: nobody clears bits by asking alone.
+    ///
+    /// `mayPrecedeWrite`: whether it can be the second. Not where nobody has the file open for writing, nor with a time of change, which chown(2)
+    /// asks for and the other does not (fs/open.c, chown_common), and which is passed on under write-back alone.
+    private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
+        let fowner: Int32 = 3
+        let mayChangeOthers = caller.has(capability: fowner)
+        if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, false) }
+        defer { if !mayChangeOthers { _ = clinux_thread_use_capability(fowner, true) } }
+        let result = clinux_chown_descriptor(descriptor, .max, .max)
+        return result == -EPERM && mayPrecedeWrite ? 0 : result
+    }
+
+    /// With write-back the kernel keeps times. It brings them by a request that looks like utimensat(2) of the modification time alone, but that
+    /// it names a file that is open for writing, if there is one (fs/fuse/inode.c, fuse_write_inode): when that is closed or synced. Refused,
+    /// they would make close(2) fail, and syncfs(2) for holders of other grants; so they change nothing and are not refused. Those of a file
+    /// that nobody has open come at once when it is renamed or linked: while a withdrawal is under way they can be these or utimensat's, later
+    /// utimensat's alone.
+    private func isBeingWithdrawn(_ id: NodeID) -> Bool {
+        guard let node = tree.nodes.find(id.rawValue) else { return false }
+        return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.subtracting(.claimed) == .flushing
+    }
+
+    /// The answer to cached times that are not written down.
+    func swallowCachedTimes(_ request: consuming Request, _ id: NodeID) {
+        var nothing = stat()
+        nothing.st_mode = tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
+        request.reply(attributes: &nothing, timeout: 0)
+    }
+
+    private func apply(
+        _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?
+    ) -> Int32 {
+        // First: it is what fails, for size or space, and then set-id bits that the kernel wants cleared with it have to stay.
+        if changes.contains(.size) {
+            let result = truncate(node, descriptor, to: wanted.pointee.st_size, file: handle)
+            if result < 0 { return result }
+        }
+        if !changes.isDisjoint(with: [.user, .group]) {
+            let user = changes.contains(.user) ? wanted.pointee.st_uid : uid_t.max
+            let group = changes.contains(.group) ? wanted.pointee.st_gid : gid_t.max
+            let result = clinux_chown_descriptor(descriptor, user, group)
+            if result < 0 { return result }
+        }
+        // After the owner: chown clears set-id bits, and the mode the kernel asks for says what is to be left of them.
+        if changes.contains(.mode) {
+            let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
+            if result < 0 { return result }
+        }
+        if !changes.isDisjoint(with: [.accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow]) {
+            var times = (timespec(tv_sec: 0, tv_nsec: utimeOmit), timespec(tv_sec: 0, tv_nsec: utimeOmit))
+            if changes.contains(.accessTimeNow) {
+                times.0.tv_nsec = utimeNow
+            } else if changes.contains(.accessTime) {
+                times.0 = wanted.pointee.st_atim
+            }
+            if changes.contains(.modificationTimeNow) {
+                times.1.tv_nsec = utimeNow
+            } else if changes.contains(.modificationTime) {
+                times.1 = wanted.pointee.st_mtim
+                noteShown(wanted.pointee.st_mtim, of: node)
+            }
+            return withUnsafePointer(to: &times) {
+                $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
+            }
+        }
+        return 0
+    }
+
+    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
+    /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
+    private func truncate(_ node: NodePointer, _ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
+        if let handle, let file = files.hold(handle) {
+            defer { files.letGo(handle) }
+            return clinux_ftruncate(file.pointee.descriptor, size)
+        }
+        if kernelOpens, handle != nil {
+            node.pointee.beginUse()
+            defer { node.pointee.endUse() }
+            if let file = files.find(node.pointee.kept.writer), !file.pointee.appendsOnly {
+                return clinux_ftruncate(file.pointee.descriptor, size)
+            }
+        }
+        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
+        if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }
+        // While it is open for writing nobody gets a lease on it that truncate(2) would wait for.
+        let result = size == 0 ? 0 : clinux_truncate_descriptor(descriptor, size)
+        let closed = clinux_close(opened)
+        return result < 0 ? result : closed
+    }
+
+    /// Opens a file so that nobody gets a lease on it for as long. A descriptor, `leaseInTheWay` or another negative number: then whoever truncates it hears why.
+    private func opensForWriting(_ descriptor: Int32, _ node: NodePointer) -> Int32 {
+        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
+        return isLease(opened, node) ? Self.leaseInTheWay : opened
+    }
+
+    static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        if id == .root { return view.replyRootFilesystem(request) }
+        view.onNode(request, id, for: .closing) { request, _, descriptor in
+            if view.trap != .none { view.trapAsTold() }
+            var answer = statvfs()
+            let result = clinux_fstatvfs(descriptor, &answer)
+            if result < 0 { request.reply(failure: result) } else { request.reply(filesystem: &answer) }
+        }
+    }
+
+    @inline(never)
+    private func trapAsTold() {
+        if trap == .free { fatalError("told to trap") }
+        locks.waits.withLock { _ in fatalError("told to trap with a lock held") }
+    }
+
+    /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.
+    static func access(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        if id == .root {
+            request.reply(error: 0)
+            return
+        }
+        view.onNode(request, id, for: .read) { request, _, _ in request.reply(error: 0) }
+    }
+}
+
+// <linux/stat.h> hides these from Swift: macros with casts.
+private let utimeNow = (1 << 30) - 1
+private let utimeOmit = (1 << 30) - 2
+
+/// FUSE_SET_ATTR_*
+struct AttributeChanges: OptionSet {
+    let rawValue: Int32
+    static let mode = AttributeChanges(rawValue: 1 << 0)
+    static let user = AttributeChanges(rawValue: 1 << 1)
+    static let group = AttributeChanges(rawValue: 1 << 2)
+    static let size = AttributeChanges(rawValue: 1 << 3)
+    static let accessTime = AttributeChanges(rawValue: 1 << 4)
+    static let modificationTime = AttributeChanges(rawValue: 1 << 5)
+    static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
+    static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
+    static let changeTime = AttributeChanges(rawValue: 1 << 10)
+    /// See `touchOwner`. Under write-back the kernel adds the ctime, which is then its own.
+    var namesNothing: Bool {
+        isDisjoint(with: [.mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow])
+    }
+    var changesOwner: Bool { namesNothing || !isDisjoint(with: [.user, .group]) }
+    /// For people: what each is set to.
+    func description(_ wanted: UnsafePointer<stat>) -> String {
+        var parts: [String] = []
+        if contains(.size) { parts.append("to \(wanted.pointee.st_size) bytes") }
+        if contains(.user) { parts.append("uid \(wanted.pointee.st_uid)") }
+        if contains(.group) { parts.append("gid \(wanted.pointee.st_gid)") }
+        if namesNothing { parts.append("to nobody else") }
+        if contains(.mode) { parts.append("mode " + String(wanted.pointee.st_mode & 0o7777, radix: 8)) }
+        return parts.joined(separator: ", ")
+    }
+
+    /// What fs/fuse/dir.c, fuse_flush_times, asks for.
+    static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
+}

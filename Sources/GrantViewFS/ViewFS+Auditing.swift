@@ -1,0 +1,106 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantViewTree
+
+/// What is changed: a file that is open, or a name in a directory that is.
+enum AuditedPlace {
+    case file(Int32)
+    case entry(Int32, UnsafePointer<CChar>)
+
+    /// On the host; nil when the kernel cannot say it.
+    var path: [UInt8]? {
+        switch self {
+        case .file(let descriptor): return AuditedPlace.path(of: descriptor)
+        case .entry(let directory, let name):
+            guard var path = AuditedPlace.path(of: directory) else { return nil }
+            if path.last != UInt8(ascii: "/") { path.append(UInt8(ascii: "/")) }
+            return path + UnsafeRawBufferPointer(start: name, count: strlen(name))
+        }
+    }
+
+    static func path(of descriptor: Int32) -> [UInt8]? {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: 4096) { buffer in
+            let count = clinux_descriptor_path(descriptor, buffer.baseAddress!, buffer.count)
+            return count > 0 ? buffer.prefix(count).map { UInt8(bitPattern: $0) } : nil
+        }
+    }
+}
+
+// Where nothing is written down, all of this is one look at `audit`.
+extension ViewFS {
+    /// Writes an opening down where that is asked for: `descriptor` is of the file opened, or O_PATH of the one that was not. The error to be given instead of
+    /// success: EACCES, as wherever the store fails, or 0.
+    @inline(__always)
+    func audit(_ request: borrowing Request, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
+        audit == nil ? 0 : writeDown(request, node.pointee.scope, descriptor, error)
+    }
+
+    /// A function of its own, so that what it takes (memory, references) is not on the way of an opening that nobody asks about.
+    @inline(never)
+    private func writeDown(_ request: borrowing Request, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
+        guard let audit, let call = audit.call(request) else { return 0 }
+        let record = AuditRecord(call, by: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor), error: error)
+        return audit.record(record) == nil ? EACCES : 0
+    }
+
+    /// Makes a change, where that is asked for after it was written down, and then writes down how it ended. Inside the scope. Returns what `change` does, or
+    /// a negative error number: what cannot be written down is not done, nor what was withdrawn meanwhile.
+    @inline(__always)
+    func audited(
+        _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, to newPlace: AuditedPlace? = nil,
+        detail: @autoclosure () -> String = "", _ change: () -> Int32
+    ) -> Int32 {
+        audit == nil ? change() : writeDownFirst(request, node, place, newPlace, detail, change)
+    }
+
+    @inline(never)
+    private func writeDownFirst(
+        _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, _ newPlace: AuditedPlace?, _ detail: () -> String,
+        _ change: () -> Int32
+    ) -> Int32 {
+        guard let audit, let call = audit.call(request) else { return change() }
+        let scope = node.pointee.scope
+        var record = AuditRecord(call, by: request.caller, scope: scope, path: place.path, error: nil)
+        record.newPath = newPlace?.path
+        record.detail = detail()
+        if record.path == nil, case .entry(_, let name) = place {
+            record.detail = "“\(String(cString: name))” in a directory whose path cannot be told " + record.detail
+        }
+        guard let number = audit.record(record) else { return -EACCES }
+        // Whoever withdraws shuts the gate and then looks who is inside: one of the two sees the other.
+        let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
+        let hasLeft = refuses(node.pointee.standing, .write)
+        let result = refused.contains(.read) || hasLeft ? -EACCES : refused.contains(.write) ? -EROFS : change()
+        audit.end(number, error: result < 0 ? Errno.number(of: result) : 0)
+        return result
+    }
+
+    /// As `waitingCall` by node, with its descriptor.
+    func waitingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.Waiting? {
+        guard let call = audit?.call(request) else { return nil }
+        return AuditTrail.Waiting(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
+    }
+
+    /// What is to be written down of what is about to wait for a claim; nil for what is not written down. Inside the scope.
+    func waitingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.Waiting? {
+        guard let call = audit?.call(request) else { return nil }
+        var path: [UInt8]?
+        if let node = tree.nodes.find(id) {
+            let descriptor = tree.pin(node)
+            if descriptor >= 0 { path = AuditedPlace.path(of: descriptor) }
+            tree.unpin(id, node)
+        }
+        return AuditTrail.Waiting(call: call, caller: request.caller, scope: scope, path: path)
+    }
+
+    /// Writes down what a gate has refused. Nothing was looked at, so it has no path.
+    @inline(never)
+    func writeDownRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
+        guard let audit, let call = audit.call(request) else { return }
+        _ = audit.record(AuditRecord(call, by: request.caller, scope: scope, error: error))
+    }
+}

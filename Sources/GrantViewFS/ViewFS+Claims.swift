@@ -1,0 +1,280 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+// The slow way of an operation below a grant where claims are held.
+extension ViewFS {
+    /// Names that an operation works on, besides its node: in the node's directory, and of a rename in another.
+    struct Names {
+        var first: UnsafePointer<CChar>?
+        var second: (parent: NodeID, name: UnsafePointer<CChar>)?
+        var isLookup = false
+        static var none: Names { Names(first: nil, second: nil) }
+    }
+
+    /// The claim that an operation on a node waits for. `handle`: the open file it came by.
+    @inline(never)
+    func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry, _ names: Names, file handle: UInt64?) -> UInt64? {
+        // The kernel looks a name up with its directory locked, for all who want something there. What is found is no use to anybody without
+        // a request that waits (nothing may be kept of it here); only that there is nothing would be an answer.
+        if names.isLookup, let name = names.first, exists(name, in: id, node) { return nil }
+        var use = ClaimWaiting.Use(uses: entry == .write ? [.writeContent, .writeMetadata] : [.readContent, .readMetadata])
+        if names.first == nil { use.node = id.rawValue }
+        // With write-back a write(2) asks for the attributes by its file and is then acknowledged by the kernel alone.
+        if policy.writeBack, let handle, let file = files.hold(handle) {
+            if file.pointee.canWrite { use.uses.append(.writeContent) }
+            files.letGo(handle)
+        }
+        return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, names, isWrite: entry == .write) }
+    }
+
+    private func exists(_ name: UnsafePointer<CChar>, in id: NodeID, _ node: NodePointer) -> Bool {
+        var status = FileStatus()
+        let directory = tree.pin(node)
+        defer { tree.unpin(id.rawValue, node) }
+        return directory >= 0 && clinux_statx(directory, name, &status) == 0
+    }
+
+    /// The claim that an operation on an open file waits for.
+    @inline(never)
+    func blocker(_ caller: Caller, _ file: UnsafeMutablePointer<OpenFile>, _ entry: Entry) -> UInt64? {
+        var use = ClaimWaiting.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
+        use.node = file.pointee.node
+        // It may be the fault of a store into a mapping, after which the kernel asks no more.
+        if entry == .read, file.pointee.flags & O_ACCMODE == O_RDWR {
+            (use.uses, use.readsData, use.mayMap) = ([.readContent, .writeContent], false, true)
+        }
+        return waiting.blocker(file.pointee.scope, use, caller) {
+            guard let node = self.tree.nodes.find(file.pointee.node) else { return OperationItem(identities: [], isAnywhere: true) }
+            return self.item(NodeID(file.pointee.node), node, .none, isWrite: entry == .write)
+        }
+    }
+
+    /// The claim that an operation on a file's data waits for, where the kernel opens files by itself: what is stored into a mapping later waits for none.
+    @inline(never)
+    func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry) -> UInt64? {
+        var use = ClaimWaiting.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
+        use.node = id.rawValue
+        return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, .none, isWrite: entry == .write) }
+    }
+
+    /// The claim that an operation on an open directory waits for.
+    @inline(never)
+    func blocker(_ caller: Caller, _ directory: UnsafeMutablePointer<OpenDirectory>, _ entry: Entry) -> UInt64? {
+        guard let node = tree.nodes.find(directory.pointee.node) else { return nil }
+        return blocker(caller, NodeID(directory.pointee.node), node, entry, .none, file: nil)
+    }
+
+    /// Where a node lies now, from the files themselves: what the tree knows of names may be old.
+    private func item(_ id: NodeID, _ node: NodePointer, _ names: Names, isWrite: Bool) -> OperationItem {
+        let number = tree.pin(node)
+        defer { tree.unpin(id.rawValue, node) }
+        var item = OperationItem(identities: [ItemID(node.pointee.key)])
+        guard number >= 0 else {
+            item.isAnywhere = true
+            return item
+        }
+        let own = dup(number)
+        guard own >= 0 else {
+            item.isAnywhere = true
+            return item
+        }
+        let descriptor = FileDescriptor(owning: own)
+        if node.pointee.type == S_IFDIR {
+            item.ancestors = Array(ClaimTarget.chain(from: own).dropFirst())
+        } else if let status = try? descriptor.status() {
+            item.ancestors = ClaimTarget.directories(above: descriptor, status)
+            // One of its other names may be what is claimed.
+            item.isAnywhere = status.st.st_nlink > 1 || (status.st.st_nlink == 1 && item.ancestors.isEmpty)
+        } else {
+            item.isAnywhere = true
+        }
+        if let name = names.first { note(name, in: number, key: node.pointee.key, isWrite, &item) }
+        if let (parent, name) = names.second, let other = tree.nodes.find(parent.rawValue) {
+            let number = tree.pin(other)
+            if number >= 0 {
+                item.identities.append(ItemID(other.pointee.key))
+                item.ancestors += ClaimTarget.chain(from: number)
+                note(name, in: number, key: other.pointee.key, isWrite, &item)
+            }
+            tree.unpin(parent.rawValue, other)
+        }
+        return item
+    }
+
+    private func note(_ name: UnsafePointer<CChar>, in directory: Int32, key: NodeKey, _ isWrite: Bool, _ item: inout OperationItem) {
+        item.places.append(ItemPlace(directory: ItemID(key), name: Array(UnsafeRawBufferPointer(start: name, count: strlen(name)))))
+        var status = FileStatus()
+        guard clinux_statx(directory, name, &status) == 0 else { return }
+        let child = ItemID(NodeKey(status))
+        item.identities.append(child)
+        if isWrite { item.displaced.append(child) }
+    }
+}
+
+// The road of who claims, never of a request.
+extension ViewFS {
+    /// Binds whoever comes through the mount by a claim, below the scopes given. When it returns true, operations that conflict wait, none of them is
+    /// under way, what was written through the mount is in the files, and the kernel keeps nothing that it could answer such an operation
+    /// with by itself. False when `isCancelled` said so; `unbind` is to be called in either case.
+    ///
+    /// `progress`: what is done, how much of how much.
+    ///
+    /// Locking: none is held while the kernel is notified. Called by a thread that serves no requests.
+    public func bind(
+        _ claim: MandatoryClaim, in scopes: [Scope], isCancelled: () -> Bool, progress: (String, UInt64, UInt64) -> Void
+    ) -> Bool {
+        var hold = ClaimWaiting.Hold(
+            process: claim.process, patience: claim.patience, scopes: Set(scopes.map(\.id.rawValue)), accesses: claim.parts.map(\.access),
+            whole: [:])
+        for scope in scopes {
+            var chain: [ItemID] = []
+            tree.withRoot(of: scope.nodes) { if $0 >= 0 { chain = ClaimTarget.chain(from: $0) } }
+            hold.whole[scope.id.rawValue] = hold.accesses.filter { !$0.item.identities.allSatisfy { !chain.contains($0) } }.map(\.use)
+        }
+        waiting.begin(claim.id, hold)
+        let isWriting = hold.accesses.contains { !$0.use.isReading }
+        var directories: [UInt64] = []
+        for scope in scopes {
+            guard drain(scope, isCancelled, progress), flush(scope, claim.id, hold, isWriting, isCancelled, progress) else { return false }
+            if isWriting { directories += nodes(of: scope, under: hold).filter(isDirectory) }
+        }
+        // Somebody may hold a listing, or the lock of a granted directory, for ever: then this claim goes on without what needs it.
+        let listings = claimForgetting.forgetListings(directories, self)
+        // Where the kernel trusts its own sizes for ever, files that nobody has open become new ones to it.
+        var names: [ClaimForgetting.Names] = []
+        if isWriting, policy.writeBack {
+            names = scopes.map { claimForgetting.forgetNames(in: $0, self) }
+            guard dropTrees(of: scopes, isCancelled) else { return false }
+        }
+        guard claimForgetting.wait(for: listings, names, isCancelled) else { return false }
+        waiting.holdReads(claim.id)
+        for scope in scopes { guard drain(scope, isCancelled, progress) else { return false } }
+        return true
+    }
+
+    /// The claim has ended, or was not needed: whoever waits goes on, and the kernel looks anew at what the claimant may have changed.
+    ///
+    /// `done` is called when that is so.
+    public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
+        guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
+        let scopes = root.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
+        claimForgetting.ending.wrappingAdd(1, ordering: .relaxed)
+        // Pages that others have asked for just now are waited for.
+        _ = BackgroundTask { [self] in
+            defer {
+                done()
+                claimForgetting.ending.wrappingSubtract(1, ordering: .releasing)
+            }
+            guard let notifier = session?.notifier else { return }
+            let forgetting = Forgetting(self, notifier)
+            var directories: [UInt64] = []
+            for scope in scopes {
+                for node in nodes(of: scope, under: hold) {
+                    if policy.writeBack || isOpen(node) {
+                        if isDirectory(node) { directories.append(node) } else { forgetting.add([node]) }
+                    } else {
+                        _ = notifier.forgetAttributes(NodeID(node))
+                    }
+                }
+            }
+            for node in directories { _ = notifier.forgetAttributes(NodeID(node)) }
+            _ = claimForgetting.forgetListings(directories, self)
+            while forgetting.isUnderWay {
+                usleep(10_000)
+                forgetting.look()
+            }
+        }
+    }
+
+    /// Makes the kernel drop what it knows below these grants' names as soon as one of them is used again. False when `isCancelled` said so.
+    ///
+    /// The names are at the root, whose lock anybody may hold, so the kernel is not told. The next lookup is answered with ESTALE, once: where the kernel asks
+    /// whether what it knows is still so it drops that, with all below it, and looks anew (fs/fuse/dir.c, fuse_dentry_revalidate); where it knows
+    /// nothing it tries once more (fs/namei.c, LOOKUP_REVAL). Until it has to ask it is waited for.
+    private func dropTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
+        // Nothing said since the claim began is kept.
+        let until = scopes.reduce(0) { max($0, root.believed($1)) }
+        for scope in scopes where tree.isCounted(scope.rootNode) { scope.isToBeDropped.store(true, ordering: .releasing) }
+        while Clock.monotonic < until {
+            if isCancelled() { return false }
+            usleep(UInt32(clamping: min(until - Clock.monotonic, 5_000_000) / 1_000 + 1))
+        }
+        return true
+    }
+
+    /// How many operations wait for claims.
+    public var waitingCount: Int { waiting.count }
+
+    /// Waits for those who were inside when the claim came.
+    private func drain(_ scope: Scope, _ isCancelled: () -> Bool, _ progress: (String, UInt64, UInt64) -> Void) -> Bool {
+        var inside = coordinator.visits(in: scope.id)
+        let count = UInt64(truncatingIfNeeded: inside.count)
+        var turn: UInt32 = 20
+        while !inside.isEmpty {
+            inside.removeAll { !coordinator.isInside($0) }
+            if inside.isEmpty { break }
+            if isCancelled() { return false }
+            if turn >= 10_000 { progress("draining", count &- UInt64(truncatingIfNeeded: inside.count), count) }
+            usleep(turn)
+            turn = min(turn * 2, 50_000)
+        }
+        return true
+    }
+
+    /// Makes the kernel write back what it has of the claimed files, and forget what it would answer with, but for listings.
+    private func flush(
+        _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaiting.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
+        _ progress: (String, UInt64, UInt64) -> Void
+    ) -> Bool {
+        guard let notifier = session?.notifier else { return true }
+        let all = nodes(of: scope, under: hold)
+        let open = all.filter(mayBeDirty)
+        // For a reader only what somebody may change is forgotten: of a file that is mapped for writing the pages, so that a store asks again.
+        let forgotten = isWriting ? all : open
+        let files = isWriting ? all.filter { !isDirectory($0) } : []
+        let (coordinator, waiting, id) = (coordinator, waiting, scope.id)
+        let counter = FlushCounter()
+        let task = BackgroundTask {
+            for node in forgotten {
+                _ = notifier.forgetAttributes(NodeID(node))
+                counter.done.wrappingAdd(1, ordering: .relaxed)
+            }
+            for _ in 0..<4 {
+                let before = coordinator.gate(id).pointee.flushedBytes.load(ordering: .relaxed)
+                for node in open { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } }
+                if coordinator.gate(id).pointee.flushedBytes.load(ordering: .relaxed) == before { break }
+            }
+            if isWriting { for node in files { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } } }
+        }
+        var (turn, next) = (UInt32(20), Clock.monotonic + 100_000_000)
+        while !task.isDone {
+            if isCancelled() { return false }
+            if Clock.monotonic >= next {
+                progress("flushing", counter.done.load(ordering: .relaxed), UInt64(truncatingIfNeeded: forgotten.count))
+                next = Clock.monotonic + 100_000_000
+            }
+            usleep(turn)
+            turn = min(turn * 2, 5_000)
+        }
+        return true
+    }
+
+    private final class FlushCounter: Sendable {
+        let done = Atomic<UInt64>(0)
+    }
+
+    /// The nodes that the kernel may know of what is claimed: of one file that one, otherwise all of the scope.
+    private func nodes(of scope: Scope, under hold: ClaimWaiting.Hold) -> [UInt64] {
+        let ids = scope.nodes.ids
+        if hold.whole[scope.id.rawValue]?.isEmpty == false { return ids }
+        let claimed = Set(hold.accesses.flatMap(\.item.identities))
+        let known = ids.filter { id in tree.nodes.find(id).map { claimed.contains(ItemID($0.pointee.key)) } ?? false }
+        let hasDirectory = known.contains { tree.nodes.find($0)?.pointee.type == S_IFDIR }
+        return hasDirectory ? ids : known
+    }
+}

@@ -1,0 +1,175 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+extension ViewFS {
+    static func opendir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        if view.kernelOpens {
+            request.reply(error: ENOSYS)
+            return
+        }
+        if id == .root {
+            info.pointee.fh = 0
+            _ = request.reply(file: info)
+            return
+        }
+        view.onNode(request, id, for: .read) { request, node, descriptor in
+            let user = request.caller.uid
+            let hasRoom = view.tree.hasRoom(scope: node.pointee.scope, user: user)
+            let opened = hasRoom ? view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
+            if opened >= 0, view.leavesDirectoryAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
+            let unwritten = view.audit(
+                request, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
+            if opened < 0 || unwritten != 0 {
+                if opened >= 0 { _ = clinux_close(opened) }
+                request.reply(error: opened < 0 ? Errno.number(of: opened) : unwritten)
+                return
+            }
+            // Before the number is given away: from then on it may be closed at any time.
+            var status = FileStatus()
+            let isKnown = clinux_statx(opened, nil, &status) == 0
+            let backing = FileDescriptor(owning: opened)
+            guard view.tree.takeShare(scope: node.pointee.scope, user: user),
+                let handle = view.directories.add(
+                    OpenDirectory(descriptor: backing, node: id.rawValue, scope: node.pointee.scope, user: user))
+            else {
+                request.reply(error: ENFILE)
+                return
+            }
+            // As in `keep`.
+            let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
+            if standing & Standing.left != 0 { view.directories.inherit(standing, handle) }
+            node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
+            info.pointee.fh = handle
+            // The kernel may keep the listing, and use it as long as the directory has not changed.
+            // Not for its own opening, as in `open`.
+            if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
+                info.pointee.cache_readdir = 1
+                let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.isWorthKeeping(node))
+                info.pointee.keep_cache = isKept ? 1 : 0
+            }
+            if !request.reply(file: info) { view.releaseDirectory(handle, of: id) }
+        }
+    }
+
+    /// Whether the kernel had better use its listing than ask for a new one, which brings the attributes of all entries with it: as long as what it knows of them
+    /// holds, if they were looked at one by one before (as git does), or if nobody looks at them.
+    private func isWorthKeeping(_ directory: NodePointer) -> Bool {
+        let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
+        if age < policy.timeoutNanoseconds { return true }
+        guard directory.pointee.withOwner({ $0.habit.goesOutBare() }) else { return false }
+        directory.pointee.isListedBare.store(true, ordering: .relaxed)
+        return true
+    }
+
+    static func releasedir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        if info.fh != 0 { view.directories.noteReleased(info.fh) }
+        request.reply(error: 0)
+        if info.fh != 0 { view.releaseDirectory(info.fh, of: id) }
+    }
+
+    private func releaseDirectory(_ handle: UInt64, of id: NodeID) {
+        if let node = tree.nodes.find(id.rawValue) { node.pointee.openers.wrappingSubtract(1, ordering: .relaxed) }
+        directories.letGo(handle)
+    }
+
+    static func fsyncdir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
+        if id == .root || (info.fh == 0 && !view.kernelOpens) {
+            request.reply(error: 0)
+            return
+        }
+        view.onDirectory(request, info.fh, id) { request, directory in
+            let result = clinux_fsync(directory.pointee.descriptor, dataOnly)
+            if result == 0, let node = view.tree.nodes.find(id.rawValue), let document = view.document(of: id, node) {
+                return reply(request, view.syncParent(of: document))
+            }
+            reply(request, result)
+        }
+    }
+
+    static func readdir(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, _ info: OpenFileInfo, plus: Bool
+    ) {
+        if id == .root { return view.replyRootListing(request, size, offset, plus: plus) }
+        view.onDirectory(request, info.fh, id) { request, directory in
+            guard let node = view.tree.nodes.find(id.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+            let document = view.document(of: id, node)
+            if let document, offset == 0 { view.addDocument(document, to: &listing) }
+            let offset = document != nil && offset == Self.documentPosition ? 0 : offset
+            let error = directory.pointee.stream.withLock { stream -> Int32 in
+                let error = stream.seek(offset, in: directory.pointee.descriptor)
+                if error != 0 { return error }
+                let isBare = Self.isBare(&stream, offset, node)
+                if offset == 0 { stream.familiarity = node.pointee.renewed.load(ordering: .relaxed) != 0 ? 4 : 0 }
+                var familiarity = stream.familiarity
+                let ended = stream.forEach(in: directory.pointee.descriptor) {
+                    if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
+                    return view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, &familiarity, to: &listing)
+                }
+                stream.familiarity = familiarity
+                return ended
+            }
+            // Entries before an error are passed on; the error comes again at the next call.
+            if error != 0, listing.used == 0 {
+                request.reply(error: error)
+            } else if !request.reply(bytes: listing.buffer, count: listing.used) {
+                listing.forEachNode { view.tree.forget($0, 1) }
+            }
+        }
+    }
+
+    /// Whether this part of a listing goes out without attributes: see `ListingHabit`.
+    private static func isBare(_ stream: inout DirectoryStream, _ offset: UInt64, _ node: NodePointer) -> Bool {
+        if offset == 0 {
+            stream.isBare = nil
+            node.pointee.isListedBare.store(false, ordering: .relaxed)
+            return false
+        }
+        let isBare = stream.isBare ?? node.pointee.withOwner { $0.habit.goesOutBare() }
+        stream.isBare = isBare
+        if isBare { node.pointee.isListedBare.store(true, ordering: .relaxed) }
+        return isBare
+    }
+
+    /// Adds one entry; false when there is no room for it.
+    private func add(
+        _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
+        _ familiarity: inout Int8, to listing: inout Listing
+    ) -> Bool {
+        guard listing.hasRoom(for: entry.name) else { return false }
+        var parameters = EntryParameters()
+        if listing.plus, !bare, !isDots(entry.name) {
+            find(entry.name, of: parent, directory, &familiarity, into: &parameters)
+        }
+        if parameters.ino == 0 {
+            parameters.attr.st_ino = ino_t(
+                truncatingIfNeeded: tree.devices.shown(inode: entry.inode, device: parent.node.pointee.key.device))
+            parameters.attr.st_mode = mode_t(truncatingIfNeeded: entry.type) << 12
+        }
+        listing.add(&parameters, entry.name, next: entry.offset)
+        return true
+    }
+
+    /// Describes an entry with its node, or leaves `parameters` as they are. Where the kernel knows most files, one look at the name says it all; a new
+    /// one is opened first, so that it costs a look more.
+    private func find(
+        _ name: UnsafePointer<CChar>, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, _ familiarity: inout Int8,
+        into parameters: inout EntryParameters
+    ) {
+        if familiarity > 0 {
+            if enterKnown(name, in: directory, found: parent, into: &parameters) {
+                familiarity = min(familiarity + 1, 8)
+                return
+            }
+            familiarity -= 2
+        }
+        let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
+        if descriptor >= 0, enter(descriptor, name, found: parent, into: &parameters) != 0 { parameters = EntryParameters() }
+    }
+}

@@ -1,0 +1,317 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+// The directory that a grant of one file shows: the file, which lies in a directory of the host that nobody sees, and what the program makes beside
+// it, which lies in a directory for this mount alone. Only the document's own name leads from the one to the other: docs/decisions/documents.md.
+extension ViewFS {
+    /// A name in a directory whose descriptor is open.
+    typealias Named = (directory: Int32, text: UnsafePointer<CChar>)
+
+    /// Whether a node is the directory that a document is shown in. On the way of every lookup.
+    @inline(__always)
+    func isDocumentDirectory(_ id: NodeID, _ node: NodePointer) -> Bool {
+        node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == id.rawValue }
+    }
+
+    /// Whether `name` in such a directory is not one that lies in it like any other.
+    @inline(never)
+    func concernsDocument(_ id: NodeID, _ node: NodePointer, _ name: UnsafePointer<CChar>) -> Bool {
+        document(of: id, node, named: name) != nil
+    }
+
+    /// The document whose directory a node is; nil for every other node.
+    @inline(__always)
+    func document(of id: NodeID, _ node: NodePointer) -> DocumentPlace? {
+        isDocumentDirectory(id, node) ? node.pointee.withOwner { $0.document } : nil
+    }
+
+    /// The document whose directory a node is, if `name` is not one that lies in it like any other.
+    @inline(__always)
+    func document(of id: NodeID, _ node: NodePointer, named name: UnsafePointer<CChar>) -> DocumentPlace? {
+        guard let document = document(of: id, node), document.isNamed(name) || DocumentPlace.isReserved(name) else { return nil }
+        return document
+    }
+
+    /// LOOKUP of the document, or of a name that is not shown.
+    @inline(never)
+    func replyDocument(
+        _ request: consuming Request, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer)
+    ) {
+        let document = document(of: parent.id, parent.node)
+        let descriptor = document.map { $0.isNamed(name) ? open($0) : -ENOENT } ?? -ENOENT
+        if descriptor < 0 {
+            request.reply(failure: descriptor)
+            return
+        }
+        var parameters = EntryParameters()
+        let error = enter(descriptor, nil, found: parent, into: &parameters)
+        if error == 0 { tree.nodes.find(parameters.ino)?.pointee.noteNameless() }
+        if error != 0 {
+            request.reply(error: error)
+        } else if !request.reply(entry: &parameters) {
+            tree.forget(parameters.ino, 1)
+        }
+    }
+
+    /// Opens the document that the view shows, O_PATH: the one that was known, or one that has taken its place by the rule. ENOENT when there is none,
+    /// EACCES when something else stands at its name on the host.
+    func open(_ document: DocumentPlace) -> Int32 {
+        guard let entry = document.shown else { return -ENOENT }
+        let isStaged = document.isStaged
+        let opened = entry.name.withUnsafeBufferPointer { name in
+            tree.makingRoom {
+                clinux_open_beneath(entry.directory.descriptor.number, name.baseAddress!, clinux_O_PATH | O_NOFOLLOW, 0, false)
+            }
+        }
+        if opened < 0 { return opened == -EXDEV ? -EACCES : opened }
+        var status = FileStatus()
+        guard clinux_statx(opened, nil, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG, !status.is_mount_root else {
+            _ = clinux_close(opened)
+            return -EACCES
+        }
+        let key = NodeKey(status)
+        if isStaged || document.isKnown(key) { return opened }
+        guard status.maySucceed(aDocumentOf: document.owner), let held = copy(of: opened) else {
+            _ = clinux_close(opened)
+            return -EACCES
+        }
+        document.take(held, key: key, owner: status.st.st_uid, isOurs: false)
+        return opened
+    }
+
+    /// Another descriptor of the same file, for a document to keep.
+    private func copy(of descriptor: Int32) -> DocumentPlace.Held? {
+        let copy = clinux_reopen(descriptor, clinux_O_PATH)
+        return copy < 0 ? nil : DocumentPlace.Held(FileDescriptor(owning: copy))
+    }
+
+    // MARK: making
+
+    /// Whether a program may begin a new document, where the view shows none: 0, or a negative error number.
+    func mayBegin(_ document: DocumentPlace, as caller: Caller) -> Int32 {
+        guard let entry = document.entry, let workplace = document.workplace else { return -ESTALE }
+        if !document.isAway || document.isStaged {
+            let there = open(document)
+            if there >= 0 { _ = clinux_close(there) }
+            if there != -ENOENT { return there >= 0 ? -EEXIST : there }
+        }
+        let refusal = asCaller(caller) { clinux_may_make_in(entry.directory.descriptor.number) }
+        if refusal < 0 { return refusal }
+        // Of another time: a daemon that was followed by this one knew of it.
+        _ = clinux_unlinkat(workplace.descriptor.number, stagedName, false)
+        return 0
+    }
+
+    /// What was made under the staged name is the new document.
+    ///
+    /// `flags`: of its opening. What cannot be written is whole as it is, and takes the document's place at once.
+    func begin(_ document: DocumentPlace, _ id: UInt64, _ flags: Int32, as caller: Caller) {
+        guard let node = tree.nodes.find(id) else { return }
+        node.pointee.noteNameless()
+        document.leave(by: DocumentPlace.Maker(thread: caller.pid))
+        document.stage(node.pointee.key)
+        // No request says when it is closed.
+        if kernelOpens || flags & O_ACCMODE == O_RDONLY { _ = publish(document, node.pointee.key, as: caller) }
+    }
+
+    /// FLUSH of a file in a document's scope: a new document that a program has closed takes the old one's place. 0, or a negative error number.
+    @inline(never)
+    func publish(_ id: UInt64, as caller: Caller) -> Int32 {
+        guard let node = tree.nodes.find(id) else { return 0 }
+        let document = node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == 0 ? nil : $0.document }
+        guard let document, document.isStaged(node.pointee.key) else { return 0 }
+        // Half a document is no document: the old one stays.
+        if ProcessName.isBeingKilled(caller.pid) {
+            if node.pointee.openers.load(ordering: .relaxed) <= 1 { document.abandon(node.pointee.key) }
+            return 0
+        }
+        return publish(document, node.pointee.key, as: caller)
+    }
+
+    private func publish(_ document: DocumentPlace, _ key: NodeKey, as caller: Caller) -> Int32 {
+        guard let workplace = document.workplace, document.isStaged(key) else { return 0 }
+        return put((workplace.descriptor.number, stagedName), document, as: caller)
+    }
+
+    /// Puts a file of the workplace that no program can name in the document's place, in one step.
+    private func put(_ from: Named, _ document: DocumentPlace, as caller: Caller) -> Int32 {
+        guard let entry = document.entry else { return -ESTALE }
+        var status = FileStatus()
+        let path = clinux_open_beneath(from.directory, from.text, clinux_O_PATH | O_NOFOLLOW, 0, false)
+        if path < 0 { return path }
+        let held = DocumentPlace.Held(FileDescriptor(owning: path))
+        // A link, or a FIFO, would have whoever opens the document on the host open something else.
+        guard clinux_statx(path, nil, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG else { return -EPERM }
+        let refusal = standsInTheWay(of: document, entry)
+        if refusal != 0 { return refusal }
+        document.expect(NodeKey(status))
+        defer { document.expect(nil) }
+        let result = entry.name.withUnsafeBufferPointer { name in
+            asCaller(caller) { clinux_renameat2(from.directory, from.text, entry.directory.descriptor.number, name.baseAddress!, 0) }
+        }
+        if result == 0 { document.take(held, key: NodeKey(status), owner: status.st.st_uid, isOurs: true) }
+        return result
+    }
+
+    /// Whether something else than the document has its name on the host: 0 when it is the document, or nothing.
+    private func standsInTheWay(of document: DocumentPlace, _ entry: DocumentPlace.Entry) -> Int32 {
+        var status = FileStatus()
+        let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
+        if result < 0 { return result == -ENOENT ? 0 : result }
+        return NodeKey(status) == document.key || status.maySucceed(aDocumentOf: document.owner) ? 0 : -EACCES
+    }
+
+    /// Something was made beside a document: who did.
+    func noteMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
+        guard let document = document(of: id, node), let key = tree.nodes.find(child)?.pointee.key else { return }
+        document.note(key, by: DocumentPlace.Maker(thread: caller.pid))
+    }
+
+    // MARK: names
+
+    /// UNLINK of the document, or of a name that is not shown.
+    func unlink(_ document: DocumentPlace, _ name: UnsafePointer<CChar>, directory: Bool, as caller: Caller) -> Int32 {
+        guard document.isNamed(name) else { return -ENOENT }
+        if directory { return -ENOTDIR }
+        guard let entry = document.shown else { return -ENOENT }
+        if document.isStaged {
+            let result = clinux_unlinkat(entry.directory.descriptor.number, stagedName, false)
+            if result == 0 { document.unstage() }
+            return result
+        }
+        let there = open(document)
+        if there < 0 { return there }
+        defer { _ = clinux_close(there) }
+        return entry.name.withUnsafeBufferPointer { name in
+            asCaller(caller) { clinux_unlinkat(entry.directory.descriptor.number, name.baseAddress!, false) }
+        }
+    }
+
+    /// RENAME in which a name of the document's directory is the document's or not shown. `from`, `to`: nil for names that lie in the scope like any other.
+    func rename(
+        _ from: (named: Named, document: DocumentPlace?), _ to: (named: Named, document: DocumentPlace?), _ flags: UInt32, as caller: Caller
+    ) -> Int32 {
+        if let document = from.document, !document.isNamed(from.named.text) { return -ENOENT }
+        if let document = to.document, !document.isNamed(to.named.text) { return -EACCES }
+        if flags & ~renameNoReplace != 0 { return -EINVAL }
+        switch (from.document, to.document) {
+        case (let document?, nil): return moveAway(document, to: to.named, flags, as: caller)
+        case (nil, let document?): return replace(document, by: from.named, flags, as: caller)
+        default: return from.document?.shown == nil ? -ENOENT : flags != 0 ? -EEXIST : 0
+        }
+    }
+
+    /// A program saves: what it has written beside the document takes its place.
+    private func replace(_ document: DocumentPlace, by source: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
+        if flags & renameNoReplace != 0 {
+            let refusal = mayBegin(document, as: caller)
+            if refusal != 0 { return refusal }
+        }
+        return throughWorkplace(document, { clinux_renameat2(source.directory, source.text, $0, $1, renameNoReplace) }) { place in
+            let result = put(place, document, as: caller)
+            if result != 0 { _ = clinux_renameat2(place.directory, place.text, source.directory, source.text, renameNoReplace) }
+            return result
+        }
+    }
+
+    /// A program moves the document to another name, usually to keep it as a backup while it writes the new one. On the host it stays, under both names:
+    /// should the program die now, it is still there.
+    private func moveAway(_ document: DocumentPlace, to target: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
+        guard let shown = document.shown, let entry = document.entry else { return -ENOENT }
+        if document.isStaged {
+            let result = clinux_renameat2(shown.directory.descriptor.number, stagedName, target.directory, target.text, flags)
+            if result == 0 { document.unstage() }
+            return result
+        }
+        let there = open(document)
+        if there < 0 { return there }
+        defer { _ = clinux_close(there) }
+        let result = asCaller(caller) { () -> Int32 in
+            let refusal = clinux_may_make_in(entry.directory.descriptor.number)
+            return refusal < 0
+                ? refusal
+                : throughWorkplace(document, { clinux_link_descriptor(there, $0, $1) }) {
+                    clinux_renameat2($0.directory, $0.text, target.directory, target.text, flags)
+                }
+        }
+        if result == 0 { document.leave(by: DocumentPlace.Maker(thread: caller.pid)) }
+        return result
+    }
+
+    /// LINK to the document's name, which has to be free, or to one that is not shown.
+    func link(_ descriptor: Int32, to document: DocumentPlace, _ name: UnsafePointer<CChar>, as caller: Caller) -> Int32 {
+        guard document.isNamed(name) else { return -EACCES }
+        let refusal = mayBegin(document, as: caller)
+        if refusal != 0 { return refusal }
+        return throughWorkplace(document, { clinux_link_descriptor(descriptor, $0, $1) }) { put($0, document, as: caller) }
+    }
+
+    /// Brings a file by `bring` to a name in the workplace that no program can name, so that nobody exchanges what is looked at there, and goes on with
+    /// `body`. What is left of the name then is removed.
+    private func throughWorkplace(
+        _ document: DocumentPlace, _ bring: (Int32, UnsafePointer<CChar>) -> Int32, _ body: (Named) -> Int32
+    ) -> Int32 {
+        guard let workplace = document.workplace else { return -ESTALE }
+        let number = Self.passages.wrappingAdd(1, ordering: .relaxed).newValue
+        return withCString(Array("\(DocumentPlace.reserved)put-\(number)".utf8)) { text in
+            let directory = workplace.descriptor.number
+            let brought = bring(directory, text)
+            if brought < 0 { return brought }
+            let result = body((directory, text))
+            // Of two names of one file a rename leaves both.
+            _ = clinux_unlinkat(directory, text, false)
+            return result
+        }
+    }
+
+    private static let passages = Atomic<UInt64>(0)
+
+    // MARK: the directory itself
+
+    /// Where the document stands in the listing of its directory: the first, at a place that no filesystem uses.
+    static let documentPosition: UInt64 = 0x7fff_ffff_ffff_f00d
+
+    /// Adds the document to a listing that begins.
+    func addDocument(_ document: DocumentPlace, to listing: inout Listing) {
+        let there = open(document)
+        if there < 0 { return }
+        defer { _ = clinux_close(there) }
+        var (status, parameters) = (FileStatus(), EntryParameters())
+        guard clinux_statx(there, nil, &status) == 0 else { return }
+        parameters.attr.st_ino = attributes(status).st_ino
+        parameters.attr.st_mode = S_IFREG
+        document.name.withUnsafeBufferPointer { name in
+            guard listing.hasRoom(for: name.baseAddress!) else { return }
+            listing.add(&parameters, name.baseAddress!, next: Self.documentPosition)
+        }
+    }
+
+    /// FSYNCDIR: the document's name is in the host's directory.
+    func syncParent(of document: DocumentPlace) -> Int32 {
+        guard let entry = document.entry else { return 0 }
+        let opened = clinux_reopen(entry.directory.descriptor.number, O_RDONLY | O_DIRECTORY)
+        if opened < 0 { return 0 }
+        defer { _ = clinux_close(opened) }
+        return clinux_fsync(opened, false)
+    }
+
+    /// Runs `body` with the caller's own rights and groups: in the document's directory on the host the kernel in front has checked nothing.
+    private func asCaller(_ caller: Caller, _ body: () -> Int32) -> Int32 {
+        let error = Identity.assume(caller, groups: true)
+        if error != 0 { return 0 &- error }
+        return Identity.asPrivileged(as: caller, body)
+    }
+}
+
+/// `DocumentPlace.stagedName`, for system calls.
+var stagedName: UnsafePointer<CChar> {
+    // Static strings end with a NUL and are there for as long as the program is.
+    UnsafeRawPointer((".grantfs-new" as StaticString).utf8Start).assumingMemoryBound(to: CChar.self)
+}
+
+/// RENAME_NOREPLACE of <linux/fs.h>.
+private let renameNoReplace: UInt32 = 1

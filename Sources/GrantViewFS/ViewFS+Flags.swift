@@ -1,0 +1,87 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+/// An ioctl(2) as FUSE_IOCTL brings it.
+struct FlagsCall {
+    let command: UInt32
+    /// Where the caller's argument lies; nil where the kernel itself asks.
+    let address: UnsafeMutableRawPointer?
+    /// FUSE_IOCTL_DIR
+    let isDirectory: Bool
+    /// The library's, valid for the call.
+    let input: UnsafeRawPointer?
+    let inputSize: Int
+    let outputSize: Int
+}
+
+// File flags, as chattr(1), lsattr(1) and xfs_io(8) show and change them: ioctl_iflags(2), ioctl_xfs_fsgetxattr(2). Nothing else that an ioctl(2)
+// could ask of a filesystem is passed on: it is made with the daemon's rights, and many commands take no account of whose file it is.
+extension ViewFS {
+    static func flags(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ call: FlagsCall, _ info: OpenFileInfo) {
+        var changes = false
+        let size = clinux_flags_size(call.command, &changes)
+        // The kernel opens the file, asks by itself, and checks first who may change what (fs/fuse/ioctl.c, fuse_fileattr_set; fs/file_attr.c,
+        // fileattr_set_prepare). Before Linux 5.13 it passed on what a program asked for, unchecked: that brings an address.
+        guard size > 0, call.address == nil, (changes ? call.inputSize : call.outputSize) == size, id != .root else {
+            request.reply(error: ENOTTY)
+            return
+        }
+        if call.isDirectory {
+            view.onDirectory(request, info.fh, id, for: changes ? .write : .read) { request, directory in
+                view.flags(request, id, directory.pointee.descriptor, call, size, changes: changes)
+            }
+        } else {
+            view.onFile(request, info.fh, id, for: changes ? .write : .read) { request, file in
+                if changes, view.policy.writeBack, !view.bringBack(id) {
+                    request.reply(error: EAGAIN)
+                    return
+                }
+                view.flags(request, id, file.pointee.descriptor, call, size, changes: changes)
+            }
+        }
+    }
+
+    private func flags(_ request: consuming Request, _ id: NodeID, _ descriptor: Int32, _ call: FlagsCall, _ size: Int, changes: Bool) {
+        let buffer = request.worker.pointee.buffer
+        if !changes {
+            let result = clinux_flags(descriptor, call.command, buffer)
+            if result < 0 { request.reply(failure: result) } else { request.reply(control: buffer, count: size) }
+            return
+        }
+        guard let input = call.input else {
+            request.reply(error: EINVAL)
+            return
+        }
+        buffer.copyMemory(from: input, byteCount: size)
+        // Some flags want a capability that the kernel in front does not ask for, as they are the filesystem's own (ext4's `j`).
+        guard let node = tree.nodes.find(id.rawValue) else {
+            request.reply(error: ESTALE)
+            return
+        }
+        let result = audited(request, node, .file(descriptor)) {
+            Identity.asPrivileged(as: request.caller) { clinux_flags(descriptor, call.command, buffer) }
+        }
+        if result < 0 {
+            request.reply(failure: result)
+            return
+        }
+        forgetAttributesNow(id)
+        request.reply(control: nil, count: 0)
+    }
+
+    /// The kernel does not expect the time of change to be another. From a thread of its own, for which this worker waits inside its scope,
+    /// where a revoker finds it: the notification waits for no request.
+    private func forgetAttributesNow(_ id: NodeID) {
+        guard let notifier = session?.notifier else { return }
+        let done = Semaphore()
+        _ = BackgroundTask {
+            _ = notifier.forgetAttributes(id)
+            done.post()
+        }
+        done.wait()
+    }
+}

@@ -1,0 +1,115 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// Where the file of a document's grant goes on the host. On the road of the administrator, never of a request.
+extension ViewFS {
+    /// What a look at a document's place found.
+    public enum DocumentFinding: Sendable {
+        /// It, or what has taken its place, lies at this path.
+        case found(path: [UInt8])
+        /// It is not at its place. It may just be on its way: to be looked at again.
+        case underWay
+        /// It was removed, or something stands at its place that is not taken for it.
+        case gone
+    }
+
+    /// A grant's document, if it is of one file.
+    public func document(of scope: Scope) -> DocumentPlace? { scope.nodes.document }
+
+    /// Where a document is, as far as the kernel says.
+    func path(of document: DocumentPlace) -> [UInt8]? {
+        guard let entry = document.entry, let above = try? entry.directory.descriptor.path() else { return nil }
+        let name = entry.name.dropLast().map { UInt8(bitPattern: $0) }
+        return above == [0x2F] ? above + name : above + [0x2F] + name
+    }
+
+    /// Looks whether the document is where it was, and shows what has taken its place; finds where it was moved to, if it was so already at the last look
+    /// (`wasUnderWay`): a program that saves moves the old file away for a moment.
+    public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
+        guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
+        document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) }
+        if document.isDirectory { removeLeftovers(of: scope, document) }
+        if document.isStaged || document.isAway { return path(of: document).map { .found(path: $0) } ?? .gone }
+        let opened = open(document)
+        if opened >= 0 {
+            let descriptor = FileDescriptor(owning: opened)
+            if !document.isDirectory, document.key != document.node.map({ NodeKey($0.status) }) { try? show(document, in: scope.nodes) }
+            _ = consume descriptor
+            return path(of: document).map { .found(path: $0) } ?? .gone
+        }
+        guard let file = document.file, let status = try? file.descriptor.status(), status.st.st_nlink > 0 else { return .gone }
+        guard wasUnderWay else { return .underWay }
+        guard let path = try? file.descriptor.path(), let moved = Self.entry(path, of: document.key, crossing: entry) else { return .gone }
+        document.move(to: moved)
+        return .found(path: path)
+    }
+
+    /// For so long (nanoseconds) a program may be gone, and nothing have been done with what it made beside a document, before that is taken for left over. What a
+    /// shell runs consists of several programs.
+    private static let idleTime =
+        (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 600) &* 1_000_000_000
+    private static let patience = min(idleTime, 10_000_000_000)
+
+    /// Removes files beside a document whose programs have ended and which nobody has open: temporary files, lock files and backups of a program that has
+    /// died. What is not known to have been made by a program that is gone goes with the mount.
+    private func removeLeftovers(of scope: Scope, _ document: DocumentPlace) {
+        guard let workplace = document.workplace, let listed = try? workplace.descriptor.reopened(O_RDONLY | O_DIRECTORY) else { return }
+        var names: [[UInt8]] = []
+        // What is made from now on may not be listed.
+        let known = document.madeKeys
+        let looked = try? listed.forEachEntry(limit: Self.mostLookedAt) { _, _, name in names.append(Array(name)) }
+        var keys: Set<NodeKey> = []
+        let now = Clock.realtime
+        for name in names {
+            guard let status = try? DirectoryEntry.status(listed.number, name), status.st.st_mode & S_IFMT != S_IFDIR else { continue }
+            let key = NodeKey(status)
+            keys.insert(key)
+            let changed = Int64(truncatingIfNeeded: status.st.st_ctim.tv_sec) &* 1_000_000_000
+            guard !document.isStaged(key), now &- changed > Self.idleTime, let maker = document.maker(of: key), maker.isGone,
+                !tree.isOpen(key, in: scope.nodes)
+            else { continue }
+            do throws(Errno) {
+                try DirectoryEntry.remove(listed.number, name, isDirectory: false)
+                document.forget(key)
+            } catch {
+                // The next look tries again.
+            }
+        }
+        if let looked, looked < Self.mostLookedAt { document.forget(known.subtracting(keys)) }
+    }
+
+    private static let mostLookedAt = 10_000
+
+    /// The name behind a path without links, if the file `key` has it.
+    private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {
+        guard let slash = path.lastIndex(of: 0x2F), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else {
+            return nil
+        }
+        let above = slash == 0 ? [0x2E] : Array(path[1..<slash])
+        guard
+            let directory = try? FileDescriptor.openBeneath(
+                root.number, above, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
+        else { return nil }
+        return try? entry(named: Array(path[(slash + 1)...]), in: directory, of: key)
+    }
+
+    /// A name in a directory, verified to be that of the file `key`. ESTALE when it is another's.
+    public static func entry(
+        named name: [UInt8], in directory: consuming FileDescriptor, of key: NodeKey
+    ) throws(Errno) -> DocumentPlace.Entry {
+        let text = name.map { CChar(bitPattern: $0) } + [0]
+        let file = try FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW)
+        guard NodeKey(descriptor: file.number) == key else { throw Errno(ESTALE) }
+        return DocumentPlace.Entry(DocumentPlace.Held(directory), text)
+    }
+
+    /// Makes the document's file the one that the scope's name leads to. What is held of the one before goes on.
+    func show(_ document: DocumentPlace, in nodes: ScopeNodes) throws(Errno) {
+        guard let file = document.file else { throw Errno(ESTALE) }
+        let status = try file.descriptor.status()
+        let copy = try file.descriptor.reopened(OpenFlags.path)
+        guard tree.showDocument(copy, status, of: nodes) != nil else { throw Errno(ENOMEM) }
+    }
+}

@@ -1,0 +1,232 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+extension ViewFS {
+    static func mkdir(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t) {
+        view.make(request, parent, name) { clinux_mkdirat($0, name, mode) }
+    }
+
+    static func mknod(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t, _ device: dev_t
+    ) {
+        view.make(request, parent, name, detail: kind(of: mode)) { clinux_mknodat($0, name, mode, device) }
+    }
+
+    static func symlink(
+        _ view: ViewFS, _ request: consuming Request, _ target: UnsafePointer<CChar>, _ parent: NodeID, _ name: UnsafePointer<CChar>
+    ) {
+        view.make(request, parent, name, detail: "to “\(String(cString: target))”") { clinux_symlinkat(target, $0, name) }
+    }
+
+    /// Creates `name` by `body` as the caller, and replies with its node.
+    private func make(
+        _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, detail: @autoclosure () -> String = "",
+        _ body: (Int32) -> Int32
+    ) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        onNode(request, parent, for: .write, name: name) { request, node, directory in
+            if let document = document(of: parent, node, named: name) {
+                // What stands at the document's name is a regular file, and made by CREATE.
+                request.reply(error: document.isNamed(name) && document.shown != nil ? EEXIST : EACCES)
+                return
+            }
+            Identity.assumeMask(request.caller.umask)
+            let result = audited(request, node, .entry(directory, name), detail: detail()) {
+                Identity.withReserve(of: request.caller) { body(directory) }
+            }
+            if result < 0 { request.reply(failure: result) } else { replyEntry(request, name, in: directory, found: (parent, node)) }
+        }
+    }
+
+    static func unlink(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, directory: Bool) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, parent, for: .write, name: name) { request, node, descriptor in
+            let result = view.audited(request, node, .entry(descriptor, name)) {
+                if let document = view.document(of: parent, node, named: name) {
+                    return view.unlink(document, name, directory: directory, as: request.caller)
+                }
+                if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
+                let held = view.holdLosing(name, in: descriptor, of: node, directory: directory, request.caller)
+                let result = clinux_unlinkat(descriptor, name, directory)
+                if let held {
+                    if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
+                    view.tree.giveBack(held)
+                }
+                return result
+            }
+            reply(request, result)
+        }
+    }
+
+    static func rename(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ newParent: NodeID,
+        _ newName: UnsafePointer<CChar>, _ flags: UInt32
+    ) {
+        if parent == .root || newParent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, parent, for: .write, name: name, other: (newParent, newName)) { request, node, from in
+            guard let target = view.tree.nodes.find(newParent.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            guard target.pointee.scope == node.pointee.scope else {
+                request.reply(error: EXDEV)
+                return
+            }
+            if view.isOutside(newParent, target, for: .write) {
+                request.reply(error: EACCES)
+                return
+            }
+            let to = view.tree.pin(target)
+            let isExchange = flags & renameExchange != 0
+            let source = view.document(of: parent, node, named: name)
+            let sink = view.document(of: newParent, target, named: newName)
+            let result =
+                to < 0
+                ? to
+                : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
+                    if source != nil || sink != nil {
+                        // Found by its name no more.
+                        let moving = view.tree.hold(name, in: from, of: node.pointee.owner)
+                        let result = view.rename(((from, name), source), ((to, newName), sink), flags, as: request.caller)
+                        if let moving {
+                            if result == 0 { view.tree.keep(moving) }
+                            view.tree.giveBack(moving)
+                        }
+                        return result
+                    }
+                    // Both names stay when they are exchanged.
+                    if !isExchange { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
+                    return Identity.withReserve(of: request.caller) {
+                        view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
+                    }
+                }
+            view.tree.unpin(newParent.rawValue, target)
+            reply(request, result)
+        }
+    }
+
+    /// As `NodeTree.hold`, of a name that is about to be removed. Where the kernel opens files by itself, a program may have the file open.
+    private func holdLosing(
+        _ name: UnsafePointer<CChar>, in descriptor: Int32, of directory: NodePointer, directory isDirectory: Bool, _ caller: Caller
+    ) -> HeldNode? {
+        guard kernelOpens, !isDirectory else { return tree.hold(name, in: descriptor, of: directory.pointee.owner) }
+        let held = tree.holdOpened(name, in: descriptor, of: directory.pointee.owner)
+        // A server may not know a file without a name, unless it is open.
+        if let held, directory.pointee.asksCallers { openBeforeChange(NodeID(held.id), held.node, as: caller) }
+        return held
+    }
+
+    private typealias Name = (parent: NodeID, directory: Int32, text: UnsafePointer<CChar>)
+
+    /// Renames, and keeps the tree in step with it.
+    private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ node: NodePointer, _ caller: Caller) -> Int32 {
+        let moving = tree.hold(from.text, in: from.directory, of: node.pointee.owner)
+        let isLost = flags & renameExchange == 0
+        let other =
+            isLost
+            ? holdLosing(to.text, in: to.directory, of: node, directory: false, caller)
+            : tree.hold(to.text, in: to.directory, of: node.pointee.owner)
+        let result = clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
+        if let other {
+            if result == 0, flags & renameExchange != 0 {
+                tree.moved(other, from.text, to: from.parent.rawValue)
+            } else if result == 0 {
+                tree.removed(other, to.text, from: to.parent.rawValue)
+            }
+            tree.giveBack(other)
+        }
+        if let moving {
+            if result == 0 { tree.moved(moving, to.text, to: to.parent.rawValue) }
+            tree.giveBack(moving)
+        }
+        return result
+    }
+
+    static func link(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ newParent: NodeID, _ newName: UnsafePointer<CChar>
+    ) {
+        if id == .root || newParent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, newParent, for: .write, name: newName) { request, parent, directory in
+            guard let node = view.tree.nodes.find(id.rawValue) else {
+                request.reply(error: ESTALE)
+                return
+            }
+            guard node.pointee.scope == parent.pointee.scope else {
+                request.reply(error: EXDEV)
+                return
+            }
+            if view.isOutside(id, node, for: .write) {
+                request.reply(error: EACCES)
+                return
+            }
+            let descriptor = view.tree.pin(node)
+            let document = view.document(of: newParent, parent, named: newName)
+            if let document, descriptor >= 0 {
+                let result = view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
+                    view.link(descriptor, to: document, newName, as: request.caller)
+                }
+                if result < 0 {
+                    request.reply(failure: result)
+                } else {
+                    view.replyDocument(request, newName, found: (newParent, parent))
+                }
+                view.tree.unpin(id.rawValue, node)
+                return
+            }
+            let result =
+                descriptor < 0
+                ? descriptor
+                : view.audited(request, parent, .file(descriptor), to: .entry(directory, newName)) {
+                    Identity.withReserve(of: request.caller) { clinux_link_descriptor(descriptor, directory, newName) }
+                }
+            if result < 0 {
+                request.reply(failure: result)
+            } else {
+                view.replyEntry(request, newName, in: directory, found: (newParent, parent))
+            }
+            view.tree.unpin(id.rawValue, node)
+        }
+    }
+
+    /// A link's text as it is: the caller's kernel resolves it in the caller's world.
+    static func readlink(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
+        view.onNode(request, id, for: .read) { request, _, descriptor in
+            let buffer = request.worker.pointee.buffer.assumingMemoryBound(to: CChar.self)
+            let count = clinux_readlink_descriptor(descriptor, buffer, Worker.bufferSize - 1)
+            if count < 0 {
+                request.reply(failure: count)
+            } else {
+                buffer[min(count, Worker.bufferSize - 1)] = 0
+                request.reply(link: buffer)
+            }
+        }
+    }
+}
+
+/// What mknod(2) makes, for people.
+private func kind(of mode: mode_t) -> String {
+    switch mode & S_IFMT {
+    case S_IFIFO: "a FIFO"
+    case S_IFSOCK: "a socket"
+    case S_IFBLK, S_IFCHR: "a device"
+    default: "a file"
+    }
+}
+
+/// RENAME_EXCHANGE of <linux/fs.h>.
+private let renameExchange: UInt32 = 1 << 1

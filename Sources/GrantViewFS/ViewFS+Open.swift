@@ -1,0 +1,304 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+extension ViewFS {
+    static func open(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
+        if view.kernelOpens {
+            request.reply(error: ENOSYS)
+            return
+        }
+        let flags = info.pointee.flags
+        view.onNode(request, id, for: entry(for: flags)) { request, node, descriptor in
+            // An inode never changes its type, so this cannot be a device or a FIFO by the time it is opened.
+            guard node.pointee.type == S_IFREG else {
+                _ = view.audit(request, node, descriptor, error: ENXIO)
+                request.reply(error: ENXIO)
+                return
+            }
+            guard view.tree.hasRoom(scope: node.pointee.scope, user: request.caller.uid) else {
+                _ = view.audit(request, node, descriptor, error: ENFILE)
+                request.reply(error: ENFILE)
+                return
+            }
+            let (opened, appendsOnly) = view.reopen(descriptor, flags)
+            if flags & O_NONBLOCK == 0, view.isLease(opened, node) {
+                view.awaitLease(request, node, descriptor)
+                return
+            }
+            if opened < 0 {
+                _ = view.audit(request, node, descriptor, error: Errno.number(of: opened))
+                request.reply(error: Errno.number(of: opened))
+                return
+            }
+            var status = FileStatus()
+            let result = clinux_statx(opened, nil, &status)
+            if result < 0 || (status.st.st_nlink == 0 && view.cameByOldName(node)) {
+                _ = clinux_close(opened)
+                request.reply(error: result < 0 ? Errno.number(of: result) : ESTALE)
+                return
+            }
+            view.noteMode(status.st.st_mode)
+            let unwritten = view.audit(request, node, opened, error: 0)
+            if unwritten != 0 {
+                _ = clinux_close(opened)
+                request.reply(error: unwritten)
+                return
+            }
+            // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
+            let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
+            guard
+                let handle = view.keep(
+                    opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request)
+            else {
+                request.reply(error: ENFILE)
+                return
+            }
+            view.lookWhoElse(opens: handle, id.rawValue, node)
+            if !request.reply(file: info) { view.release(handle, of: id.rawValue) }
+        }
+    }
+
+    /// Out of the way of every other opening.
+    @inline(never)
+    private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
+        let call = waitingCall(of: descriptor, request, scope: node.pointee.scope)
+        leases.wait(request, in: node.pointee.scope, call)
+    }
+
+    /// Creates and opens a file, also one without a name (O_TMPFILE), which LINK can give one to.
+    static func create(
+        _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
+        _ info: UnsafeMutablePointer<OpenFileInfo>
+    ) {
+        if parent == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        let flags = info.pointee.flags
+        view.onNode(request, parent, for: .write, name: name) { request, node, directory in
+            // Before anything is made.
+            let user = request.caller.uid
+            guard view.tree.hasRoom(scope: node.pointee.scope, user: user) else {
+                _ = view.audit(request, node, directory, error: ENFILE)
+                request.reply(error: ENFILE)
+                return
+            }
+            let document = view.document(of: parent, node, named: name)
+            if let document {
+                let refusal = document.isNamed(name) ? view.mayBegin(document, as: request.caller) : -EACCES
+                if refusal < 0 {
+                    request.reply(error: refusal == -EEXIST && flags & O_EXCL == 0 ? ESTALE : Errno.number(of: refusal))
+                    return
+                }
+            }
+            let name = document == nil ? name : stagedName
+            Identity.assumeMask(request.caller.umask)
+            // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
+            // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
+            let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
+            let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
+            let place = isNameless ? AuditedPlace.file(directory) : .entry(directory, name)
+            let opened = view.audited(request, node, place, detail: isNameless ? "created without a name" : "created") {
+                Identity.withReserve(of: request.caller) {
+                    view.tree.makingRoom {
+                        isNameless
+                            ? clinux_open_nameless(directory, creation, mode)
+                            : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
+                    }
+                }
+            }
+            if opened < 0 {
+                let isRaced = opened == -EEXIST && flags & O_EXCL == 0
+                request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
+                return
+            }
+            let path = view.tree.makingRoom { clinux_reopen(view.leavingAccessTime(opened), clinux_O_PATH) }
+            if path < 0 {
+                _ = clinux_close(opened)
+                request.reply(failure: path)
+                return
+            }
+            var parameters = EntryParameters()
+            let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
+            view.noteMode(parameters.attr.st_mode)
+            if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
+            if error == 0, view.isDocumentDirectory(parent, node) { view.noteMaker(parent, node, of: parameters.ino, request.caller) }
+            if view.kernelOpens {
+                return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
+            }
+            guard error == 0, let child = view.tree.nodes.find(parameters.ino),
+                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
+            else {
+                if error != 0 { _ = clinux_close(opened) }
+                if error == 0 { view.tree.forget(parameters.ino, 1) }
+                request.reply(error: error != 0 ? error : ENFILE)
+                return
+            }
+            if !request.reply(entry: &parameters, file: info) {
+                view.release(handle, of: parameters.ino)
+                view.tree.forget(parameters.ino, 1)
+            }
+        }
+    }
+
+    /// The kernel goes on by the node alone. What it was made with is kept, since it could be impossible to open it like that once more.
+    @inline(never)
+    private func replyCreated(
+        _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters,
+        isNameless: Bool,
+        _ info: UnsafeMutablePointer<OpenFileInfo>
+    ) {
+        guard error == 0, let node = tree.nodes.find(parameters.ino) else {
+            _ = clinux_close(opened)
+            request.reply(error: error == 0 ? ENFILE : error)
+            return
+        }
+        let caller = request.caller
+        if isNameless { node.pointee.noteNameless() }
+        if flags & O_ACCMODE != O_RDONLY { node.pointee.noteWriter(user: caller.uid, group: caller.gid, process: caller.pid) }
+        node.pointee.beginUse()
+        let failure = keep(opened, of: parameters.ino, node, backingFlags(flags), as: caller).error
+        node.pointee.endUse()
+        info.pointee.fh = 0
+        info.pointee.keep_cache = 1
+        if failure < 0 {
+            tree.forget(parameters.ino, 1)
+            request.reply(failure: failure)
+        } else if !request.reply(entry: &parameters, file: info) {
+            tree.forget(parameters.ino, 1)
+        }
+    }
+
+    static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
+        // Always passes. The file goes when the last operation on it has left.
+        guard let file = view.files.hold(info.fh) else {
+            request.reply(error: 0)
+            return
+        }
+        let (scope, slot) = (file.pointee.scope, request.worker.pointee.slot)
+        file.pointee.isReleased.store(true, ordering: .releasing)
+        view.settleTime(of: file, slot: slot)
+        view.files.letGo(info.fh)
+        // Closing may wait for the filesystem, so who counts workers sees it.
+        let isCrowded = view.coordinator.show(ScopeID(rawValue: scope), slot: slot)
+        if isCrowded {
+            view.coordinator.leave(slot: slot)
+            request.reply(error: 0)
+            view.closers.close(info.fh, of: id.rawValue, in: scope)
+        } else {
+            view.locks.releaseFile(info.fh, of: id)
+            request.reply(error: 0)
+            view.release(info.fh, of: id.rawValue)
+            view.coordinator.leave(slot: slot)
+        }
+    }
+
+    /// What `release` does, later.
+    func closeReleased(_ handle: UInt64, of id: NodeID) {
+        locks.releaseFile(handle, of: id)
+        release(handle, of: id.rawValue)
+    }
+
+    private static func entry(for flags: Int32) -> Entry {
+        flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 ? .write : .read
+    }
+
+    /// What of the caller's flags the daemon opens with. Not O_APPEND (each write says whether it appends), not O_DIRECT (the
+    /// buffers are the daemon's), nothing that creates or truncates.
+    func backingFlags(_ flags: Int32) -> Int32 {
+        var result = flags & ~(O_APPEND | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NOFOLLOW | clinux_O_DIRECT | O_CLOEXEC)
+        // Write-back reads pages that are written in part.
+        if policy.writeBack, flags & O_ACCMODE == O_WRONLY { result = (result & ~O_ACCMODE) | O_RDWR }
+        return result
+    }
+
+    private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
+        let backing = backingFlags(flags) | O_NONBLOCK
+        var result = tree.makingRoom { clinux_reopen(descriptor, backing) }
+        if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
+            result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
+        }
+        // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
+        guard result == -EPERM, flags & O_APPEND != 0 else { return (leavingAccessTime(result), false) }
+        return (tree.makingRoom { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
+    }
+
+    /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
+    private func keep(
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
+        keepCache: Bool, appendsOnly: Bool = false, _ request: borrowing Request
+    ) -> UInt64? {
+        let (worker, caller) = (request.worker, request.caller)
+        let descriptor = FileDescriptor(owning: opened)
+        guard tree.takeShare(scope: node.pointee.scope, user: caller.uid) else { return nil }
+        let file = OpenFile(
+            descriptor: descriptor, node: id, scope: node.pointee.scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
+            appendsOnly: appendsOnly)
+        if lostWrites.isAny { lostWrites.begin(file) }
+        let canWrite = file.canWrite
+        guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
+        // Added first and looked at afterwards; whoever refuses a node does it the other way round.
+        let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
+        if standing & Standing.left != 0 { files.inherit(standing, handle) }
+        node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
+        if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
+        info.pointee.fh = handle
+        info.pointee.keep_cache = keepCache ? 1 : 0
+        info.pointee.direct_io = appendsOnly || goesPastCache(flags, worker) ? 1 : 0
+        return handle
+    }
+
+    /// Whether the file is opened past the kernel's cache; never under write-back.
+    /// - What appends has to be: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
+    ///   fuse_fill_write_pages), and somebody else's line could come between. What can read as well only where it can be mapped all the same.
+    /// - What can only write saves a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel
+    ///   sees to it that others do not read old pages. Each write is a request anyway.
+    private func goesPastCache(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
+        if policy.writeBack { return false }
+        let appends = flags & O_APPEND != 0
+        switch flags & O_ACCMODE {
+        case O_WRONLY: return appends || worker.pointee.dropsCacheAtDirectWrites
+        case O_RDWR: return appends && worker.pointee.mapsDirectly
+        default: return false
+        }
+    }
+
+    /// Undoes `keep`.
+    func release(_ handle: UInt64, of id: UInt64) {
+        guard let file = files.hold(handle) else { return }
+        if let node = tree.nodes.find(id) {
+            if file.pointee.canWrite { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
+            let left = node.pointee.openers.wrappingSubtract(1, ordering: .relaxed).newValue
+            if left == 0 { oplocks?.closed(id, node) }
+        }
+        files.letGo(handle)
+        files.letGo(handle)
+    }
+
+    /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
+    /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
+    /// renamed over meanwhile is opened, as natively. So is one for which the kernel comes again without a look at a name: it
+    /// was held by an O_PATH descriptor.
+    private func cameByOldName(_ node: NodePointer) -> Bool {
+        node.pointee.openers.load(ordering: .relaxed) == 0
+            && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
+            && !node.pointee.wasToldStale.exchange(true, ordering: .relaxed)
+    }
+
+    /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could
+    /// change again without a sign, so what was cached then is not trusted at the next opening.
+    func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
+        if policy.distrustsData { return false }
+        let changed = status.st.st_mtim
+        let nanoseconds = Int64(truncatingIfNeeded: changed.tv_sec &* 1_000_000_000 &+ changed.tv_nsec)
+        var version = UInt64(bitPattern: nanoseconds) &* 0x9E37_79B9_7F4A_7C15
+        version ^= UInt64(truncatingIfNeeded: status.st.st_size) &* 0xC2B2_AE3D_27D4_EB4F
+        version |= 1
+        let isSettled = Clock.realtime &- nanoseconds > 20_000_000
+        return node.pointee.dataVersion.exchange(isSettled ? version : 0, ordering: .relaxed) == version
+    }
+}

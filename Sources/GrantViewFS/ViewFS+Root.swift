@@ -1,0 +1,123 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantModel
+import GrantSystem
+import GrantViewTree
+
+// The root of the mount: a directory that exists nowhere else, with one entry for each active grant.
+extension ViewFS {
+    /// Seconds for which the kernel may keep the root's attributes.
+    private static let rootTimeout = 0.1
+    /// Seconds for which the kernel may believe that a name at the root leads where it led. A look at one costs two requests then, and a command that
+    /// changes a name waits for so long.
+    private static let nameTimeout = 0.04
+
+    func lookupGrant(_ request: consuming Request, _ text: UnsafePointer<CChar>) {
+        let bytes = Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
+        guard let name = try? GrantName(entry: bytes), let place = root.lookup(name) else {
+            request.reply(error: ENOENT)
+            return
+        }
+        switch place {
+        case .refused(let grant):
+            root.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
+            request.reply(error: EACCES)
+        case .open(let scope):
+            if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
+                request.reply(error: ESTALE)
+            } else {
+                replyRoot(of: scope, request)
+            }
+        }
+    }
+
+    /// Counts the granted directory's node once more and describes it, asking nobody but the gate.
+    private func replyRoot(of scope: Scope, _ request: consuming Request) {
+        let slot = request.worker.pointee.slot
+        let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
+        guard verdict.isInside else { return refuse(request, verdict, scope: scope.id.rawValue) }
+        let file = scope.isFile ? tree.countDocument(of: scope.nodes) : nil
+        if let root = scope.isFile ? file?.id : tree.countRoot(of: scope.nodes) {
+            var parameters = EntryParameters()
+            parameters.ino = root
+            parameters.generation = UInt64(truncatingIfNeeded: generation)
+            parameters.attr = attributes(file?.status ?? scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
+            if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
+            if !request.reply(entry: &parameters) { tree.forget(root, 1) }
+        } else {
+            request.reply(error: ENOENT)
+        }
+        coordinator.leave(slot: slot)
+    }
+
+    func replyRootAttributes(_ request: consuming Request) {
+        var attributes = stat()
+        attributes.st_ino = 1
+        attributes.st_mode = S_IFDIR | 0o555
+        attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + root.open.count)
+        attributes.st_uid = geteuid()
+        attributes.st_gid = getegid()
+        attributes.st_blksize = 4096
+        let changed = root.changed
+        let time = timespec(
+            tv_sec: Int(truncatingIfNeeded: changed / 1_000_000_000), tv_nsec: Int(truncatingIfNeeded: changed % 1_000_000_000))
+        (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
+        // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
+        // dies it is this look that says so, so it must not wait for long.
+        let timeout = min(policy.timeout, Self.rootTimeout)
+        if request.wantsBirth {
+            request.reply(attributes: attributes, birth: nil, timeout: timeout)
+        } else {
+            request.reply(attributes: &attributes, timeout: timeout)
+        }
+    }
+
+    /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
+    func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
+        var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
+        if kernelOpens, offset == 0, request.caller.pid == rootLister.load(ordering: .acquiring) {
+            var parameters = EntryParameters()
+            parameters.attr.st_ino = 1
+            parameters.attr.st_mode = S_IFDIR
+            listing.add(&parameters, ".", next: UInt64.random(in: 1 << 61..<1 << 62))
+            request.reply(bytes: listing.buffer, count: listing.used)
+            return
+        }
+        for (position, dots) in [(1 as UInt64, "."), (2, "..")] where offset < position {
+            var parameters = EntryParameters()
+            parameters.attr.st_ino = 1
+            parameters.attr.st_mode = S_IFDIR
+            guard listing.hasRoom(for: dots) else { break }
+            listing.add(&parameters, dots, next: position)
+        }
+        for (name, scope) in root.open where UInt64(truncatingIfNeeded: scope.id.rawValue) + 2 > offset {
+            var parameters = EntryParameters()
+            let shown = scope.isFile ? scope.nodes.document?.node?.id ?? 0 : scope.rootNode
+            guard let node = tree.nodes.find(shown) else { continue }
+            parameters.attr.st_ino = ino_t(
+                truncatingIfNeeded: tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
+            parameters.attr.st_mode = node.pointee.type
+            let hasRoom = withCString(name.bytes) { text -> Bool in
+                guard listing.hasRoom(for: text) else { return false }
+                listing.add(&parameters, text, next: UInt64(truncatingIfNeeded: scope.id.rawValue) + 2)
+                return true
+            }
+            if !hasRoom { break }
+        }
+        request.reply(bytes: listing.buffer, count: listing.used)
+    }
+
+    /// Keeps the kernel from keeping the root's listing, where it opens directories by itself and would: whoever reads a kept listing can hold its page's lock for ever, and
+    /// with that all who list the root (docs/decisions/held-kernel-locks.md). For the thread that has mounted the view, before anybody else can use it.
+    ///
+    /// The kernel puts an entry to those that it keeps if it lies where the last one ended (fs/fuse/readdir.c, fuse_add_dirent_to_cache), and uses them once a listing
+    /// has ended there. So one listing ends after its first entry, at a place that nobody will ever begin from.
+    public func leaveRootUnkept(_ root: borrowing FileDescriptor) {
+        guard kernelOpens, let directory = try? FileDescriptor.openAt(root.number, ".".utf8, O_RDONLY | O_DIRECTORY) else { return }
+        rootLister.store(clinux_gettid(), ordering: .releasing)
+        defer { rootLister.store(-1, ordering: .releasing) }
+        withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 16) { _ = clinux_getdents(directory.number, $0.baseAddress!, $0.count) }
+    }
+}

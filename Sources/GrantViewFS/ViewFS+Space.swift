@@ -1,0 +1,60 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// statfs(2) of the view's root: the sum over filesystems of which some may not answer.
+extension ViewFS {
+    /// How long one that does not answer is waited for; then it counts as it was when it last did.
+    private static let patience: Int64 = 100_000_000
+    private static let blockSize: UInt = 4096
+
+    /// All filesystems under the active grants together, each counted once.
+    func replyRootFilesystem(_ request: consuming Request) {
+        var seen: Set<dev_t> = []
+        let scopes = root.open.map(\.scope).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
+        for scope in scopes { askForSpace(scope) }
+        let deadline = Clock.monotonic + Self.patience
+        while scopes.contains(where: { $0.isAsking.load(ordering: .acquiring) }), Clock.monotonic < deadline { usleep(100) }
+        var sum = statvfs()
+        sum.f_bsize = Self.blockSize
+        sum.f_frsize = Self.blockSize
+        sum.f_namemax = 255
+        for one in scopes.compactMap({ $0.space.withLock { $0 } }) where one.f_frsize > 0 {
+            Self.add(blocks: one.f_blocks, of: one.f_frsize, to: &sum.f_blocks)
+            Self.add(blocks: one.f_bfree, of: one.f_frsize, to: &sum.f_bfree)
+            Self.add(blocks: one.f_bavail, of: one.f_frsize, to: &sum.f_bavail)
+            Self.add(one.f_files, to: &sum.f_files)
+            Self.add(one.f_ffree, to: &sum.f_ffree)
+            Self.add(one.f_favail, to: &sum.f_favail)
+        }
+        if sum.f_blocks == 0 { sum.f_blocks = 1 }
+        request.reply(filesystem: &sum)
+    }
+
+    /// Adds a count of blocks of some size, as blocks of the view's.
+    private static func add(blocks: UInt, of size: UInt, to sum: inout UInt) {
+        let bytes = blocks.multipliedFullWidth(by: size)
+        // What does not fit is more than all that can be said.
+        add(bytes.high < blockSize ? blockSize.dividingFullWidth(bytes).quotient : .max, to: &sum)
+    }
+
+    /// A server, or whoever made the filesystem, may say any number: the sum ends at the largest.
+    private static func add(_ count: UInt, to sum: inout UInt) {
+        let (total, overflows) = sum.addingReportingOverflow(count)
+        sum = overflows ? .max : total
+    }
+
+    /// Asks a scope's filesystem on a thread of its own, unless that is still under way from before.
+    private func askForSpace(_ scope: Scope) {
+        guard scope.isAsking.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
+        _ = BackgroundTask(mayHang: true) { [self] in
+            tree.withRoot(of: scope.nodes) { descriptor in
+                var answer = statvfs()
+                if descriptor >= 0, clinux_fstatvfs(descriptor, &answer) == 0 { scope.space.withLock { $0 = answer } }
+            }
+            scope.isAsking.store(false, ordering: .releasing)
+        }
+    }
+}

@@ -1,0 +1,108 @@
+import CGrantSystem
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+// Attributes of `security.` and `trusted.` are neither shown nor set: the daemon would set them with rights its callers lack.
+extension ViewFS {
+    static func getxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ size: Int) {
+        if id == .root {
+            request.reply(error: ENODATA)
+            return
+        }
+        if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return askedToWrite(view, request, id) }
+        view.onNode(request, id, for: .read) { request, node, descriptor in
+            if isReserved(name) {
+                if size == 0, view.mustAskToWrite(node), strcmp(name, capabilityName) == 0 {
+                    request.reply(xattrSize: 1)
+                } else {
+                    request.reply(error: ENODATA)
+                }
+                return
+            }
+            let buffer = request.worker.pointee.buffer
+            let result = clinux_getxattr_descriptor(descriptor, name, size == 0 ? nil : buffer, min(size, Worker.bufferSize))
+            replyXattr(request, result, buffer, asked: size)
+        }
+    }
+
+    static func listxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int) {
+        if id == .root {
+            if size == 0 { request.reply(xattrSize: 0) } else { request.reply(bytes: request.worker.pointee.buffer, count: 0) }
+            return
+        }
+        view.onNode(request, id, for: .read) { request, _, descriptor in
+            // Read whole even when only the size is asked for: what is hidden does not count.
+            let buffer = request.worker.pointee.buffer
+            let result = clinux_listxattr_descriptor(descriptor, buffer.assumingMemoryBound(to: CChar.self), 65_536)
+            let shown = result < 0 ? result : removeReserved(buffer, result)
+            replyXattr(request, size != 0 && shown > size ? -Int(ERANGE) : shown, buffer, asked: size)
+        }
+    }
+
+    static func setxattr(
+        _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ value: UnsafeRawPointer?, _ size: Int,
+        _ flags: Int32
+    ) {
+        if id == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, id, for: .write) { request, node, descriptor in
+            if strcmp(name, "system.posix_acl_access") == 0 { view.settleSetID(of: descriptor, for: request.caller, byACL: true) }
+            let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
+                isReserved(name) || view.document(of: id, node) != nil
+                    ? -EPERM
+                    : Identity.withReserve(of: request.caller) { clinux_setxattr_descriptor(descriptor, name, value, size, flags) }
+            }
+            reply(request, result)
+        }
+    }
+
+    static func removexattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>) {
+        if id == .root {
+            request.reply(error: EACCES)
+            return
+        }
+        view.onNode(request, id, for: .write) { request, node, descriptor in
+            let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
+                if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.refusalOfWriting(request.caller, id, node) }
+                return isReserved(name) || view.document(of: id, node) != nil ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
+            }
+            reply(request, result)
+        }
+    }
+}
+
+private let capabilityName = "security.capability"
+
+private func replyXattr(_ request: consuming Request, _ result: Int, _ buffer: UnsafeMutableRawPointer, asked size: Int) {
+    if result < 0 {
+        request.reply(failure: result)
+    } else if size == 0 {
+        request.reply(xattrSize: result)
+    } else {
+        request.reply(bytes: buffer, count: result)
+    }
+}
+
+private func isReserved(_ name: UnsafePointer<CChar>) -> Bool {
+    strncmp(name, "security.", 9) == 0 || strncmp(name, "trusted.", 8) == 0
+}
+
+/// Closes the gaps that reserved names leave in a list of NUL-terminated names. Returns the new length.
+private func removeReserved(_ list: UnsafeMutableRawPointer, _ length: Int) -> Int {
+    var (from, to) = (0, 0)
+    while from < length {
+        let name = (list + from).assumingMemoryBound(to: CChar.self)
+        // Also when the last name ends without a NUL.
+        let size = min(strnlen(name, length - from) + 1, length - from)
+        if !isReserved(name) {
+            memmove(list + to, list + from, size)
+            to += size
+        }
+        from += size
+    }
+    return to
+}

@@ -1,0 +1,95 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+// A node on its way from one daemon to the next: all that the kernel goes by, and a way to the file.
+extension Node {
+    /// What lies in memory in the same way in both daemons, or is not handed over.
+    static let layout: [UInt32] = [
+        UInt32(truncatingIfNeeded: MemoryLayout<NodeKey>.size), UInt32(truncatingIfNeeded: MemoryLayout<FileStatus>.size),
+    ]
+
+    /// `hasDied`: of a daemon whose memory is gone, but for the node itself.
+    func handOver(_ id: UInt64, to state: inout HandoverWriter, hasDied: Bool = false) {
+        state.put(id)
+        state.put(key.device)
+        state.put(key.inode)
+        state.put(key.birth)
+        state.put(scope)
+        state.put(type)
+        state.put(lookups.load(ordering: .relaxed))
+        state.put(descriptor: Int32(truncatingIfNeeded: hold.load(ordering: .acquiring) & Self.descriptorMask) - 1)
+        let handle = handle.copy(withBlock: !hasDied)
+        state.put(flag: handle != nil)
+        if let handle {
+            state.put(handle.type)
+            withUnsafeBytes(of: handle.bytes) {
+                state.put(bytes: UnsafeRawBufferPointer(rebasing: $0[..<min($0.count, Int(truncatingIfNeeded: handle.length))]))
+            }
+        }
+        let name = hasDied ? nil : UnsafePointer<CChar>(bitPattern: name.load(ordering: .relaxed))
+        state.put(bytes: UnsafeRawBufferPointer(start: name, count: name.map { strlen($0) } ?? 0))
+        state.put(parent.load(ordering: .relaxed))
+        for time in [found.load(ordering: .relaxed), unlinked.load(ordering: .relaxed), renewed.load(ordering: .relaxed)] {
+            state.put(time)
+        }
+        state.put(dataVersion.load(ordering: .relaxed))
+        state.put(openers.load(ordering: .relaxed))
+        state.put(writers.load(ordering: .relaxed))
+        state.put(flag: isKept.load(ordering: .relaxed))
+        state.put(flag: wasToldStale.load(ordering: .relaxed))
+        state.put(flag: isShared.load(ordering: .relaxed))
+        state.put(lockings.load(ordering: .relaxed))
+        state.put(flag: isListedBare.load(ordering: .relaxed))
+        state.put(flag: hasOtherTime.load(ordering: .relaxed))
+        state.put(standing.load(ordering: .relaxed))
+        state.put(lookedAt.load(ordering: .relaxed))
+        handOverKept(to: &state)
+    }
+
+    /// A node of the scope that `scopes` finds. Who else has its file open is not known any more: as if somebody had.
+    static func takeOver(from state: inout HandoverReader, _ scopes: (UInt32) -> ScopeNodes?) throws(Errno) -> Node {
+        let key = NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take())
+        let scope: UInt32 = try state.take()
+        guard let owner = scopes(scope) else { throw Errno(EBADMSG) }
+        let type: mode_t = try state.take()
+        let lookups: UInt64 = try state.take()
+        // Who has failed here ends, and the number with it.
+        let node = Node(key: key, owner: owner, type: type, descriptor: try state.takeDescriptor())
+        try node.takeOver(rest: &state, lookups: lookups)
+        return node
+    }
+
+    private func takeOver(rest state: inout HandoverReader, lookups count: UInt64) throws(Errno) {
+        lookups.store(count, ordering: .relaxed)
+        if try state.takeFlag() {
+            var copy = clinux_handle()
+            copy.type = try state.take()
+            let bytes = try state.takeBytes()
+            guard bytes.count <= MemoryLayout.size(ofValue: copy.bytes) else { throw Errno(EBADMSG) }
+            copy.length = UInt32(truncatingIfNeeded: bytes.count)
+            withUnsafeMutableBytes(of: &copy.bytes) { $0.copyBytes(from: bytes) }
+            handle.keep(copy)
+        }
+        let name = try state.takeBytes()
+        if !name.isEmpty { self.name.store(withCString(name) { UInt(bitPattern: strdup($0)) }, ordering: .relaxed) }
+        parent.store(try state.take(), ordering: .relaxed)
+        found.store(try state.take(), ordering: .relaxed)
+        unlinked.store(try state.take(), ordering: .relaxed)
+        renewed.store(try state.take(), ordering: .relaxed)
+        dataVersion.store(try state.take(), ordering: .relaxed)
+        openers.store(try state.take(), ordering: .relaxed)
+        writers.store(try state.take(), ordering: .relaxed)
+        isKept.store(try state.takeFlag(), ordering: .relaxed)
+        wasToldStale.store(try state.takeFlag(), ordering: .relaxed)
+        isShared.store(try state.takeFlag(), ordering: .relaxed)
+        lockings.store(try state.take(), ordering: .relaxed)
+        isListedBare.store(try state.takeFlag(), ordering: .relaxed)
+        hasOtherTime.store(try state.takeFlag(), ordering: .relaxed)
+        standing.store(try state.take(), ordering: .relaxed)
+        lookedAt.store(try state.take(), ordering: .relaxed)
+        try takeOverKept(from: &state)
+        oplock.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0 ? .shared : .unknown, ordering: .relaxed)
+    }
+}

@@ -1,0 +1,100 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+// All nodes of a mount, with the scopes that they belong to, on their way from one daemon to the next. Nobody uses the tree meanwhile.
+extension NodeTree {
+    /// What is copied as it lies in memory; two daemons of which this differs cannot hand over.
+    public static var handoverLayout: [UInt32] { Node.layout }
+
+    public func handOver(to state: inout HandoverWriter) {
+        devices.handOver(to: &state)
+        let scopes = scopes.withLock { $0.values.sorted { $0.scope < $1.scope } }
+        // Several scopes may have one base.
+        let bases = Set(scopes.map(\.baseNumber).filter { $0 >= 0 }).sorted()
+        state.put(UInt64(truncatingIfNeeded: bases.count))
+        for base in bases { state.put(descriptor: base) }
+        state.put(UInt64(truncatingIfNeeded: scopes.count))
+        for scope in scopes { scope.handOver(to: &state, base: bases.firstIndex(of: scope.baseNumber)) }
+        nodes.handOverIDs(to: &state)
+        let limit = nodes.indexLimit
+        var count: UInt64 = 0
+        for index in 0..<limit where isHandedOver(index) { count += 1 }
+        state.put(count)
+        for index in 0..<limit where isHandedOver(index) {
+            if let (id, node) = nodes.element(at: index) { node.pointee.handOver(id, to: &state) }
+        }
+    }
+
+    /// Not what only a lost worker holds.
+    private func isHandedOver(_ index: UInt32) -> Bool {
+        nodes.element(at: index).map { $0.element.pointee.lookups.load(ordering: .relaxed) > 0 } ?? false
+    }
+
+    /// Makes an empty tree what another one was.
+    public func takeOver(from state: inout HandoverReader) throws(Errno) {
+        try devices.takeOver(from: &state)
+        var bases: [HandleBase] = []
+        for _ in 0..<(try state.takeCount(ofAtLeast: 4)) {
+            let number = try state.takeDescriptor()
+            guard number >= 0 else { throw Errno(EBADMSG) }
+            bases.append(HandleBase(FileDescriptor(owning: number)))
+        }
+        for _ in 0..<(try state.takeCount(ofAtLeast: 4)) {
+            let scope = try ScopeNodes.takeOver(from: &state, bases)
+            scopes.withLock { $0[scope.scope] = scope }
+            budget.grant(1)
+        }
+        try nodes.takeOverIDs(from: &state)
+        let known = scopes.withLock { $0 }
+        for _ in 0..<(try state.takeCount(ofAtLeast: 64)) {
+            let id: UInt64 = try state.take()
+            let node = try Node.takeOver(from: &state) { known[$0] }
+            let (key, owner, type) = (node.key, node.owner, node.type)
+            let hasDeparted = node.standing.load(ordering: .relaxed) & Standing.left != 0
+            let hasDescriptor = node.hold.load(ordering: .relaxed) & Node.descriptorMask != 0
+            try nodes.takeOver(id, node, isMarked: type == S_IFDIR)
+            owner.takeOver(id, key, hasDeparted: hasDeparted, in: nodes)
+            if hasDescriptor { _ = budget.add(owner.scope) }
+        }
+    }
+}
+
+extension ScopeNodes {
+    fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
+        state.put(scope)
+        state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
+        // Whose base is gone opens nothing any more, and does not go by names either.
+        state.put(flag: opensByHandle)
+        state.put(flag: crossesMounts)
+        state.put(flag: asksCallers)
+        state.put(flag: isReleased.load(ordering: .relaxed))
+        state.put(flag: isUnwatched.load(ordering: .relaxed))
+        state.put(distrust.load(ordering: .relaxed))
+        state.put(flag: root != nil)
+        if let root {
+            state.put(root.id)
+            state.put(root.key.device)
+            state.put(root.key.inode)
+            state.put(root.key.birth)
+        }
+    }
+
+    fileprivate static func takeOver(from state: inout HandoverReader, _ bases: [HandleBase]) throws(Errno) -> ScopeNodes {
+        let (number, place): (UInt32, UInt32) = (try state.take(), try state.take())
+        let opensByHandle = try state.takeFlag()
+        guard place == .max || Int(truncatingIfNeeded: place) < bases.count else { throw Errno(EBADMSG) }
+        let base = place == .max ? nil : bases[Int(truncatingIfNeeded: place)]
+        let made = ScopeNodes(
+            scope: number, handleBase: base, crossesMounts: try state.takeFlag(), asksCallers: try state.takeFlag(),
+            opensByHandle: opensByHandle)
+        made.isReleased.store(try state.takeFlag(), ordering: .relaxed)
+        made.isUnwatched.store(try state.takeFlag(), ordering: .relaxed)
+        made.distrust.store(try state.take(), ordering: .relaxed)
+        if try state.takeFlag() {
+            made.root = (try state.take(), NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take()))
+        }
+        return made
+    }
+}

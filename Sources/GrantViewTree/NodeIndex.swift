@@ -1,0 +1,108 @@
+import GrantSystem
+
+/// Finds a node by its key: open addressing with linear probing over node ids. One for each shard of a scope.
+///
+/// Locking: belongs to the shard's lock.
+struct NodeIndex {
+    private static let empty: UInt64 = 0
+    private static let tombstone: UInt64 = 1
+    private var slots: [UInt64] = []
+    private var present = 0
+    private var filled = 0
+    /// Nodes that have left the granted directory, and that the kernel has not forgotten yet: no file is found by them any more.
+    private var departed: Set<UInt64> = []
+    /// Nearly never: what follows is not on the way of a request then.
+    private var hasDeparted = false
+
+    var count: Int { present + departed.count }
+
+    @inline(never)
+    private func isDeparted(_ id: UInt64) -> Bool { departed.contains(id) }
+
+    @inline(never)
+    private mutating func removeDeparted(_ id: UInt64) -> Bool {
+        guard departed.remove(id) != nil else { return false }
+        hasDeparted = !departed.isEmpty
+        return true
+    }
+
+    /// The id whose node has `key`.
+    func find(_ key: NodeKey, in nodes: borrowing SlotTable<Node>) -> UInt64? {
+        guard !slots.isEmpty else { return nil }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] != Self.empty {
+            let id = slots[place]
+            if id != Self.tombstone, let node = nodes.find(id), node.pointee.key == key { return id }
+            place = (place + 1) & (slots.count - 1)
+        }
+        return nil
+    }
+
+    /// Counts one more lookup of the node of `id`, if it is here: from then on it stays until that is taken back.
+    func count(_ id: UInt64, in nodes: borrowing SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
+        // What is in the index is alive. Whether this is can only be said by looking for it, because it may just be ending.
+        guard let node = nodes.find(id), (hasDeparted && isDeparted(id)) || find(node.pointee.key, in: nodes) == id else { return nil }
+        node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
+        return node
+    }
+
+    /// Adds an id whose key is not there yet.
+    mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
+        if (filled + 1) * 4 > slots.count * 3 { rebuild(in: nodes) }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] > Self.tombstone { place = (place + 1) & (slots.count - 1) }
+        if slots[place] == Self.empty { filled += 1 }
+        slots[place] = id
+        present += 1
+    }
+
+    /// Has the file of a node that is here found no more, so that who finds it again makes another node.
+    mutating func depart(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
+        guard find(key, in: nodes) == id else { return }
+        remove(id, key, in: nodes)
+        departed.insert(id)
+        hasDeparted = true
+    }
+
+    mutating func takeOver(departed id: UInt64) {
+        departed.insert(id)
+        hasDeparted = true
+    }
+
+    mutating func remove(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
+        if hasDeparted, removeDeparted(id) { return }
+        guard !slots.isEmpty else { return }
+        var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
+        while slots[place] != Self.empty {
+            if slots[place] == id {
+                slots[place] = Self.tombstone
+                present -= 1
+                // Memory comes back as the kernel forgets.
+                if slots.count > 64, present * 8 < slots.count { rebuild(in: nodes) }
+                return
+            }
+            place = (place + 1) & (slots.count - 1)
+        }
+    }
+
+    var ids: [UInt64] { here + departed }
+
+    private var here: [UInt64] { slots.filter { $0 > Self.tombstone } }
+
+    private mutating func rebuild(in nodes: borrowing SlotTable<Node>) {
+        let old = here
+        var size = 16
+        while size < (old.count + 1) * 2 { size *= 2 }
+        slots = [UInt64](repeating: Self.empty, count: size)
+        filled = 0
+        present = 0
+        for id in old {
+            guard let node = nodes.find(id) else { continue }
+            var place = Int(truncatingIfNeeded: node.pointee.key.hash >> 3) & (size - 1)
+            while slots[place] != Self.empty { place = (place + 1) & (size - 1) }
+            slots[place] = id
+            filled += 1
+            present += 1
+        }
+    }
+}

@@ -1,0 +1,97 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+import Synchronization
+
+// Opening the file of a node whose descriptor was lent to another: by its handle, or by the names that lead to it from a directory that is
+// open. What is found is compared with what was known before it is trusted: a file that was renamed or replaced on the host is ESTALE,
+// upon which the kernel looks its name up anew.
+extension NodeTree {
+    /// A way down that long is nobody's.
+    private static let depthLimit = 8192
+
+    /// Opens a node's file again. The pin is held already. Returns the descriptor, which is the node's, or a negative error number.
+    func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        // The pin before the look: `release` looks the other way round.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        guard !node.pointee.owner.isReleased.load(ordering: .relaxed) else { return -ESTALE }
+        let opened = node.pointee.owner.opensByHandle ? openByHandle(node) : openByName(node)
+        return opened < 0 ? opened : install(opened, in: node)
+    }
+
+    /// Makes `opened` the descriptor of a node that is pinned, or closes it when the node has got one meanwhile. Returns the node's.
+    func install(_ opened: Int32, in node: UnsafeMutablePointer<Node>) -> Int32 {
+        while true {
+            let old = node.pointee.hold.load(ordering: .acquiring)
+            if old & Node.descriptorMask != 0 {
+                // Another pin was quicker.
+                _ = clinux_close(opened)
+                return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
+            }
+            let new = old | UInt64(truncatingIfNeeded: UInt32(bitPattern: opened &+ 1))
+            if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
+                if budget.add(node.pointee.scope) { evict() }
+                return opened
+            }
+        }
+    }
+
+    private func openByHandle(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        guard let handle = node.pointee.handle.copy(), let base = node.pointee.owner.handleBase else { return -ESTALE }
+        var copy = handle
+        return verified(makingRoom { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
+    }
+
+    /// Climbs to the nearest directory whose descriptor is open (the granted one's always is) and goes down again.
+    private func openByName(_ node: UnsafeMutablePointer<Node>) -> Int32 {
+        let scope = node.pointee.owner
+        // Each counted and pinned.
+        var above: [(id: UInt64, node: UnsafeMutablePointer<Node>)] = []
+        defer {
+            for (id, node) in above {
+                unpin(id, node)
+                forget(id, 1)
+            }
+        }
+        var (current, directory): (UnsafeMutablePointer<Node>, Int32) = (node, -1)
+        while directory < 0 {
+            let id = current.pointee.parent.load(ordering: .relaxed)
+            guard above.count < Self.depthLimit, let parent = count(id, in: scope) else { return -ESTALE }
+            above.append((id, parent))
+            let hold = parent.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue
+            directory = Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1
+            current = parent
+        }
+        for level in above.indices.reversed() {
+            let child = level == 0 ? node : above[level - 1].node
+            let opened = open(child, in: directory, of: above[level].id)
+            if opened < 0 || level == 0 { return opened }
+            directory = install(opened, in: child)
+        }
+        return -ESTALE
+    }
+
+    private func open(_ child: UnsafeMutablePointer<Node>, in directory: Int32, of parent: UInt64) -> Int32 {
+        withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { buffer in
+            let name = buffer.baseAddress!
+            let scope = child.pointee.owner
+            guard scope.withShard(of: child.pointee.key, { _ in child.pointee.copyName(in: parent, to: name) }) else { return -ESTALE }
+            return verified(
+                makingRoom { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
+        }
+    }
+
+    /// `opened` if it is the node's file. Neither a handle nor a name is trusted alone: a number could have been used again on a filesystem
+    /// that does not count generations, and a name could lead to another file by now. The type is compared as well: a server can give files of two types
+    /// one number, and what is opened as a regular file must be one.
+    private func verified(_ opened: Int32, _ node: UnsafeMutablePointer<Node>) -> Int32 {
+        if opened < 0 { return [-ENOENT, -ENOTDIR, -EXDEV].contains(opened) ? -ESTALE : opened }
+        var status = FileStatus()
+        guard clinux_statx(opened, nil, &status) == 0, NodeKey(status) == node.pointee.key, status.st.st_mode & S_IFMT == node.pointee.type
+        else {
+            _ = clinux_close(opened)
+            return -ESTALE
+        }
+        return opened
+    }
+}

@@ -1,0 +1,117 @@
+import GrantSystem
+import Synchronization
+
+/// The nodes of one scope, and the descriptors that belong to the scope as a whole.
+///
+/// Locking: each shard's lock is rank 2: while it is held, no system call, no reply, no notification.
+public final class ScopeNodes: @unchecked Sendable {
+    // Safe to share: the index of each shard is behind its lock, the rest is fixed or atomic.
+    static let shardCount = 8
+    public let scope: UInt32
+    /// Kept alive by us, and reached without counting references: each request with a name takes one of them.
+    private let shards: UnsafeMutablePointer<Unmanaged<Lock<NodeIndex>>>
+    /// The number behind `baseReference`, or -1 once the scope is released.
+    private let base: Atomic<Int32>
+    private let baseReference: Lock<HandleBase?>
+    /// Whether the daemon may open by handle there.
+    public let opensByHandle: Bool
+    /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
+    let isReleased = Atomic<Bool>(false)
+    public var isLetGo: Bool { isReleased.load(ordering: .relaxed) }
+    /// The mount the grant lies in: nothing of another one is entered.
+    public let crossesMounts: Bool
+    /// Whether a server behind the filesystem checks by itself what a user may do: then operations are done with the caller's groups as well.
+    public let asksCallers: Bool
+
+    /// How changes of names beside the mount are told: a `ChangeWatch.Means`, or 0 when they are not.
+    public let watchMeans = Atomic<UInt8>(0)
+    /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
+    public let filesystem = Atomic<UInt64>(0)
+
+    /// Moves of what lies in it are not told: see `Standing`. Set once, before there are nodes.
+    public let isUnwatched = Atomic<Bool>(false)
+
+    /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
+    public let distrust = Atomic<UInt8>(0)
+    /// Another scope of the mount reaches the same files.
+    public static let overlap: UInt8 = 1
+    /// Claims are held here, which the kernel's own answers would not wait for.
+    public static let claims: UInt8 = 2
+
+    /// Whether listings go out with attributes.
+    public let habit = ListingHabit()
+
+    /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
+    public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
+    /// Of a grant of one file: where that is; set once, before the scope is shared. And the node of the directory that holds it in the view, else 0.
+    public nonisolated(unsafe) var document: DocumentPlace?
+    public let documentRoot = Atomic<UInt64>(0)
+    /// What was last said of the granted directory's attributes, so that they can be said again without asking its filesystem. Rank 2, for a moment.
+    public let rootStatus = Lock<FileStatus?>(nil)
+
+    /// `opensByHandle`: said where there was a base that is gone.
+    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool, opensByHandle: Bool = false) {
+        self.scope = scope
+        self.asksCallers = asksCallers
+        self.crossesMounts = crossesMounts
+        base = Atomic(handleBase?.number ?? -1)
+        baseReference = Lock(handleBase)
+        self.opensByHandle = opensByHandle || handleBase != nil
+        shards = .allocate(capacity: Self.shardCount)
+        for number in 0..<Self.shardCount { (shards + number).initialize(to: .passRetained(Lock(NodeIndex()))) }
+    }
+
+    deinit {
+        for number in 0..<Self.shardCount { shards[number].release() }
+        shards.deallocate()
+    }
+
+    /// For who has a node of the scope pinned and has found that it is not released: until the pin is gone it stays open.
+    var handleBase: Int32? {
+        let base = base.load(ordering: .acquiring)
+        return base < 0 ? nil : base
+    }
+
+    /// Once the scope is released and nobody has a node of it pinned.
+    func closeBase() {
+        base.store(-1, ordering: .releasing)
+        // Ended outside of the lock, because ending it may close it.
+        let reference = baseReference.withLock { reference in
+            defer { reference = nil }
+            return reference
+        }
+        _ = consume reference
+    }
+
+    /// Runs `body` with the index in which a key is, or would be.
+    ///
+    /// Locking: the shard's.
+    @inline(__always)
+    func withShard<Result>(of key: NodeKey, _ body: (inout NodeIndex) -> Result) -> Result {
+        withShard(Int(truncatingIfNeeded: key.hash & 7), body)
+    }
+
+    @inline(__always)
+    private func withShard<Result>(_ number: Int, _ body: (inout NodeIndex) -> Result) -> Result {
+        shards[number]._withUnsafeGuaranteedRef { $0.withLock(body) }
+    }
+
+    /// Adds a node that another daemon had, departed or not.
+    func takeOver(_ id: UInt64, _ key: NodeKey, hasDeparted: Bool, in nodes: borrowing SlotTable<Node>) {
+        withShard(of: key) { index in
+            if hasDeparted { index.takeOver(departed: id) } else { index.insert(id, key, in: nodes) }
+        }
+    }
+
+    /// The granted directory's identity.
+    public var rootKey: NodeKey? { root?.key }
+
+    /// The number of the handle base, or -1.
+    public var baseNumber: Int32 { base.load(ordering: .acquiring) }
+
+    /// How many nodes of the scope the kernel knows.
+    public var count: Int { (0..<Self.shardCount).reduce(0) { sum, number in sum + withShard(number) { $0.count } } }
+
+    /// Their ids at this moment, those of nodes that have left the granted directory included.
+    public var ids: [UInt64] { (0..<Self.shardCount).flatMap { withShard($0) { $0.ids } } }
+}

@@ -1,0 +1,124 @@
+import CGrantSystem
+import Glibc
+import GrantSystem
+
+/// The chunks of a table in a file without a name, which other processes can map: the ids that are in use, and where they are to be had the elements too. So they are not lost when this
+/// process dies.
+///
+/// One chunk lies behind the other, each with its head first. Nothing in there is to be believed by who follows an address: addresses are those of the process that wrote them.
+public final class SharedChunks: Sendable {
+    /// To be given to that process.
+    public let file: FileDescriptor
+    /// Whether the elements are in it as well.
+    let hasElements: Bool
+    private let growing = Lock(())
+
+    public init(withElements hasElements: Bool = false) throws(Errno) {
+        self.hasElements = hasElements
+        file = try MemoryFile.of([])
+    }
+
+    /// Puts the chunk `place` where `address` is, which is memory of that size that is mapped already and empty: its head, of `headBytes`, and its elements. False when memory is out.
+    ///
+    /// Locking: takes one of rank 3 for a moment, to make the file larger.
+    func hold(_ place: Int, at address: UnsafeMutableRawPointer, headBytes: Int, elementBytes: Int) -> Bool {
+        let bytes = headBytes + (hasElements ? elementBytes : 0)
+        let (start, needed) = (off_t(clamping: place * bytes), off_t(clamping: (place + 1) * bytes))
+        let isLargeEnough = growing.withLock { _ -> Bool in
+            var status = stat()
+            return fstat(file.number, &status) == 0 && (status.st_size >= needed || ftruncate(file.number, needed) == 0)
+        }
+        guard isLargeEnough else { return false }
+        return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.number, start) != MAP_FAILED
+    }
+
+    /// All ids that are in use in the table of `Element` whose chunks `file` holds: those that were inserted without a mark, and those with one. Nobody may use the table any more.
+    public static func ids<Element: ~Copyable>(
+        in file: borrowing FileDescriptor, withElements hasElements: Bool, of _: Element.Type
+    ) throws(Errno) -> (plain: [UInt64], marked: [UInt64]) {
+        var (plain, marked): ([UInt64], [UInt64]) = ([], [])
+        let mapped = try MappedChunks<Element>(of: file, withElements: hasElements)
+        mapped.forEachID { id, isMarked in
+            if isMarked { marked.append(id) } else { plain.append(id) }
+        }
+        return (plain, marked)
+    }
+}
+
+/// The chunks of a table that another process has left, to be read. Nobody may change them any more.
+public struct MappedChunks<Element: ~Copyable>: ~Copyable {
+    private let memory: UnsafeMutableRawPointer?
+    private let bytes: Int
+    private let chunkBytes: Int
+    private let hasElements: Bool
+
+    public init(of file: borrowing FileDescriptor, withElements hasElements: Bool) throws(Errno) {
+        let chunkBytes = ChunkHead.bytes + (hasElements ? ChunkHead.cells * MemoryLayout<Element>.stride : 0)
+        // What lies behind the last whole chunk was never put to use.
+        let bytes = Int(clamping: try file.status().st.st_size) / chunkBytes * chunkBytes
+        // Private: what the reader moves out of it by mistake changes nothing for others.
+        let mapped = bytes > 0 ? mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.number, 0) : nil
+        if mapped == MAP_FAILED { throw Errno(errno) }
+        (self.chunkBytes, self.bytes, self.hasElements, memory) = (chunkBytes, bytes, hasElements, mapped)
+    }
+
+    deinit { if let memory { munmap(memory, bytes) } }
+
+    /// The numbers of the chunks that were in use; of all, where that is not said.
+    var places: [Int] { (0..<bytes / chunkBytes).filter { !hasElements || ChunkHead.isMade(in: chunk($0)) } }
+
+    func chunk(_ place: Int) -> UnsafeMutableRawPointer { memory! + place * chunkBytes }
+
+    func forEachID(_ body: (UInt64, Bool) -> Void) {
+        for place in places {
+            let chunk = chunk(place)
+            let generations = chunk.assumingMemoryBound(to: UInt32.self)
+            for cell in 0..<ChunkHead.cells where generations[cell] & 1 == 1 {
+                let id = UInt64(truncatingIfNeeded: generations[cell]) << 32 | UInt64(truncatingIfNeeded: place * ChunkHead.cells + cell)
+                body(id, ChunkHead.marks(in: chunk)[cell / 8] & 1 << UInt8(truncatingIfNeeded: cell % 8) != 0)
+            }
+        }
+    }
+
+    /// Calls `body` with each element, which stays where it is and belongs to nobody: what it refers to by an address is not to be touched.
+    public func forEach<Failure: Error>(_ body: (UInt64, UnsafeMutablePointer<Element>) throws(Failure) -> Void) throws(Failure) {
+        for place in places {
+            let chunk = chunk(place)
+            let generations = chunk.assumingMemoryBound(to: UInt32.self)
+            let elements = (chunk + ChunkHead.bytes).assumingMemoryBound(to: Element.self)
+            for cell in 0..<ChunkHead.cells where generations[cell] & 1 == 1 {
+                let id = UInt64(truncatingIfNeeded: generations[cell]) << 32 | UInt64(truncatingIfNeeded: place * ChunkHead.cells + cell)
+                try body(id, elements + cell)
+            }
+        }
+    }
+}
+
+/// What lies before the elements of a chunk of a `SlotTable`: the generation of each cell, odd while it is in use, then a bit for each that is taken, one for each that is
+/// marked, and what was the highest generation of the chunk when its generations were last forgotten.
+@usableFromInline enum ChunkHead {
+    @usableFromInline static var cells: Int { FreeCells.perChunk }
+    @usableFromInline static var generationBytes: Int { cells * MemoryLayout<UInt32>.stride }
+    @usableFromInline static var bytes: Int { generationBytes + 4096 }
+
+    static func mark(_ cell: Int, in chunk: UnsafeMutableRawPointer) {
+        marks(in: chunk)[cell / 8] |= 1 << UInt8(truncatingIfNeeded: cell % 8)
+    }
+
+    static func marks(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt8> {
+        (chunk + generationBytes + cells / 8).assumingMemoryBound(to: UInt8.self)
+    }
+
+    /// `highest + 1`, and 0 in a chunk that is not in use. Written where there are elements as well: it takes a page that would be given back else.
+    private static func base(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
+        (chunk + generationBytes + cells / 8 * 2).assumingMemoryBound(to: UInt64.self)
+    }
+
+    static func make(in chunk: UnsafeMutableRawPointer, base highest: UInt32) {
+        base(in: chunk).pointee = UInt64(truncatingIfNeeded: highest) + 1
+    }
+
+    static func isMade(in chunk: UnsafeMutableRawPointer) -> Bool { base(in: chunk).pointee != 0 }
+
+    static func highest(in chunk: UnsafeMutableRawPointer) -> UInt32 { UInt32(truncatingIfNeeded: max(1, base(in: chunk).pointee) - 1) }
+}

@@ -1,0 +1,163 @@
+import Foundation
+import GrantModel
+import GrantSystem
+import Testing
+
+@testable import GrantControl
+
+private let id = GrantID(high: 3, low: .max)
+
+private let requests: [SessionRequest] = [
+    .claim(
+        ClaimRequest(
+            number: 7, id: GrantID(high: 1, low: 2), claimant: id, purpose: [1, 0xFF],
+            items: [
+                ItemRequest(path: [0x2F, 0xFF], isWriting: true, intent: .moving, savesFirst: false, newPath: [0x2F]),
+                ItemRequest(path: [], isWriting: false),
+            ], holdMilliseconds: .max)),
+    .claim(ClaimRequest(number: 0, id: id, claimant: id, purpose: nil, items: [])), .endClaim(.max),
+    .moved(claim: 1, from: [1], to: [2]), .watch(since: EventMark(epoch: id, number: 5)), .watch(since: nil),
+    .present(
+        PresentRequest(number: 1, path: [0xFF], purpose: [1], patienceMilliseconds: .max, since: EventMark(epoch: id, number: .max))),
+    .present(PresentRequest(number: 0, path: [], purpose: nil)), .endPresenting(3), .answer(question: .max, isDone: false),
+    .prepareRevocation(number: 1, id: GrantID(high: 1, low: 2), grant: id, milliseconds: 30_000),
+]
+
+private let event = SessionEvent(
+    number: 1, time: Instant(nanoseconds: .min), kind: .moved, path: [0xFE], newPath: [2], pid: -1, text: "å")
+
+private let news: [SessionNews] = [
+    .granted(claim: 1, reach: [.reached, .outside, .revoked]), .waits(claim: 2, pids: [1, -1]),
+    .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
+    .tells(event), .listening(mark: EventMark(epoch: id, number: 1), hasMissed: true),
+    .presenting(1, mark: EventMark(epoch: id, number: 1), hasMissed: true), .notPresenting(2, .revoked, text: "å"),
+    .asks(PresenterAsk(presenter: 1, question: .max, kind: .accommodateDeletion, cause: id, path: [0xFF], pid: -1, milliseconds: .max)),
+    .tellsPresenter(PresenterTelling(presenter: 1, event: 2, kind: .subitemMoved, path: [1], newPath: [0xFF])),
+    .tellsPresenter(PresenterTelling(presenter: 1, event: 0, kind: .reacquired, path: [])),
+    .preparing(1, asked: 2, answered: .max, isOver: true),
+]
+
+@Suite struct SessionCoding {
+    @Test func whatIsSaidIsReadAsItWasWritten() throws {
+        for request in requests { #expect(try SessionRequest.decode(request.encoded) == request) }
+        for message in news { #expect(try SessionNews.decode(message.encoded) == message) }
+    }
+
+    @Test func everyShorterMessageIsRefused() throws {
+        for message in requests.map(\.encoded) {
+            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionRequest.decode(Array(message.prefix(count))) } }
+        }
+        for message in news.map(\.encoded) {
+            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionNews.decode(Array(message.prefix(count))) } }
+        }
+    }
+
+    @Test func anyBytesAreReadWithoutATrap() throws {
+        var generator = SystemRandomNumberGenerator()
+        for message in requests.map(\.encoded) + news.map(\.encoded) {
+            for _ in 0..<200 {
+                var bytes = message
+                bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
+                _ = try? SessionRequest.decode(bytes)
+                _ = try? SessionNews.decode(bytes)
+            }
+        }
+    }
+}
+
+/// Answers each question that is given back by saying so, and notes who is gone.
+private final class Sessions: SessionHandler {
+    let ended = Lock(0)
+
+    func received(_ request: SessionRequest, from session: ControlSession) {
+        guard case .endClaim(let number) = request else { return }
+        session.send(.refused(claim: number, .ended, text: ""))
+    }
+
+    func ended(_ session: ControlSession) { ended.withLock { $0 += 1 } }
+}
+
+private struct Answering: ControlHandler {
+    func handle(_ request: ControlRequest, peer: Peer) -> ControlReply { .done }
+}
+
+@Suite struct SessionServing {
+    private func wait(_ client: SessionClient) throws -> SessionNews? {
+        for _ in 0..<12_000 {
+            if let news = try client.next() { return news }
+            usleep(5_000)
+        }
+        return nil
+    }
+
+    @Test func hundredsOfSessionsTakeNoneOfTheConnectionsThatCommandsNeed() throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let sessions = Sessions()
+        let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: sessions)
+        defer { server.stop() }
+        var clients = try (0..<300).map { _ in
+            try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 60))
+        }
+        #expect(try ControlClient.send(.ping, to: "s.sock", in: directory, timeout: 60) == .done)
+        for (number, client) in clients.enumerated() { try client.send(.endClaim(UInt64(number))) }
+        for (number, client) in clients.enumerated() { #expect(try wait(client) == .refused(claim: UInt64(number), .ended, text: "")) }
+        clients.removeLast(299)
+        for _ in 0..<12_000 where sessions.ended.withLock({ $0 }) < 299 { usleep(5_000) }
+        #expect(sessions.ended.withLock { $0 } == 299)
+        server.stop()
+        #expect(throws: ControlClient.Failure.hungUp) { try wait(clients[0]) }
+    }
+
+    @Test func nonsenseEndsTheSessionAndNoOther() throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("grantfs-sessions-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let server = try ControlServer(directory: directory, name: "s.sock", handler: Answering(), sessions: Sessions())
+        defer { server.stop() }
+        let good = try SessionClient(socket: "s.sock", directory: directory, deadline: Clock.deadline(seconds: 60))
+        for bytes: [UInt8] in [[0xFF, 0xFF, 0xFF, 0xFF], [0, 0, 0, 1, 9], [0, 0, 0, 2, 1, 99]] {
+            let socket = try ControlClient.open("s.sock", in: directory, deadline: Clock.deadline(seconds: 60))
+            _ = try ControlClient.ask(.session, over: socket, deadline: Clock.deadline(seconds: 60))
+            try socket.send(bytes, deadline: Clock.deadline(seconds: 60))
+            #expect(throws: Errno(ECONNRESET)) { try socket.receive(1, deadline: Clock.deadline(seconds: 60)) }
+        }
+        try good.send(.endClaim(1))
+        #expect(try wait(good) == .refused(claim: 1, .ended, text: ""))
+    }
+}
+
+@Suite struct WhatAnEventMeans {
+    /// For a presenter of `/g/d`.
+    private func telling(_ kind: SessionEvent.Kind, _ path: String, _ newPath: String? = nil) -> PresenterTelling? {
+        let event = SessionEvent(
+            number: 9, time: Instant(nanoseconds: 0), kind: kind, path: Array(path.utf8), newPath: newPath.map { Array($0.utf8) }, pid: 1)
+        return PresenterTelling(event, to: 1, of: Array("/g/d".utf8))
+    }
+
+    private func news(_ kind: PresenterTelling.Kind, _ path: String = "/g/d", _ newPath: String? = nil) -> PresenterTelling {
+        PresenterTelling(presenter: 1, event: 9, kind: kind, path: Array(path.utf8), newPath: newPath.map { Array($0.utf8) })
+    }
+
+    @Test func dependsOnWhereItWas() {
+        for kind: SessionEvent.Kind in [.changed, .appeared, .removed] {
+            for path in ["/g/d", "/g"] { #expect(telling(kind, path) == news(.changed)) }
+            for path in ["/g/da", "/g/c", "/x"] { #expect(telling(kind, path) == nil) }
+        }
+        #expect(telling(.changed, "/g/d/a/b") == news(.subitemChanged, "/g/d/a/b"))
+        #expect(telling(.appeared, "/g/d/a") == news(.subitemAppeared, "/g/d/a"))
+        #expect(telling(.removed, "/g/d/a") == news(.subitemRemoved, "/g/d/a"))
+        for kind: SessionEvent.Kind in [.claimWaits, .claimGranted, .claimEnded] { #expect(telling(kind, "/g/d") == nil) }
+        #expect(telling(.revoked, "/g") == news(.released) && telling(.restored, "/g") == news(.restored))
+        #expect(telling(.revoked, "/g/d/a") == nil)
+    }
+
+    @Test func followsWhatIsMoved() {
+        #expect(telling(.moved, "/g/d", "/g/e") == news(.moved, "/g/d", "/g/e"))
+        #expect(telling(.moved, "/g", "/h/g") == news(.moved, "/g/d", "/h/g/d"))
+        #expect(telling(.moved, "/g/d/a", "/g/d/b") == news(.subitemMoved, "/g/d/a", "/g/d/b"))
+        #expect(telling(.moved, "/g/d/a", "/else") == news(.subitemMoved, "/g/d/a", "/else"))
+        #expect(telling(.moved, "/else", "/g/d/a") == news(.subitemAppeared, "/g/d/a"))
+        #expect(telling(.moved, "/else", "/g/d") == news(.changed))
+        #expect(telling(.moved, "/else", "/g/e") == nil)
+    }
+}

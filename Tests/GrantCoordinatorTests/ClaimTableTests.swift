@@ -1,0 +1,128 @@
+import GrantCoordinator
+import Testing
+
+/// Items as paths in a tree that never changes: what stands at a path is named by its hash.
+func item(_ path: String) -> ClaimedItem {
+    func id(_ path: some StringProtocol) -> ItemID { ItemID(UInt64(bitPattern: Int64(path.hashValue)), 0, 0) }
+    let parts = path.split(separator: "/")
+    let above = parts.indices.map { parts[..<$0].joined(separator: "/") }
+    return ClaimedItem(
+        identities: [id(parts.joined(separator: "/"))],
+        place: parts.last.map { ItemPlace(directory: id(above.last ?? ""), name: Array($0.utf8)) }, ancestors: above.map { id($0) })
+}
+
+func claimant(_ number: Int) -> ClaimantID { ClaimantID(high: 0, low: UInt64(number)) }
+
+extension ClaimTable {
+    fileprivate mutating func add(_ path: String, _ use: ItemUse, by number: Int, purpose: String? = nil) -> Answer {
+        add([ItemAccess(item(path), use)], claimant: claimant(number), purpose: purpose.map { Array($0.utf8) })
+    }
+}
+
+extension ClaimTable.Answer {
+    fileprivate var granted: ClaimID? { if case .granted(let id) = self { id } else { nil } }
+    fileprivate var waiting: ClaimID? { if case .waits(let id) = self { id } else { nil } }
+}
+
+@Suite struct AClaimTable {
+    @Test("lets readers share, and a writer have the item alone")
+    func sharing() throws {
+        var table = ClaimTable()
+        let first = try #require(table.add("a", .readContent, by: 1).granted)
+        let second = try #require(table.add("a", .readContent, by: 2).granted)
+        let writer = try #require(table.add("a", .writeContent, by: 3).waiting)
+        #expect(table.blockers(of: writer) == [first, second])
+        #expect(table.remove(first).granted.isEmpty)
+        #expect(table.remove(second).granted == [writer])
+        #expect(table.add("a", .readContent, by: 1).waiting != nil)
+    }
+
+    @Test("keeps the order of arrival: a reader does not pass a writer that waits")
+    func order() throws {
+        var table = ClaimTable()
+        let reader = try #require(table.add("a", .readContent, by: 1).granted)
+        let writer = try #require(table.add("a", .writeContent, by: 2).waiting)
+        let late = try #require(table.add("a", .readContent, by: 3).waiting)
+        #expect(table.remove(reader).granted == [writer])
+        #expect(table.remove(writer).granted == [late])
+    }
+
+    @Test("covers with a directory all that lies below it, and nothing beside it")
+    func covering() throws {
+        var table = ClaimTable()
+        _ = try #require(table.add("a/b", .writeContent, by: 1).granted)
+        #expect(table.add("a/b/c/d", .readContent, by: 2).waiting != nil)
+        #expect(table.add("a", .readContent, by: 3).waiting != nil)
+        #expect(table.add("a/bc", .writeContent, by: 4).waiting != nil, "a reader of all of it has come before")
+        #expect(table.add("x", .writeContent, by: 5).granted != nil)
+    }
+
+    @Test("follows what was claimed when it is renamed, and when another is put in its place")
+    func renaming() throws {
+        var table = ClaimTable()
+        let id = try #require(table.add("a/file", .writeContent, by: 1).granted)
+        // Saved by renaming another over it: another identity at the place.
+        var replaced = item("a/file")
+        replaced.identities = [ItemID(7, 7, 7)]
+        let saved = table.add([ItemAccess(replaced, .readContent)], claimant: claimant(2), purpose: nil)
+        let reader = try #require(saved.waiting)
+        // Moved into another directory: whoever claims that has to wait.
+        var moved = item("b/file")
+        moved.identities += item("a/file").identities
+        _ = table.update([id: [ItemAccess(moved, .writeContent)]])
+        #expect(table.add("b", .readContent, by: 3).waiting != nil)
+        #expect(table[reader]?.isHeld == true, "the old place is free, so its reader goes on")
+    }
+
+    @Test("never lets a claim wait for its own purpose, nor for who waits for that")
+    func purposes() throws {
+        var table = ClaimTable()
+        let outer = try #require(table.add("a", .readContent, by: 1, purpose: "p").granted)
+        let writer = try #require(table.add("a", .writeContent, by: 2).waiting)
+        let inner = try #require(table.add("a/b", .writeContent, by: 1, purpose: "p").granted)
+        #expect(table.remove(outer).granted.isEmpty)
+        #expect(table.remove(inner).granted == [writer])
+    }
+
+    @Test("says deadlock to who closes a circle, and to nobody else")
+    func deadlock() throws {
+        var table = ClaimTable()
+        _ = try #require(table.add("a", .writeContent, by: 1).granted)
+        let second = try #require(table.add("b", .writeContent, by: 2).granted)
+        let waiting = try #require(table.add("b", .writeContent, by: 1).waiting)
+        #expect(table.add("a", .writeContent, by: 2) == .deadlock)
+        #expect(table.add("a", .readContent, by: 3).waiting != nil)
+        #expect(table.remove(second).granted == [waiting])
+        #expect(table.add("a/b", .readContent, by: 1) == .deadlock, "it would wait for itself")
+    }
+
+    @Test("grants a batch whole or not at all")
+    func batches() throws {
+        var table = ClaimTable()
+        let both = [ItemAccess(item("a"), .writeContent), ItemAccess(item("b"), .writeContent)]
+        let held = try #require(table.add("b", .readContent, by: 1).granted)
+        let first = try #require(table.add(both, claimant: claimant(2), purpose: nil).waiting)
+        let second = try #require(table.add(both.reversed(), claimant: claimant(3), purpose: nil).waiting)
+        #expect(table.add("a", .readContent, by: 4).waiting != nil, "the batch came before")
+        #expect(table.remove(held).granted == [first])
+        #expect(table.remove(first).granted == [second])
+    }
+
+    @Test("lets what is about metadata meet metadata, and whatever displaces the item")
+    func metadata() throws {
+        var table = ClaimTable()
+        _ = try #require(table.add("a", .writeContent, by: 1).granted)
+        _ = try #require(table.add("a", .readMetadata, by: 2).granted)
+        #expect(table.add("a", .writeMetadata, by: 3).waiting != nil)
+        _ = try #require(table.add("b", .displace, by: 1).granted)
+        #expect(table.add("b", .readMetadata, by: 4).waiting != nil)
+    }
+
+    @Test("holds a thousand that wait, and grants them one by one in their order")
+    func many() throws {
+        var table = ClaimTable()
+        var ids = [try #require(table.add("a", .writeContent, by: 0).granted)]
+        for number in 1...1000 { ids.append(try #require(table.add("a", .writeContent, by: number).waiting)) }
+        for place in 1..<ids.count { #expect(table.remove(ids[place - 1]).granted == [ids[place]]) }
+    }
+}

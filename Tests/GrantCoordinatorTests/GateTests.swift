@@ -1,0 +1,206 @@
+import GrantCoordinator
+import Foundation
+import Synchronization
+import Testing
+
+@Suite struct AGate {
+    @Test("lets in what it does not refuse, and says which refusal it is")
+    func verdicts() throws {
+        let coordinator = Coordinator(slotCount: 4)
+        let open = try #require(coordinator.makeScope(refusing: .none))
+        let narrow = try #require(coordinator.makeScope(refusing: .readOnly))
+        for entry in [Entry.read, .write, .cacheWrite] {
+            #expect(coordinator.enter(open, for: entry, slot: 0) == .enter)
+            coordinator.leave(slot: 0)
+        }
+        #expect(coordinator.enter(narrow, for: .read, slot: 1) == .enter)
+        coordinator.leave(slot: 1)
+        #expect(coordinator.enter(narrow, for: .write, slot: 1) == .readOnly)
+        #expect(coordinator.enter(narrow, for: .cacheWrite, slot: 1) == .readOnly)
+        coordinator.close(open, .flushing)
+        #expect(coordinator.enter(open, for: .read, slot: 0) == .revoked)
+        #expect(coordinator.enter(open, for: .write, slot: 0) == .revoked)
+        #expect(coordinator.enter(open, for: .cacheWrite, slot: 0) == .enter)
+        coordinator.leave(slot: 0)
+        coordinator.close(open, .shut)
+        #expect(coordinator.enter(open, for: .cacheWrite, slot: 0) == .revoked)
+        #expect(coordinator.visits(in: open).isEmpty)
+    }
+
+    @Test("sends whoever reads or writes to the claims that are held, and nobody who gives something back")
+    func claims() throws {
+        let coordinator = Coordinator(slotCount: 2)
+        let scope = try #require(coordinator.makeScope(refusing: .readOnly))
+        coordinator.setClaimed(scope, true)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .claimed)
+        // It is inside while it looks at the claims.
+        #expect(coordinator.visits(in: scope).count == 1)
+        coordinator.leave(slot: 0)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
+        #expect(coordinator.enter(scope, for: .closing, slot: 0) == .enter)
+        coordinator.widen(scope)
+        #expect(coordinator.enter(scope, for: .write, slot: 1) == .claimed)
+        #expect(coordinator.enter(scope, for: .cacheWrite, slot: 1) == .enter)
+        coordinator.setClaimed(scope, false)
+        #expect(coordinator.enter(scope, for: .write, slot: 1) == .enter)
+        coordinator.setClaimed(scope, true)
+        coordinator.close(scope, .shut)
+        #expect(coordinator.enter(scope, for: .read, slot: 1) == .revoked)
+        #expect(coordinator.enter(scope, for: .closing, slot: 1) == .revoked)
+    }
+
+    @Test("a crowd sends everybody who may come in to look for room, and nobody else")
+    func crowds() throws {
+        let coordinator = Coordinator(slotCount: 2)
+        let scope = try #require(coordinator.makeScope(refusing: .none))
+        coordinator.setCrowded(scope, true)
+        for entry in [Entry.read, .write, .cacheWrite, .closing] {
+            #expect(coordinator.enter(scope, for: entry, slot: 0) == .crowded)
+            var inside: [Int] = []
+            coordinator.forEachInside(upTo: 2) { slot, _ in inside.append(slot) }
+            #expect(inside == [0])
+            coordinator.leave(slot: 0)
+        }
+        #expect(coordinator.show(scope, slot: 1))
+        coordinator.leave(slot: 1)
+        coordinator.setClaimed(scope, true)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .crowded)
+        coordinator.leave(slot: 0)
+        // It is no refusal: whoever asks what is refused does not see it.
+        #expect(coordinator.gate(scope).pointee.refused == .claimed)
+        coordinator.close(scope, .readOnly)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
+        coordinator.widen(scope)
+        coordinator.setClaimed(scope, false)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .crowded)
+        coordinator.leave(slot: 0)
+        coordinator.close(scope, .shut)
+        #expect(coordinator.enter(scope, for: .closing, slot: 0) == .revoked)
+        coordinator.setCrowded(scope, false)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
+    }
+
+    @Test("counts what it lets in, and no refusal, for each scope by itself, however many scopes there are and whoever looks meanwhile")
+    func counts() throws {
+        let coordinator = Coordinator(slotCount: 3)
+        // More than a worker has room for at once.
+        let scopes = try (0..<100).map { _ in try #require(coordinator.makeScope(refusing: .readOnly)) }
+        let turns = 2_000
+        let isOver = Atomic<Bool>(false)
+        DispatchQueue.concurrentPerform(iterations: 3) { slot in
+            if slot == 2 {
+                // At no time more is seen than there will be, but for what is just changing hands.
+                while !isOver.load(ordering: .relaxed) { #expect(coordinator.counts(of: scopes[7]).operations <= UInt64(4 * turns)) }
+                return
+            }
+            for turn in 0..<turns {
+                for scope in scopes where turn % 20 == 0 || scope == scopes[7] {
+                    guard coordinator.enter(scope, for: .read, slot: slot) == .enter else { continue }
+                    coordinator.note(read: 3, in: scope, slot: slot)
+                    coordinator.note(written: 5, in: scope, slot: slot)
+                    coordinator.leave(slot: slot)
+                    if coordinator.enter(scope, for: .write, slot: slot) == .enter { coordinator.leave(slot: slot) }
+                }
+            }
+            if slot == 0 { isOver.store(true, ordering: .relaxed) }
+        }
+        for (place, scope) in scopes.enumerated() {
+            let operations = UInt64(2 * (place == 7 ? turns : turns / 20))
+            #expect(
+                coordinator.counts(of: scope)
+                    == ScopeCounts(operations: operations, readBytes: 3 * operations, writtenBytes: 5 * operations))
+        }
+    }
+
+    @Test("is widened again when it was narrowed, and never when it was revoked")
+    func widening() throws {
+        let coordinator = Coordinator(slotCount: 1)
+        let scope = try #require(coordinator.makeScope(refusing: .readOnly))
+        coordinator.widen(scope)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .enter)
+        coordinator.leave(slot: 0)
+        coordinator.close(scope, .shut)
+        coordinator.widen(scope)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
+    }
+
+    @Test("tells who is inside, what for, and when exactly that visit has ended")
+    func visits() throws {
+        let coordinator = Coordinator(slotCount: 3)
+        let (one, other) = (try #require(coordinator.makeScope(refusing: .none)), try #require(coordinator.makeScope(refusing: .none)))
+        #expect(coordinator.enter(one, for: .write, slot: 0) == .enter)
+        #expect(coordinator.enter(other, for: .read, slot: 1) == .enter)
+        #expect(coordinator.enter(one, for: .cacheWrite, slot: 2) == .enter)
+        let visits = coordinator.visits(in: one)
+        #expect(visits.map(\.slot) == [0, 2])
+        #expect(visits.map(\.entry) == [.write, .cacheWrite])
+        coordinator.leave(slot: 0)
+        // The same worker in the same scope again is another visit.
+        #expect(coordinator.enter(one, for: .write, slot: 0) == .enter)
+        #expect(!coordinator.isInside(visits[0]))
+        #expect(coordinator.isInside(visits[1]))
+    }
+
+    @Test("ids of scopes are never used twice, over many chunks")
+    func ids() throws {
+        let coordinator = Coordinator(slotCount: 1)
+        var seen: Set<ScopeID> = []
+        for _ in 0..<5_000 { #expect(seen.insert(try #require(coordinator.makeScope(refusing: .none))).inserted) }
+    }
+
+    /// The litmus test of the protocol: of a worker that enters and a revoker that closes at the same moment, at least one sees the
+    /// other. Built for release it fails when the mark is stored with anything weaker than sequential consistency (thousands of
+    /// times in each run); built for debugging there is too much code between the two accesses to see it.
+    @Test("a worker and a revoker never miss each other")
+    func litmus() throws {
+        let rounds = 200_000
+        // Each round needs both threads: where others have the processors, as many rounds as there are in this time.
+        let end = Date().addingTimeInterval(20)
+        let coordinator = Coordinator(slotCount: 1)
+        let scopes = try (0..<rounds).map { _ in try #require(coordinator.makeScope(refusing: .none)) }
+        let state = State()
+        let worker = Thread {
+            for round in 0..<rounds {
+                Self.spin(until: { state.round.load(ordering: .acquiring) > round })
+                if state.isOver.load(ordering: .acquiring) { return }
+                let verdict = coordinator.enter(scopes[round], for: .read, slot: 0)
+                state.entered.store(verdict == .enter, ordering: .relaxed)
+                state.worker.store(round + 1, ordering: .releasing)
+                Self.spin(until: { state.revoker.load(ordering: .acquiring) > round })
+                coordinator.leave(slot: 0)
+            }
+        }
+        worker.start()
+        var leaks = 0
+        for round in 0..<rounds {
+            if round % 1_000 == 999, Date() > end { state.isOver.store(true, ordering: .releasing) }
+            state.round.store(round + 1, ordering: .releasing)
+            if state.isOver.load(ordering: .relaxed) { break }
+            // From a little before to a little after the worker: the moment itself is somewhere between.
+            for _ in 0..<(round % 64) { _ = state.worker.load(ordering: .relaxed) }
+            coordinator.close(scopes[round], .shut)
+            let isSeen = !coordinator.visits(in: scopes[round]).isEmpty
+            Self.spin(until: { state.worker.load(ordering: .acquiring) > round })
+            if state.entered.load(ordering: .relaxed), !isSeen { leaks += 1 }
+            state.revoker.store(round + 1, ordering: .releasing)
+        }
+        #expect(leaks == 0)
+    }
+
+    /// Until it is so, without giving the processor away unless the other thread seems to have none.
+    private static func spin(until isSo: () -> Bool) {
+        var turns = 0
+        while !isSo() {
+            turns += 1
+            if turns > 20_000 { sched_yield() }
+        }
+    }
+
+    final class State: Sendable {
+        let isOver = Atomic<Bool>(false)
+        let round = Atomic<Int>(0)
+        let worker = Atomic<Int>(0)
+        let revoker = Atomic<Int>(0)
+        let entered = Atomic<Bool>(false)
+    }
+}

@@ -1,0 +1,198 @@
+import GrantFleet
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension GrantFleetTests {
+    @Suite struct TheFence {
+        @Test("shuts what the fleet granted on a host of which the agent stands still, and only then it is called fenced")
+        func stoppedAgent() throws {
+            let fleet = try FleetFixture(hosts: ["h1", "h2"])
+            let mounts = try ["h1", "h2"].map { try fleet.mount($0) }
+            let own = try fleet.source("own")
+            try fleet.on("h2", "grant", own, "--view", "v").orThrow()
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            for mount in mounts { try fleet.awaitReading(mount + "/x/file", 0) }
+            let (held, local) = (open(mounts[1] + "/x/file", O_RDONLY), open(mounts[1] + "/own/file", O_RDONLY))
+            defer {
+                close(held)
+                close(local)
+            }
+            fleet.signalAgent("h2", SIGSTOP)
+            let soon = try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.2", "--json")
+            let first = try soon.decoded(as: [FleetRevocation].self)[0]
+            #expect(soon.status == 3 && first.state("h1") == "confirmed", "\(soon)")
+            // On a machine that stood still its lease may be gone by now.
+            let host = try #require(first.hosts.first { $0.host == "h2" })
+            if host.state == "waiting" {
+                #expect(host.until != nil && soon.errors.contains("“h2” has not confirmed it"))
+            }
+            let last = try fleet.administer("revoke", "--fleet", "x", "--timeout", "60", "--json").orThrow().decoded(
+                as: [FleetRevocation].self)[0]
+            #expect(last.state("h2") == "fenced")
+            #expect(FleetFixture.reading(mounts[1] + "/x/file") == EACCES)
+            #expect(FleetFixture.reading(held) == EACCES)
+            #expect(FleetFixture.reading(local) == 0, "what was granted on the host itself goes on")
+
+            fleet.signalAgent("h2", SIGCONT)
+            try fleet.administer("restore", "--fleet", "x").orThrow()
+            try fleet.awaitReading(mounts[1] + "/x/file", 0)
+            #expect(FleetFixture.reading(held) == EACCES, "a fresh scope")
+        }
+
+        @Test("lets no host be called fenced while its lease is there, also in the last second of it")
+        func lastSecond() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            let client = try EtcdClient(try FleetCredentials(file: fleet.store("administrator") + "/fleet/administrator.json").settings)
+            fleet.killAgent("h1")
+            try fleet.files.wait(until: "the host is called fenced", within: 60) {
+                let output = try fleet.administer("revoke", "--fleet", "x", "--timeout", "0.05", "--json")
+                let isFenced = try output.decoded(as: [FleetRevocation].self)[0].state("h1") == "fenced"
+                if isFenced { #expect(try client.read("grantfs/hosts/h1/agent").entry == nil, "\(output)") }
+                return isFenced
+            }
+        }
+
+        @Test("is not held open by a member of etcd that renews leases and leads no longer")
+        func staleLeader() throws {
+            let fleet = try FleetFixture(hosts: [])
+            let mount = fleet.files.base + "/m"
+            try fleet.invite("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            // It stands between the host and etcd, and says of renewals alone that they are of the term before.
+            let (socket, port) = try EtcdServers.listening(backlog: nil)
+            close(socket)
+            let code = """
+                import http.server, re, sys, urllib.error, urllib.request
+                class Between(http.server.BaseHTTPRequestHandler):
+                    def do_POST(self):
+                        body = self.rfile.read(int(self.headers['Content-Length']))
+                        headers = {name: self.headers[name] for name in ('Authorization',) if self.headers[name]}
+                        try:
+                            answer = urllib.request.urlopen(urllib.request.Request(sys.argv[2] + self.path, body, headers), timeout=2)
+                            status, text = answer.status, answer.read()
+                        except urllib.error.HTTPError as error:
+                            status, text = error.code, error.read()
+                        except OSError:
+                            return
+                        if self.path.endswith('keepalive') and sys.argv[3] == 'stale':
+                            text = re.sub(rb'"raft_term":"\\d+"', b'"raft_term":"1"', text)
+                        self.send_response(status)
+                        self.send_header('Content-Length', str(len(text)))
+                        self.end_headers()
+                        self.wfile.write(text)
+                    def log_message(self, *words): pass
+                http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Between).serve_forever()
+                """
+            let file = fleet.store("h1") + "/fleet/host.json"
+            let text = try String(contentsOfFile: file, encoding: .utf8)
+            try text.replacingOccurrences(of: fleet.servers.list, with: "http://127.0.0.1:\(port)").write(
+                toFile: file, atomically: false, encoding: .utf8)
+            let between = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "stale"])
+            defer { between.kill() }
+            try fleet.startAgent("h1")
+            mkdir(mount, 0o755)
+            try fleet.on("h1", "mount", "--new", "v", mount).orThrow()
+            try fleet.files.wait(until: "the agent says so: \(fleet.said("h1"))", within: 60) {
+                fleet.said("h1").contains("another member of etcd leads now")
+            }
+            pause(milliseconds: 2_000)
+            #expect([EACCES, ENOENT].contains(FleetFixture.reading(mount + "/x/file")))
+            between.kill()
+            let honest = try Child(["python3", "-c", code, "\(port)", fleet.servers.list, "honest"])
+            defer { honest.kill() }
+            try fleet.awaitReading(mount + "/x/file", 0)
+        }
+
+        @Test(
+            "loses nothing that a write had acknowledged, and opens again by itself when etcd is back", arguments: ["shared", "exclusive"])
+        func etcdStops(cache: String) throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let source = try fleet.source()
+            try fleet.administer("grant", "--fleet", source, "--view", "v", "--name", "x").orThrow()
+            let place = fleet.files.base + "/m"
+            mkdir(place, 0o755)
+            try fleet.on("h1", "mount", "v", place, "-o", "cache=\(cache)").orThrow()
+            try fleet.awaitReading(place + "/x/file", 0)
+            let file = open(place + "/x/written", O_RDWR | O_CREAT, 0o600)
+            #expect(file >= 0)
+            defer { close(file) }
+            fleet.servers.kill(fleet.servers.members[0])
+            var count = 0
+            let line = Array("line\n".utf8)
+            try fleet.files.wait(until: "writing is refused", within: 60) {
+                for _ in 0..<50 {
+                    if write(file, line, line.count) != line.count { return errno == EACCES }
+                    count += 1
+                }
+                return false
+            }
+            #expect(count > 0)
+            // Refused is who comes new; what was acknowledged before is on its way.
+            try fleet.files.wait(until: "all that was acknowledged is in the file") {
+                try Data(contentsOf: URL(fileURLWithPath: source + "/written")).count == count * line.count
+            }
+            #expect(FleetFixture.reading(place + "/x/file") == EACCES)
+            try fleet.servers.start(fleet.servers.members[0])
+            try fleet.awaitReading(place + "/x/file", 0)
+            #expect(FleetFixture.reading(file) == EACCES)
+        }
+
+        @Test("stands before a mount that is made, or upgraded, while nobody says that the fleet's grants are valid")
+        func newMounts() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            let early = try fleet.mount("h1")
+            try fleet.awaitReading(early + "/x/file", 0)
+            try fleet.on("h1", "upgrade", early).orThrow()
+            #expect(FleetFixture.reading(early + "/x/file") == 0, "the next daemon knows that they are valid")
+            fleet.killAgent("h1")
+            try fleet.awaitReading(early + "/x/file", EACCES)
+            let late = fleet.files.base + "/late"
+            mkdir(late, 0o755)
+            try fleet.on("h1", "mount", "v", late).orThrow()
+            #expect(FleetFixture.reading(late + "/x/file") == EACCES)
+            try fleet.on("h1", "upgrade", early).orThrow()
+            #expect(FleetFixture.reading(early + "/x/file") == EACCES)
+            try fleet.startAgent("h1")
+            for mount in [early, late] { try fleet.awaitReading(mount + "/x/file", 0) }
+        }
+
+        @Test("is not opened by an etcd that was restored from a backup, until somebody begins the fleet again")
+        func backup() throws {
+            let fleet = try FleetFixture(hosts: ["h1"])
+            let mount = try fleet.mount("h1")
+            try fleet.administer("grant", "--fleet", try fleet.source(), "--view", "v", "--name", "x").orThrow()
+            try fleet.administer("grant", "--fleet", try fleet.source("y"), "--view", "v", "--name", "y").orThrow()
+            try fleet.awaitReading(mount + "/x/file", 0)
+            let member = fleet.servers.members[0]
+            let saved = fleet.files.base + "/saved.db"
+            try fleet.servers.etcdctl("snapshot", "save", saved, endpoint: member, user: try fleet.rootOfEtcd()).orThrow()
+            try fleet.administer("revoke", "--fleet", "x").orThrow()
+            // What the host has seen by then it has written down.
+            let seen = try #require(try fleet.host("h1")).revision
+            try fleet.files.wait(until: "the host remembers it") {
+                let text = (try? String(contentsOfFile: fleet.store("h1") + "/fleet/agent.json", encoding: .utf8)) ?? ""
+                struct State: Decodable { let revision: Int64 }
+                return ((try? JSONDecoder().decode(State.self, from: Data(text.utf8)))?.revision ?? 0) >= seen
+            }
+            fleet.servers.kill(member)
+            try Command.shell(
+                "rm -rf \"$1\" && ETCDCTL_API=3 etcdctl snapshot restore \"$2\" --name m0 --data-dir \"$1\" "
+                    + "--initial-cluster \"m0=$3\" --initial-advertise-peer-urls \"$3\"", member.data, saved, fleet.servers.peer(of: member)
+            ).orThrow()
+            try fleet.servers.start(member)
+            try fleet.servers.awaitAnswer(of: member)
+            try fleet.files.wait(until: "the host says that etcd is behind: \(fleet.said("h1"))", within: 30) {
+                fleet.said("h1").contains("restored from a backup")
+            }
+            for name in ["x", "y"] { try fleet.awaitReading("\(mount)/\(name)/file", EACCES) }
+            try fleet.administer("fleet", "init", "--again").orThrow()
+            try fleet.administer("restore", "--fleet", "y").orThrow()
+            try fleet.awaitReading(mount + "/y/file", 0)
+            #expect(FleetFixture.reading(mount + "/x/file") == EACCES, "what was withdrawn after the backup does not come back")
+        }
+    }
+}

@@ -1,0 +1,36 @@
+import Testing
+import GrantViewTree
+
+@Suite("The habit of listings")
+struct TheHabitOfListings {
+    private let place: KnownPlace
+    init() throws { place = try KnownPlace() }
+
+    /// Whether each of so many listings goes out bare.
+    private func listings(_ count: Int) -> [Bool] { (0..<count).map { _ in place.scope.habit.goesOutBare() } }
+    private func lookUp(_ count: Int) { for _ in 0..<count { place.scope.habit.noteLookup() } }
+
+    @Test("is to leave attributes out until lookups follow, and to hand them out from then on")
+    func begins() {
+        #expect(listings(100).allSatisfy { $0 })
+        lookUp(15)
+        #expect(listings(100).allSatisfy { $0 })
+        lookUp(1)
+        #expect(listings(31).allSatisfy { !$0 })
+    }
+
+    @Test("is tried now and then, and given up when no lookups follow any more")
+    func ends() {
+        _ = listings(1)
+        lookUp(16)
+        for _ in 0..<3 {
+            // Each trial is followed by a lookup, so the habit stays.
+            #expect(listings(32).firstIndex(of: true) == 31)
+            lookUp(1)
+        }
+        // The trial after one that nobody looked at ends it.
+        #expect(listings(32).firstIndex(of: true) == 31)
+        #expect(listings(32).firstIndex(of: true) == 31)
+        #expect(listings(40).allSatisfy { $0 })
+    }
+}

@@ -1,0 +1,143 @@
+import Foundation
+import GrantSystem
+import Testing
+import GrantViewTree
+
+@Suite struct ANode {
+    @Test("is one for one file, counted, and gone with the last count")
+    func counting() throws {
+        let place = try KnownPlace()
+        try place.make("a")
+        let id = try place.lookup("a")
+        #expect(try place.lookup("a") == id)
+        #expect(place.scope.count == 2 && place.tree.descriptorsInUse == 2)
+        place.tree.forget(id, 1)
+        #expect(place.tree.node(id) != nil)
+        place.tree.forget(id, 1)
+        #expect(place.tree.node(id) == nil)
+        #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1)
+    }
+
+    @Test("gets an id that no other node ever had, hard links sharing one")
+    func ids() throws {
+        let place = try KnownPlace()
+        try place.make("a")
+        try FileManager.default.linkItem(atPath: place.path + "/a", toPath: place.path + "/b")
+        let first = try place.lookup("a")
+        #expect(try place.lookup("b") == first)
+        place.tree.forget(first, 2)
+        var seen: Set<UInt64> = [first]
+        for _ in 0..<1_000 {
+            let id = try place.lookup("a")
+            #expect(seen.insert(id).inserted)
+            place.tree.forget(id, 1)
+        }
+    }
+
+    @Test("an inode that is used again is another node")
+    func reuse() throws {
+        let place = try KnownPlace()
+        var ids: Set<UInt64> = []
+        for _ in 0..<50 {
+            try place.make("a")
+            let id = try place.lookup("a")
+            #expect(ids.insert(id).inserted)
+            try FileManager.default.removeItem(atPath: place.path + "/a")
+        }
+    }
+
+    @Test("whoever pins it keeps its descriptor, also when the kernel forgets it meanwhile")
+    func pinning() throws {
+        let place = try KnownPlace()
+        try place.make("a")
+        let id = try place.lookup("a")
+        let node = try #require(place.tree.node(id))
+        let descriptor = place.tree.pin(node)
+        #expect(descriptor >= 0)
+        place.tree.forget(id, 1)
+        #expect(fcntl(descriptor, F_GETFD) >= 0)
+        #expect(place.tree.release(place.scope))
+        #expect(fcntl(descriptor, F_GETFD) >= 0)
+        place.tree.unpin(id, node)
+        #expect(place.tree.node(id) == nil)
+        #expect(place.tree.descriptorsInUse == 0)
+    }
+
+    @Test("of a released scope keeps no descriptor once nobody pins it, and never opens one again")
+    func releasing() throws {
+        let place = try KnownPlace()
+        try place.make("a")
+        let id = try place.lookup("a")
+        let node = try #require(place.tree.node(id))
+        _ = place.tree.pin(node)
+        #expect(!place.tree.release(place.scope))
+        place.tree.unpin(id, node)
+        #expect(place.tree.release(place.scope))
+        #expect(place.tree.descriptorsInUse == 0)
+        #expect(place.tree.pin(node) == -ESTALE)
+        place.tree.unpin(id, node)
+    }
+
+    @Test("lends its descriptor to others beyond the budget and finds its file again by handle", .enabled(if: getuid() == 0, "needs root"))
+    func budget() throws {
+        let place = try KnownPlace(descriptorLimit: 64)
+        var ids: [UInt64] = []
+        for number in 0..<500 {
+            try place.make("f\(number)")
+            ids.append(try place.lookup("f\(number)"))
+        }
+        #expect(place.tree.descriptorsInUse <= 65)
+        for (number, id) in ids.enumerated() {
+            let node = try #require(place.tree.node(id))
+            let pinned = place.tree.pin(node)
+            #expect(pinned >= 0)
+            let descriptor = FileDescriptor(owning: dup(pinned))
+            // By what is in it: what was opened by a handle has a path only as long as the kernel keeps its name.
+            #expect(try String(contentsOfFile: "/proc/self/fd/\(descriptor.number)", encoding: .utf8) == "f\(number)")
+            place.tree.unpin(id, node)
+        }
+        #expect(place.tree.descriptorsInUse <= 65)
+        // A file that is gone is not found again, and no other one in its place.
+        try FileManager.default.removeItem(atPath: place.path + "/f0")
+        try place.make("f0")
+        let first = try #require(place.tree.node(ids[0]))
+        let pinned = place.tree.pin(first)
+        if pinned >= 0 {
+            let descriptor = FileDescriptor(owning: dup(pinned))
+            #expect(try descriptor.status().st.st_nlink == 0)
+        } else {
+            #expect(pinned == -ESTALE)
+        }
+        place.tree.unpin(ids[0], first)
+    }
+
+    @Test("many threads that look up and forget the same files leave nothing behind")
+    func threads() throws {
+        let place = try KnownPlace()
+        for number in 0..<20 { try place.make("f\(number)") }
+        DispatchQueue.concurrentPerform(iterations: 8) { thread in
+            for turn in 0..<2_000 {
+                guard let id = try? place.lookup("f\((turn &* 7 &+ thread) % 20)") else { continue }
+                if let node = place.tree.nodes.find(id) {
+                    _ = place.tree.pin(node)
+                    place.tree.unpin(id, node)
+                }
+                place.tree.forget(id, 1)
+            }
+        }
+        #expect(place.scope.count == 1 && place.tree.descriptorsInUse == 1 && place.tree.nodes.count == 1)
+    }
+}
+
+@Suite struct InodeNumbers {
+    @Test("are the filesystem's own for the first, and apart for every other")
+    func apart() {
+        let numbers = DeviceNumbers()
+        let shown = [(12, 7), (1, 7), (12, 8), (12, 9), (12, 7)].map { numbers.shown(inode: $0.0, device: $0.1) }
+        #expect(shown[0] == 12)
+        #expect(shown[1] != 1)
+        #expect(shown[2] != 12)
+        #expect(shown[3] != shown[2])
+        #expect(shown[4] == 12)
+    }
+}
