@@ -27,7 +27,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual pictures lint clean
+.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual pictures transcript lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -142,6 +142,10 @@ pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pi
 	@.ci/packages run test
 	@.ci/pictures $(program)
 	@.ci/console-browser $(program) --pictures || [ $$? = 77 ]
+
+transcript: ## write docs/tour-transcript.md anew, from what a user and root see; as root
+	@.ci/packages build run test
+	@GRANTFS_RECORD_TRANSCRIPT=1 .ci/test --filter Tours/everyCommand
 
 lint: ## format, imports, banned calls, man pages, scripts
 	@.ci/packages build lint

@@ -48,8 +48,10 @@ extension MountTests {
             }.filter { !$0.isEmpty }
         }
 
-        /// Runs the lines after what `make run` does once it has built, in a home where nothing is, and gives what each has printed.
-        static func run(_ lines: [String], as identity: Identity, _ fixture: MountFixture) throws -> (home: String, output: [[String]]) {
+        /// Runs the lines after what `make run` does once it has built, in a home where nothing is, and gives what that and each of them has printed.
+        static func run(_ lines: [String], as identity: Identity, _ fixture: MountFixture) throws -> (
+            home: String, begun: [String], output: [[String]]
+        ) {
             let home = try fixture.directory("home")
             let script = try fixture.directory("script") + "/try"
             try FileManager.default.copyItem(
@@ -58,8 +60,8 @@ extension MountTests {
             let program = Programs.grantfs(for: identity)
             let typing = #"""
                 exec 2>&1
-                GRANTFS_TRY_DIR=~/Documents GRANTFS_TRY_AT=~/view sh "$1" "$2" >~/tried || { cat ~/tried; exit 99; }
-                rm ~/tried; shift 2; cd
+                GRANTFS_TRY_DIR=~/Documents GRANTFS_TRY_AT=~/view sh "$1" "$2" || exit 99
+                shift 2; cd
                 for line; do printf '\001'; eval "$line"; done
                 """#
             var command = ["bash", "-c", typing, "bash", script, program] + lines
@@ -77,7 +79,8 @@ extension MountTests {
                 as: identity, within: 300)
             let parts = output.text.components(separatedBy: "\u{1}")
             guard parts.count == lines.count + 1 else { throw TestFailure("\(output)") }
-            return (home, parts.dropFirst().map { $0.split(separator: "\n").map(String.init) })
+            let begun = parts[0].components(separatedBy: "\n").dropLast()
+            return (home, Array(begun), parts.dropFirst().map { $0.split(separator: "\n").map(String.init) })
         }
 
         private static let users: [Identity] = (Identity.isRoot ? [.current] : []) + (Machine.usersCanMount ? [Machine.plainUser!] : [])
@@ -90,11 +93,21 @@ extension MountTests {
             let fixture = try MountFixture(owner: user)
             let shown = Self.shown(in: try Self.page(name))
             #expect(shown.count >= 8)
-            let (home, output) = try Self.run(shown.map(\.command), as: user, fixture)
+            let (home, begun, output) = try Self.run(shown.map(\.command), as: user, fixture)
             for (shown, printed) in zip(shown, output) {
                 let expected = Self.plain(shown.output, home: home)
                 #expect(Self.plain(printed, home: home) == expected, "\(user): \(shown.command)\n\(printed.joined(separator: "\n"))")
             }
+            guard name == "docs/tour.md" else { return }
+            let transcript = TourTranscript(user, home: home)
+            let commands = [("make run DIR=~/Documents AT=~/view", begun)] + zip(shown.map(\.command), output)
+            let section = transcript.section(commands)
+            if TourTranscript.isRecorded { return try transcript.record(section) }
+            let recorded = try #require(try transcript.shown(), "docs/tour-transcript.md has a section for \(user)")
+            for (line, (seen, there)) in zip(
+                section.components(separatedBy: "\n"), recorded.components(separatedBy: "\n")
+            ).enumerated() { #expect(seen == there, "line \(line + 1) of the transcript of \(user)") }
+            #expect(section == recorded)
         }
 
         /// The lines of the blocks without a console in the section about the start of the machine.
