@@ -116,6 +116,33 @@ extension MountTests {
             #expect(added == [source + "/.grantfs-undo-x", source + "/.grantfs-snapshot-x"])
         }
 
+        /// What the program has written to the file `a`: it clears the screen, sets the clipboard, writes over its line, turns one round, in C1 and in UTF-8.
+        private static let forged =
+            "first\\tline\\n\\033[2Jcleared\\n\\033]52;c;YQ==\\007\\nevil\\rgood\\n\\342\\200\\256turned\\n\\302\\2332Jtoo\\n\\377end"
+
+        @Test(
+            "cannot work the terminal on which it is reviewed, nor hide from it; a file gets it byte for byte",
+            .enabled(if: Command.exists("script"), "there is no script(1)"))
+        func hiddenContents() throws {
+            try run("printf '\(Self.forged)' > a", "--snapshot").orThrow()
+            let command = "\(Programs.grantfs) diff --patch"
+            let shown = try Command.run(["script", "-qec", command, "/dev/null"], environment: fixture.environment).orThrow().text
+            let lines = shown.replacingOccurrences(of: "\r\n", with: "\n")
+            #expect(
+                !lines.unicodeScalars.contains {
+                    ($0.properties.generalCategory == .control && $0 != "\n" && $0 != "\t") || $0 == "\u{202e}"
+                },
+                "\(lines.debugDescription)")
+            for part in [
+                "+first\tline\n", "+\\x1b[2Jcleared\n", "+\\x1b]52;c;YQ==\\x07\n", "+evil\\rgood\n", "\\u{202e}turned\n", "\\u{9b}2Jtoo\n",
+                "\\xffend\n",
+            ] {
+                #expect(lines.contains(part), "\(part): \(lines)")
+            }
+            let raw = try fixture.grantfs("diff", "--patch").orThrow().text
+            #expect(raw.contains("+\u{1B}[2Jcleared\n") && raw.contains("+evil\rgood\n"))
+        }
+
         @Test("is copied whole or not at all: what was killed while it copied leaves nothing that counts, and nothing after the next")
         func killedWhileCopying() throws {
             try Command.shell("cd \"$1\"; for i in $(seq 2000); do echo $i > $i; done; head -c 50000000 /dev/urandom > big", source)

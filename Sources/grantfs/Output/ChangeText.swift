@@ -63,17 +63,7 @@ enum ChangeText {
             + [files.before == nil ? "/dev/null" : "/dev/fd/3", files.now == nil ? "/dev/null" : "/dev/fd/\(2 + numbers.count)"]
         let status: Int32
         do throws(Errno) {
-            // What it prints goes where this command's output goes.
-            let saved = output == Terminal.standardOutput ? -1 : dup(Terminal.standardOutput)
-            if saved >= 0 { dup2(output, Terminal.standardOutput) }
-            defer {
-                if saved >= 0 {
-                    dup2(saved, Terminal.standardOutput)
-                    close(saved)
-                }
-            }
-            status = try ChildProcess.wait(
-                ChildProcess.spawn("diff", arguments: words.map { Array($0.utf8) }, descriptors: numbers))
+            status = try isatty(output) == 1 ? show(words, numbers, on: output) : hand(words, numbers, to: output)
         } catch {
             throw GrantError(
                 .unsupported, "the differences cannot be shown", cause: "diff(1): \(error)", advice: "install the package diffutils")
@@ -81,5 +71,40 @@ enum ChangeText {
         if status > 1 {
             throw GrantError(.system, "the differences of “\(name)” cannot be shown", cause: "diff(1) ended with status \(status)")
         }
+    }
+
+    /// Byte for byte, for patch(1). Returns the status with which diff(1) has ended.
+    private static func hand(_ words: [String], _ files: [Int32], to output: Int32) throws(Errno) -> Int32 {
+        try ChildProcess.wait(try start(words, files, output))
+    }
+
+    /// On a terminal, as it may be shown there.
+    private static func show(_ words: [String], _ files: [Int32], on output: Int32) throws(Errno) -> Int32 {
+        let pipe = try PipePair()
+        let child = try start(words, files, pipe.writing.number)
+        let reading = pipe.closeWriting()
+        var lines = VisibleLines()
+        var buffer = [UInt8](repeating: 0, count: 16 << 10)
+        while true {
+            let count = read(reading.number, &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            if count <= 0 { break }
+            Terminal.show(lines.add(buffer.prefix(count)), on: output)
+        }
+        Terminal.show(lines.end(), on: output)
+        return try ChildProcess.wait(child)
+    }
+
+    /// diff(1), whose output goes to `output`.
+    private static func start(_ words: [String], _ files: [Int32], _ output: Int32) throws(Errno) -> Int32 {
+        let saved = output == Terminal.standardOutput ? -1 : dup(Terminal.standardOutput)
+        if saved >= 0 { dup2(output, Terminal.standardOutput) }
+        defer {
+            if saved >= 0 {
+                dup2(saved, Terminal.standardOutput)
+                close(saved)
+            }
+        }
+        return try ChildProcess.spawn("diff", arguments: words.map { Array($0.utf8) }, descriptors: files)
     }
 }

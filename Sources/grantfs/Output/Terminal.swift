@@ -20,6 +20,9 @@ enum Terminal {
         say(text)
     }
 
+    /// As it is, without an end of line; who reads it sees when it cannot be written.
+    static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
+
     /// A line to whoever waits for it on a descriptor. `.system` when that fails.
     static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
         if !write(text + "\n", to: descriptor) {
