@@ -23,11 +23,16 @@ extension GrantAdministrator {
     public static func unknown(_ view: ViewName, among known: [ViewName], advice: String? = nil) -> GrantError {
         let names = known.map(\.description)
         let near = Suggestion.nearest(to: view.description, among: names)
-        let others =
-            names.isEmpty
-            ? "nothing is granted yet" : names.count > 5 ? nil : "there are " + names.map { "“\($0)”" }.joined(separator: ", ")
+        let listed = names.map { "“\($0)”" }.joined(separator: ", ")
+        let others: String? =
+            switch names.count {
+            case 0: "nothing is granted yet"
+            case 1: "there is only \(listed)"
+            case 2...5: "there are \(listed)"
+            default: nil
+            }
         return GrantError(
-            .notFound, "there is no view “\(view)”", cause: near == nil && names.count == 1 ? "there is only “\(names[0])”" : others,
+            .notFound, "there is no view “\(view)”", cause: others,
             advice: near.map { "did you mean “\($0)”?" } ?? advice ?? "grantfs grant --view \(view) DIR makes it")
     }
 }
