@@ -94,7 +94,9 @@ extension MountTests {
             let (fixture, work) = try granted()
             let output = try fixture.grantfs("revoke", "--path", work, "--dry-run").orThrow()
             #expect(output.lines.count == 4 && output.lines.allSatisfy { $0.hasPrefix("would revoke ") }, "\(output)")
-            try fixture.grantfs("revoke", "work", "--dry-run").orThrow()
+            #expect(!output.errors.contains("can still be reached"), "nothing is left then: \(output)")
+            let one = try fixture.grantfs("revoke", "work", "--dry-run").orThrow()
+            #expect(one.errors.contains("can still be reached"), "\(one)")
             #expect(try fixture.list().count == 4)
         }
 

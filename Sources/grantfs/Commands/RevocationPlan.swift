@@ -66,9 +66,16 @@ struct RevocationPlan {
         /// --dry-run
         func show(_ administrator: GrantAdministrator, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
             let shown = all.filter { !unlisted.contains($0.id) }
+            var overlaps: [GrantID: [Overlap]] = [:]
+            for grant in shown where grant.state != .revoked {
+                overlaps[grant.id] = try administrator.overlaps(with: grant, except: Set(all.map(\.id)))
+            }
             if arguments.wantsJSON {
                 let documents = administrator.describe(shown).map {
-                    JSON.object(JSON.grant($0) + [("wouldRevoke", .bool($0.grant.state != .revoked))])
+                    JSON.object(
+                        JSON.grant($0) + [
+                            ("wouldRevoke", .bool($0.grant.state != .revoked)), OverlapText.json(overlaps[$0.grant.id] ?? []),
+                        ])
                 }
                 try Terminal.print(JSON.array(documents).text)
                 return 0
@@ -77,6 +84,9 @@ struct RevocationPlan {
                 try Terminal.print((grant.state == .revoked ? "is revoked already: " : "would revoke ") + Choice.line(grant))
             }
             if shown.isEmpty { Terminal.note("nothing is left to revoke: every grant that leads there was revoked before") }
+            for grant in shown {
+                if let text = OverlapText.left(of: grant, overlaps[grant.id] ?? []) { Terminal.note(text) }
+            }
             return 0
         }
 
