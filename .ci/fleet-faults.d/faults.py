@@ -1,6 +1,6 @@
 """Schedules of random faults in a fleet, with a history of what was said and read, which is judged afterwards. Run by `.ci/fleet-faults`."""
 import argparse, json, os, random, shutil, signal, subprocess, sys, threading, time
-from fleet import GrantFleet
+from fleet import Fleet
 from judge import history, judge
 from reader import RECORD, now
 
