@@ -11,7 +11,7 @@ extension GrantFleetTests {
             let histories = try MountFixture()
             let output = try Command.run(
                 [root + "/.ci/fleet-faults", "--keep", histories.base] + words, environment: ["GRANTFS_BINARY": Programs.grantfs],
-                within: 170)
+                within: 300)
             if output.status != 77 { return output }
             // Where programs are required, as in CI, it has to run.
             if ProcessInfo.processInfo.environment["GRANTFS_REQUIRE_PROGRAMS"] == "1" { throw TestFailure("\(output)") }
@@ -30,7 +30,7 @@ extension GrantFleetTests {
             "is not passed by a daemon without a fence, nor by an agent that says too early that mounts have confirmed",
             arguments: ["no-fence", "early-watermark"])
         func planted(fault: String) throws {
-            guard let output = try Self.run("--schedules", "6", "--time", "15", "--seed", "1", "--plant", fault) else { return }
+            guard let output = try Self.run("--schedules", "12", "--time", "15", "--seed", "1", "--plant", fault) else { return }
             #expect(output.status == 1 && output.text.contains(" could be read "), "\(output)")
         }
 
