@@ -282,7 +282,7 @@ extension MountTests {
             try fixture.mount(options: "cache=\(cache)")
             let mounts: Mounts = try fixture.grantfs("status", "--json").orThrow().decoded()
             // A user may not watch a filesystem.
-            let means = cache == "none" ? "not needed" : owner.uid == 0 ? "fanotify" : "inotify"
+            let means = cache == "none" ? "not-needed" : owner.uid == 0 ? "fanotify" : "inotify"
             #expect(mounts.mounts.flatMap(\.grants).map(\.hostChanges) == [means])
         }
 

@@ -81,7 +81,7 @@ enum StatusCommand {
         case .nobody: "nobody"
         case .fanotify: "fanotify"
         case .inotify: "inotify"
-        case .notNeeded: "not needed"
+        case .notNeeded: "not-needed"
         }
     }
 
