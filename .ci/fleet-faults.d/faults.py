@@ -95,14 +95,13 @@ class Schedule:
 
     def run(self):
         administrators = [Administrator(self, [grant], f'{self.seed} {grant}') for grant in range(len(self.fleet.grants))]
+        if self.plant:
+            self.provoke(administrators[0])
         for one in administrators:
             one.start()
         faults = (
             (self.member_killed, 3), (self.member_stopped, 2), (self.member_alone, 2), (self.agent_killed, 3), (self.agent_stopped, 4), (self.daemon_killed, 3), (self.daemon_stopped, 4),
             (self.host_unplugged, 4), (self.host_muted, 3), (self.administrator_muted, 2))
-        if self.plant == 'no-fence':
-            # So that it does not take many to find it.
-            self.host_unplugged(2 * self.lease + 2)
         while self.goes_on():
             self.random.choices([fault for fault, _ in faults], [weight for _, weight in faults])[0]()
             time.sleep(self.random.choice((0.05, 0.3, 0.8, 1.5)))
@@ -114,6 +113,25 @@ class Schedule:
         self.note('everything is whole again')
         self.settle(administrators)
         return self.judge()
+
+    def provoke(self, administrator):
+        """Begins with a withdrawal in which the planted fault shows, so that finding it is no matter of luck."""
+        grant = administrator.grants[0]
+        name = self.fleet.grants[grant]
+        done = administrator.do('open', grant, 0, 'restore', '--fleet', name, '--timeout', '5')
+        if done is not None and 'has no grant' in done:
+            administrator.do('open', grant, 0, *self.fleet.granting(name), '--timeout', '5')
+        # Until readers have opened it.
+        time.sleep(0.5)
+        if self.plant == 'early-watermark':
+            # Between a host's store and its mounts lie milliseconds, in which no reader may fall: here they are longer. What the kernel has of open files is read meanwhile.
+            for host in self.fleet.hosts:
+                self.daemon_stopped(host, self.lease / 6)
+        else:
+            self.host_unplugged(2 * self.lease + 2)
+        administrator.do('close', grant, 0, 'revoke', '--fleet', name, '--timeout', '5')
+        if self.plant == 'no-fence':
+            time.sleep(self.lease + 1)
 
     # Faults. Each is undone by itself; one that meets another of its kind in the same place does nothing.
 
@@ -212,16 +230,16 @@ class Schedule:
 
         self.later(self.random.choice((0, 0.5, 2)), mount)
 
-    def daemon_stopped(self):
+    def daemon_stopped(self, host=None, pause=None):
         """Not for longer than a part of what is left of a lease when the fence shuts: what the kernel has of open files, a daemon that stands still cannot take away (docs/fleet.md)."""
-        host = self.random.choice(self.fleet.hosts)
+        host = host or self.random.choice(self.fleet.hosts)
         if not self.begin(host, 'daemon'):
             return
         pid = host.daemon()
         if not pid:
             host.faults.discard('daemon')
             return
-        pause = self.random.uniform(0.1, self.lease / 6)
+        pause = pause or self.random.uniform(0.1, self.lease / 6)
         self.note(f'the daemon of {host.name}, {pid}, stands still for {pause:.1f} s')
         self.fleet.signal(pid, signal.SIGSTOP)
 

@@ -30,7 +30,7 @@ extension GrantFleetTests {
             "is not passed by a daemon without a fence, nor by an agent that says too early that mounts have confirmed",
             arguments: ["no-fence", "early-watermark"])
         func planted(fault: String) throws {
-            guard let output = try Self.run("--schedules", "12", "--time", "15", "--seed", "1", "--plant", fault) else { return }
+            guard let output = try Self.run("--schedules", "4", "--time", "20", "--seed", "1", "--plant", fault) else { return }
             #expect(output.status == 1 && output.text.contains(" could be read "), "\(output)")
         }
 
