@@ -102,6 +102,7 @@ let package = Package(
 
         example("DirectoryList"),
         example("NoteEditor"),
+        example("DocumentBrowser"),
         .executableTarget(
             name: "AccessProbe",
             path: "Tests/AccessProbe",
@@ -163,7 +164,7 @@ let package = Package(
             ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFleet", "GrantModel", "GrantSystem", "TestSupport"],
             data: ["Screens"]),
         tests(
-            "GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor"]),
+            "GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),

@@ -61,6 +61,18 @@ public struct GrantedDirectory: Sendable, Identifiable {
             .compactMap { try? GrantedDirectory($0, administrator, environment) }
     }
 
+    /// The grants with these ids, in their order; those that there are no more are left out.
+    static func of(_ ids: [GrantID]) throws(GrantError) -> [GrantedDirectory] {
+        let environment = GrantEnvironment.current
+        let administrator = try environment.administrator()
+        var result: [GrantedDirectory] = []
+        for id in ids {
+            guard let grant = try administrator.store.grant(id) else { continue }
+            result.append(try GrantedDirectory(grant, administrator, environment))
+        }
+        return result
+    }
+
     private init(_ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment) throws(GrantError) {
         let found = try BookmarkFinder.find(grant, administrator, environment)
         self.grant = grant

@@ -55,6 +55,12 @@ extension FileDescriptor {
         _ = try Errno.check(clinux_statx(number, nil, &status))
         return status
     }
+
+    /// The same, as the filesystem's server says it now (AT_STATX_FORCE_SYNC), and not as the kernel has kept it.
+    public func freshStatus() throws(Errno) -> FileStatus {
+        _ = try Errno.check(clinux_ask(number))
+        return try status()
+    }
 }
 
 /// What statx(2) says of a file: `st` as stat(2) has it, birth time, mount id, whether it is the root of a mount.

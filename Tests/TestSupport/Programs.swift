@@ -31,6 +31,7 @@ public enum Programs {
     /// The examples of docs/Examples.
     public static let directoryList = located("DirectoryList", variable: "GRANTFS_DIRECTORY_LIST")
     public static let noteEditor = located("NoteEditor", variable: "GRANTFS_NOTE_EDITOR")
+    public static let documentBrowser = located("DocumentBrowser", variable: "GRANTFS_DOCUMENT_BROWSER")
 
     /// The same, where every user can run them: a checkout in somebody's home is closed to others.
     static let sharedDirectory: String? = {

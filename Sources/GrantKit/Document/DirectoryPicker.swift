@@ -1,0 +1,141 @@
+import Foundation
+import GrantAdministration
+import GrantModel
+import GrantSystem
+
+/// What somebody is asked for.
+public struct PickRequest: Sendable {
+    /// The view that a choice begins with, where it can be changed.
+    public var view: ViewName
+    public var access: Access
+    /// Where choosing begins; where one picked last when nil.
+    public var start: URL?
+    /// Files instead of directories. Each is granted in a directory of its own, where programs save it by a rename.
+    public var picksFiles: Bool
+    /// When what is chosen ends.
+    public var expires: Date?
+
+    public init(
+        view: ViewName = .standard, access: Access = .readWrite, start: URL? = nil, picksFiles: Bool = false, expires: Date? = nil
+    ) {
+        (self.view, self.access, self.start, self.picksFiles, self.expires) = (view, access, start, picksFiles, expires)
+    }
+}
+
+/// Asks a person for directories or files, and grants what is chosen.
+///
+/// There, a picker is a window of the system's, and what is chosen there is what the program may use. Here it is one of these three: in the terminal (`TerminalPicker`), the file chooser of the desktop through its portal (`DesktopPicker`), or a dialog
+/// of the program's own (`DialogPicker`), as GTK and Qt have them.
+public protocol DirectoryPicker: Sendable {
+    /// What was chosen, granted. Empty when nothing was, and nothing is granted then. Returns when the person is done. `.system` when nobody can be asked.
+    func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory]
+}
+
+/// Asks in the terminal that the program runs in, as `grantfs pick` does, which it runs.
+public struct TerminalPicker: DirectoryPicker {
+    public init() {}
+
+    public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
+        if request.picksFiles {
+            throw GrantError(
+                .unsupported, "nobody can be asked for files in the terminal", advice: "type a file's path there, or use DesktopPicker")
+        }
+        return try await PickProgram.run(request, isDesktop: false)
+    }
+}
+
+/// Asks with the desktop's own file chooser, by org.freedesktop.portal.FileChooser on the session bus, as `grantfs pick --desktop` does, which it runs.
+public struct DesktopPicker: DirectoryPicker {
+    public init() {}
+
+    public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
+        try await PickProgram.run(request, isDesktop: true)
+    }
+}
+
+/// Asks with a dialog of the program's own, and grants what that gives.
+public struct DialogPicker: DirectoryPicker {
+    private let show: @Sendable (PickRequest) async -> [URL]
+
+    /// `show`: shows the dialog, and gives what was chosen in it; nothing when it was closed.
+    public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
+
+    /// All that was chosen is granted, or nothing: what was granted before one that cannot be is taken back.
+    public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
+        var granted: [GrantedDirectory] = []
+        for url in await show(request) {
+            do throws(GrantError) {
+                granted.append(
+                    try GrantedDirectory.grant(
+                        url, to: request.view, access: request.access, expires: request.expires,
+                        document: request.picksFiles ? .directory : nil))
+            } catch {
+                for one in granted { try? one.revoke() }
+                throw error
+            }
+        }
+        return granted
+    }
+}
+
+/// `grantfs pick`, which has the terminal meanwhile.
+private enum PickProgram {
+    static func run(_ request: PickRequest, isDesktop: Bool) async throws(GrantError) -> [GrantedDirectory] {
+        let environment = GrantEnvironment.current
+        var words = ["--view", request.view.description]
+        if request.access == .readOnly { words.append("--read-only") }
+        if isDesktop { words.append("--desktop") }
+        if request.picksFiles { words += ["--files", "--as-directory"] }
+        if let expires = request.expires { words += ["--expires", expires.formatted(.iso8601)] }
+        let store = try environment.administrator(create: true).store.directory
+        let start = try request.start.map { (url) throws(GrantError) in try FilePath.words(url) }
+        let arguments = (["grantfs", "pick", "--store", store] + words + ["--"]).map { Array($0.utf8) } + (start.map { [$0] } ?? [])
+        let result = await withCheckedContinuation { (continuation: CheckedContinuation<Result<[GrantID], GrantError>, Never>) in
+            let work: @Sendable () -> Void = {
+                do throws(GrantError) {
+                    continuation.resume(returning: .success(try ids(of: arguments)))
+                } catch {
+                    continuation.resume(returning: .failure(error))
+                }
+            }
+            // Somebody may choose for as long as he likes: no thread of Swift's pool waits for that.
+            do throws(Errno) {
+                try WorkerThread.start("pick", work).detach()
+            } catch {
+                continuation.resume(returning: .failure(failure(error.description)))
+            }
+        }
+        return try GrantedDirectory.of(try result.get())
+    }
+
+    /// Runs it and reads what it prints: a line for each grant.
+    private static func ids(of arguments: [[UInt8]]) throws(GrantError) -> [GrantID] {
+        let (status, text): (Int32, String)
+        do throws(Errno) {
+            let pipe = try PipePair()
+            // It draws on the terminal, and prints to what is its standard output.
+            let shell = ["sh", "-c", "exec \"$@\" >&3 3>&-", "sh"].map { Array($0.utf8) }
+            let child = try ChildProcess.spawn("sh", arguments: shell + arguments, descriptors: [pipe.writing.number])
+            let reading = pipe.closeWriting()
+            var said: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            while true {
+                let count = read(reading.number, &buffer, buffer.count)
+                if count < 0, errno == EINTR { continue }
+                if count <= 0 { break }
+                said += buffer[..<count]
+            }
+            (status, text) = (try ChildProcess.wait(child), String(decoding: said, as: UTF8.self))
+        } catch {
+            throw failure(error.description)
+        }
+        // 1: nothing was chosen, or it has said why.
+        if status == 1 { return [] }
+        guard status == 0 || status == 3 else { throw failure("grantfs pick ended with status \(status)") }
+        return text.split(whereSeparator: \.isNewline).compactMap { GrantID($0) }
+    }
+
+    private static func failure(_ cause: String) -> GrantError {
+        GrantError(.system, "nobody can be asked", cause: cause, advice: "the program grantfs has to be in PATH")
+    }
+}

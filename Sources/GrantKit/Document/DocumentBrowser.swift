@@ -1,0 +1,185 @@
+import Foundation
+import GrantModel
+import GrantSystem
+
+/// The documents in granted directories: listed, filtered, and kept as they are on the disk. A model without a window: the window is the program's.
+///
+/// It lists each directory, and what lies below it, under coordination, and is a presenter of it: what others make, rename, change and delete shows within a moment. A directory whose grant is revoked is empty, and says why in `problems`; when it is restored
+/// its documents are back.
+@MainActor public final class DocumentBrowser {
+    /// A document.
+    public struct Item: Identifiable, Hashable, Sendable {
+        public let url: URL
+        /// In whose grant it lies.
+        public let grant: GrantID
+        /// Below the granted directory, for people.
+        public let name: String
+        public let size: Int
+        public let modified: Date
+
+        public var id: URL { url }
+    }
+
+    /// Which documents there are, by name, as far as they meet the filter.
+    public private(set) var items: [Item] = []
+    /// Why nothing of a grant is listed.
+    public private(set) var problems: [GrantID: String] = [:]
+    /// Called after each change of `items` or `problems`.
+    public var didChange: (@MainActor () -> Void)?
+    /// Makes a picture of a document, if the program has one for it. Nothing is made here; whoever shows a list asks.
+    public var thumbnail: (@MainActor (Item) async -> Data?)?
+    /// A part of the names of those that are shown, whatever its case; empty: all.
+    public var filter = "" { didSet { if filter != oldValue { show() } } }
+
+    private let directories: [GrantedDirectory]
+    private let environment = GrantEnvironment.current
+    private let extensions: Set<String>?
+    private var presenters: [DirectoryPresentation] = []
+    private var all: [Item] = []
+    private var listing: Task<Void, Never>?
+    private var isStale = false
+
+    /// `extensions`: of what counts as a document, in small letters; nil: every file but hidden ones.
+    public init(_ directories: [GrantedDirectory], extensions: Set<String>? = nil) {
+        (self.directories, self.extensions) = (directories, extensions)
+    }
+
+    /// Lists, and follows changes until `stop`.
+    public func start() async {
+        for directory in directories {
+            let presenter = DirectoryPresentation(directory.url) { [weak self] in Task { @MainActor in self?.changed() } }
+            NSFileCoordinator.addFilePresenter(presenter)
+            presenters.append(presenter)
+        }
+        await list()
+    }
+
+    public func stop() {
+        for presenter in presenters { NSFileCoordinator.removeFilePresenter(presenter) }
+        presenters = []
+        listing?.cancel()
+    }
+
+    /// Makes a new document and opens it. What `UIDocument.save` throws away comes as nil: its `handleError` was told.
+    public func create<Document: UIDocument>(_ name: String, in directory: GrantedDirectory, as make: (URL) -> Document) async -> Document?
+    {
+        let document = make(directory.url.appendingPathComponent(name))
+        guard await document.save(to: document.fileURL, for: .forCreating) else { return nil }
+        changed()
+        return document
+    }
+
+    /// Gives a document another name in its directory; whoever has it open is told. A `CocoaError`.
+    public func rename(_ item: Item, to name: String) async throws {
+        let new = item.url.deletingLastPathComponent().appendingPathComponent(name)
+        try await Self.coordinated([.writingIntent(with: item.url, options: .forMoving), .writingIntent(with: new)]) { old, new in
+            try FileManager.default.moveItem(at: old, to: new)
+        }
+        changed()
+    }
+
+    /// Deletes a document; whoever has it open is asked to close it before. A `CocoaError`.
+    public func delete(_ item: Item) async throws {
+        try await Self.coordinated([.writingIntent(with: item.url, options: .forDeleting)]) { place, _ in
+            try FileManager.default.removeItem(at: place)
+        }
+        changed()
+    }
+
+    private static func coordinated(_ intents: [NSFileAccessIntent], _ work: @escaping @Sendable (URL, URL) throws -> Void) async throws {
+        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+            let coordinator = NSFileCoordinator()
+            coordinator.coordinate(with: intents, queue: OperationQueue()) { error in
+                do {
+                    if let error { throw error }
+                    try work(intents[0].url, intents[intents.count - 1].url)
+                    if intents.count > 1 { coordinator.item(at: intents[0].url, didMoveTo: intents[1].url) }
+                    continuation.resume()
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }
+        }
+    }
+
+    /// Many changes at once are one listing, a tenth of a second later.
+    private func changed() {
+        guard listing == nil else { return isStale = true }
+        listing = Task { @MainActor [weak self] in
+            try? await Task.sleep(for: .milliseconds(100))
+            guard let self, !Task.isCancelled else { return }
+            await GrantEnvironment.$current.withValue(environment) { await self.list() }
+            listing = nil
+            if isStale {
+                isStale = false
+                changed()
+            }
+        }
+    }
+
+    private func list() async {
+        var (found, troubles): ([Item], [GrantID: String]) = ([], [:])
+        for directory in directories {
+            let (id, extensions) = (directory.id, extensions)
+            do {
+                found += try await CoordinatedFiles.read(directory.url, options: .withoutChanges) { place in
+                    try Self.items(in: place, of: id, extensions)
+                }.get()
+            } catch {
+                troubles[id] = ((error as? CocoaError)?.userInfo[NSUnderlyingErrorKey]).map { "\($0)" } ?? "\(error)"
+            }
+        }
+        (all, problems) = (found.sorted { ($0.name, $0.url.path) < ($1.name, $1.url.path) }, troubles)
+        show()
+    }
+
+    private func show() {
+        items = filter.isEmpty ? all : all.filter { $0.name.range(of: filter, options: .caseInsensitive) != nil }
+        didChange?()
+    }
+
+    private nonisolated static func items(in directory: URL, of grant: GrantID, _ extensions: Set<String>?) throws -> [Item] {
+        // What cannot be read at all is an error and no empty list.
+        _ = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        let keys: [URLResourceKey] = [.isRegularFileKey, .fileSizeKey, .contentModificationDateKey]
+        guard let files = FileManager.default.enumerator(at: directory, includingPropertiesForKeys: keys, options: .skipsHiddenFiles) else {
+            return []
+        }
+        var items: [Item] = []
+        for case let file as URL in files {
+            guard let values = try? file.resourceValues(forKeys: Set(keys)), values.isRegularFile == true,
+                extensions?.contains(file.pathExtension.lowercased()) ?? true
+            else { continue }
+            let name = String(file.path.dropFirst(directory.path.count).drop { $0 == "/" })
+            items.append(
+                Item(
+                    url: file, grant: grant, name: name, size: values.fileSize ?? 0,
+                    modified: values.contentModificationDate ?? Date(timeIntervalSince1970: 0)))
+        }
+        return items
+    }
+}
+
+/// Is told of everything below a directory.
+private final class DirectoryPresentation: NSObject, NSFilePresenter, @unchecked Sendable {
+    // Safe to share: nothing changes after `init` but what is behind `url`.
+    let presentedItemOperationQueue = OperationQueue()
+    private let url: Lock<URL>
+    private let changed: @Sendable () -> Void
+
+    init(_ url: URL, changed: @escaping @Sendable () -> Void) {
+        (self.url, self.changed) = (Lock(url), changed)
+        super.init()
+        presentedItemOperationQueue.maxConcurrentOperationCount = 1
+    }
+
+    var presentedItemURL: URL? { url.withLock { $0 } }
+    func presentedItemDidMove(to newURL: URL) {
+        url.withLock { $0 = newURL }
+        changed()
+    }
+    func presentedItemDidChange() { changed() }
+    func presentedSubitemDidAppear(at url: URL) { changed() }
+    func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL) { changed() }
+    func presentedSubitemDidChange(at url: URL) { changed() }
+}

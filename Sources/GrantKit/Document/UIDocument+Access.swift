@@ -1,0 +1,229 @@
+import Foundation
+import GrantAdministration
+import GrantSystem
+
+/// What tells one version of a file from another: a save by whomever changes one of them.
+struct DocumentVersion: Equatable, Sendable {
+    private let inode: UInt64
+    private let size: Int64
+    private let seconds: Int
+    private let nanoseconds: Int
+
+    /// Whether a name leads to it. Where the kernel goes by a name that it looked up a moment ago, as in a mount, it may be of a file that has been replaced.
+    let isLinked: Bool
+
+    /// As the filesystem itself says it now. nil when there is no such file, or nobody may look.
+    init?(of url: URL) {
+        guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW),
+            let status = try? file.freshStatus().st
+        else { return nil }
+        (inode, size) = (UInt64(status.st_ino), Int64(status.st_size))
+        (seconds, nanoseconds) = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
+        isLinked = status.st_nlink > 0
+    }
+
+    var date: Date { Date(timeIntervalSince1970: Double(seconds) + Double(nanoseconds) / 1e9) }
+}
+
+// Opening, saving, closing.
+extension UIDocument {
+    /// Reads the file. False when that fails: `handleError` has been told why. It is a presenter from then on, until `close`.
+    public func open() async -> Bool {
+        do {
+            try await read(fileURL, registering: true)
+            return true
+        } catch {
+            handleError(error, userInteractionPermitted: true)
+            return false
+        }
+    }
+
+    public func open(completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+        Task { @MainActor in
+            let isOpen = await open()
+            completionHandler?(isOpen)
+        }
+    }
+
+    /// Saves, as a new file at `url` or over the document's own. The document is at `url` then, and open. False when that fails: `handleError` has been told why, and the changes stay here.
+    public func save(to url: URL, for operation: SaveOperation) async -> Bool {
+        do {
+            try await write(to: url, for: operation)
+            return true
+        } catch {
+            handleError(error, userInteractionPermitted: true)
+            return false
+        }
+    }
+
+    public func save(to url: URL, for operation: SaveOperation, completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+        Task { @MainActor in
+            let isSaved = await save(to: url, for: operation)
+            completionHandler?(isSaved)
+        }
+    }
+
+    /// Saves what is not in the file, if anything and if there is no conflict. False when that fails.
+    public func autosave() async -> Bool {
+        guard hasUnsavedChanges else { return true }
+        guard !documentState.contains(.closed), !documentState.contains(.inConflict) else { return false }
+        do {
+            try await write(to: fileURL, for: .forOverwriting)
+            return true
+        } catch {
+            handleError(error, userInteractionPermitted: false)
+            return false
+        }
+    }
+
+    /// Saves what is not saved yet, and ends the document's part in coordination. False when it could not be saved: then it stays open, and its changes stay here.
+    public func close() async -> Bool {
+        autosaving?.cancel()
+        if documentState.contains(.closed) { return true }
+        guard await autosave() else { return false }
+        await turn()
+        defer { endTurn() }
+        NSFileCoordinator.removeFilePresenter(presentation)
+        documentState = .closed
+        return true
+    }
+
+    public func close(completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+        Task { @MainActor in
+            let isClosed = await close()
+            completionHandler?(isClosed)
+        }
+    }
+
+    /// Takes what is at `url`, usually its own file, in the place of its contents; what was changed and not saved is lost, and a conflict is over.
+    public func revert(toContentsOf url: URL) async -> Bool {
+        documentState.insert(.editingDisabled)
+        disableEditing()
+        defer {
+            documentState.remove(.editingDisabled)
+            enableEditing()
+        }
+        do {
+            try await read(url, registering: false)
+            return true
+        } catch {
+            handleError(error, userInteractionPermitted: true)
+            return false
+        }
+    }
+
+    public func revert(toContentsOf url: URL, completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+        Task { @MainActor in
+            let isReverted = await revert(toContentsOf: url)
+            completionHandler?(isReverted)
+        }
+    }
+
+    // MARK: one thing at a time
+
+    /// Waits until nothing is read or saved, and begins to.
+    func turn() async {
+        while isSaving { await withCheckedContinuation { waiting.append($0) } }
+        isSaving = true
+    }
+
+    func endTurn() {
+        isSaving = false
+        (progress, documentState) = (nil, documentState.subtracting(.progressAvailable))
+        let next = waiting
+        waiting = []
+        for one in next { one.resume() }
+    }
+
+    private func begin() -> Progress {
+        let started = Progress(totalUnitCount: 1)
+        progress = started
+        documentState.insert(.progressAvailable)
+        return started
+    }
+
+    private func read(_ url: URL, registering: Bool) async throws {
+        await turn()
+        defer { endTurn() }
+        let (progress, presentation) = (begin(), presentation)
+        let read: Result<(Data, DocumentVersion?), any Error>
+        do {
+            read = try await CoordinatedFiles.read(url, options: registering ? [] : .withoutChanges, purpose: .init(of: presentation)) {
+                place in
+                // Under one claim, so that no change is missed.
+                let version = DocumentVersion(of: place)
+                let data = try DocumentFile.read(place, progress)
+                if registering { NSFileCoordinator.addFilePresenter(presentation) }
+                return (data, version)
+            }
+        } catch {
+            throw CocoaError.error(error, url: url, isWriting: false)
+        }
+        do {
+            let (data, version) = try read.get()
+            try load(fromContents: data, ofType: fileType)
+            if url == fileURL { (seen, fileModificationDate) = (version, version?.date) }
+            savedChanges = changes
+            documentState.subtract([.closed, .inConflict, .savingError])
+        } catch {
+            if registering { NSFileCoordinator.removeFilePresenter(presentation) }
+            throw error
+        }
+    }
+
+    /// Waits for those who write: what they do shows before this one saves over it, as a conflict.
+    private func write(to url: URL, for operation: SaveOperation) async throws {
+        await turn()
+        defer { endTurn() }
+        let token = changeCountToken(for: operation)
+        guard let data = try contents(forType: fileType ?? "") as? Data else {
+            throw CocoaError(
+                .featureUnsupported, userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "contents(forType:) gave no Data"])
+        }
+        let (progress, presentation, isNew) = (begin(), presentation, operation == .forCreating)
+        // Whoever saves knowingly over another's changes has them go.
+        let expected = documentState.contains(.inConflict) || url != fileURL || isNew ? nil : seen
+        do {
+            let version: DocumentVersion?
+            do {
+                version = try await CoordinatedFiles.write(url, options: .forReplacing, purpose: .init(of: presentation)) { place in
+                    if let expected, let now = DocumentVersion(of: place), now != expected { throw Conflict() }
+                    try DocumentFile.write(data, to: place, isNew: isNew, progress)
+                    return DocumentVersion(of: place)
+                }.get()
+            } catch let error as CoordinationError {
+                throw CocoaError.error(error, url: url, isWriting: true)
+            }
+            if url != fileURL || documentState.contains(.closed) {
+                NSFileCoordinator.removeFilePresenter(presentation)
+                presentation.move(to: url)
+                NSFileCoordinator.addFilePresenter(presentation)
+            }
+            (seen, fileModificationDate) = (version, version?.date)
+            updateChangeCount(withToken: token, for: operation)
+            documentState.subtract([.closed, .inConflict, .savingError])
+            if hasUnsavedChanges { scheduleAutosave() }
+        } catch is Conflict {
+            documentState.insert(.inConflict)
+            throw CocoaError(
+                .fileWriteUnknown,
+                userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "somebody else has changed the file meanwhile"])
+        } catch {
+            documentState.insert(.savingError)
+            throw error
+        }
+    }
+
+    /// Somebody who coordinates with nobody has changed the file.
+    private struct Conflict: Error {}
+
+    func scheduleAutosave() {
+        guard autosaving == nil || autosaving?.isCancelled == true else { return }
+        let delay = autosaveDelay
+        autosaving = Task { @MainActor [weak self] in
+            guard (try? await Task.sleep(for: delay)) != nil, let self else { return }
+            autosaving = nil
+            GrantEnvironment.$current.withValue(presentation.environment) { autosave(completionHandler: nil) }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// DocumentBrowser: the documents of granted directories, in the terminal.
+//
+//     pick DIR · list · filter TEXT · open N · new NAME · type TEXT · show · save · close · rename N NAME · delete N
+//
+// N counts from 1, as `list` does. What a command gives ends with a line `done` or `failed`; what others do shows in lines that begin with `*`.
+import Foundation
+import GrantKit
+
+@MainActor final class Program {
+    private var browser: DocumentBrowser?
+    private var document: TextDocument?
+
+    private func say(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
+
+    /// Shows what has been granted to the program's view, from now on.
+    func begin() async throws {
+        browser?.stop()
+        let begun = DocumentBrowser(try GrantedDirectory.all(in: try ViewName("documents")), extensions: ["txt", "md"])
+        browser = begun
+        await begun.start()
+        begun.didChange = { [weak self] in self?.say("* \(begun.items.count) documents") }
+    }
+
+    func run(_ line: String) async {
+        let words = line.split(separator: " ", maxSplits: 1).map(String.init)
+        let operand = words.count > 1 ? words[1] : ""
+        do {
+            say(try await run(words.first ?? "", operand) ? "done" : "failed")
+        } catch {
+            say("\((error as? CocoaError)?.code.rawValue ?? 0): \(error.localizedDescription)")
+            say("failed")
+        }
+    }
+
+    private func run(_ command: String, _ operand: String) async throws -> Bool {
+        switch command {
+        case "pick":
+            // A program with a window shows its own dialog here; `TerminalPicker` and `DesktopPicker` ask in the terminal and with the desktop's.
+            let picker = DialogPicker { _ in [URL(fileURLWithPath: operand, isDirectory: true)] }
+            let picked = try await picker.pick(PickRequest(view: try ViewName("documents")))
+            try await begin()
+            return !picked.isEmpty
+        case "list":
+            for (number, item) in (browser?.items ?? []).enumerated() { say("\(number + 1) \(item.name), \(item.size) bytes") }
+            for problem in (browser?.problems ?? [:]).values { say("not listed: \(problem)") }
+            return browser != nil
+        case "filter":
+            browser?.filter = operand
+            return true
+        case "open":
+            guard document == nil, let item = item(operand) else { return false }
+            let opened = TextDocument(fileURL: item.url)
+            opened.report = { [weak self] in self?.say("* \($0)") }
+            guard await opened.open() else { return false }
+            document = opened
+            return true
+        case "new":
+            guard document == nil, let directory = try GrantedDirectory.all(in: try ViewName("documents")).first else { return false }
+            document = await browser?.create(operand, in: directory) { TextDocument(fileURL: $0) }
+            return document != nil
+        case "type":
+            document?.type(operand + "\n")
+            return document != nil
+        case "show":
+            guard let document else { return false }
+            say("\(document.localizedName): " + document.text.split(separator: "\n").joined(separator: " / "))
+            say("state \(document.documentState.rawValue), unsaved \(document.hasUnsavedChanges)")
+            return true
+        case "save":
+            guard let document else { return false }
+            return await document.save(to: document.fileURL, for: .forOverwriting)
+        case "close":
+            guard await document?.close() == true else { return false }
+            document = nil
+            return true
+        case "rename":
+            let parts = operand.split(separator: " ", maxSplits: 1).map(String.init)
+            guard parts.count == 2, let item = item(parts[0]) else { return false }
+            try await browser?.rename(item, to: parts[1])
+            return true
+        case "delete":
+            guard let item = item(operand) else { return false }
+            try await browser?.delete(item)
+            return true
+        default: return false
+        }
+    }
+
+    private func item(_ number: String) -> DocumentBrowser.Item? {
+        guard let items = browser?.items, let index = Int(number), items.indices.contains(index - 1) else { return nil }
+        return items[index - 1]
+    }
+
+    func end() async {
+        _ = await document?.close()
+        browser?.stop()
+    }
+}
+
+let (lines, input) = AsyncStream.makeStream(of: String.self)
+// Reading a line waits, and nobody else is to wait for that.
+Thread.detachNewThread {
+    while let line = readLine() { input.yield(line) }
+    input.finish()
+}
+let program = Program()
+try? await program.begin()
+for await line in lines { await program.run(line) }
+await program.end()
