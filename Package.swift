@@ -164,7 +164,8 @@ let package = Package(
             ["GrantConsoles", "GrantTerminal", "GrantAdministration", "GrantFleet", "GrantModel", "GrantSystem", "TestSupport"],
             data: ["Screens"]),
         tests(
-            "GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
+            "GrantKitTests",
+            ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),

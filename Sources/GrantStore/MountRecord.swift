@@ -19,7 +19,8 @@ public struct MountRecord: Hashable, Sendable {
     public var connection: FUSEConnection?
 
     public init(
-        id: GrantID, shown: ShownViews, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant,
+        id: GrantID, shown: ShownViews, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String,
+        since: Instant,
         connection: FUSEConnection? = nil
     ) {
         self.id = id

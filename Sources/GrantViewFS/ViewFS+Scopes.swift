@@ -132,7 +132,8 @@ extension ViewFS {
     /// changed through one shows through the other at once. A scope once found stays so.
     public func markOverlaps() {
         let slash = UInt8(ascii: "/")
-        let placed = names.open.compactMap { _, scope in path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
+        let placed = names.open.compactMap { _, scope in
+            path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
         }
         var above: [(path: [UInt8], scope: Scope)] = []
         for place in placed.sorted(by: { $0.path.lexicographicallyPrecedes($1.path) }) {

@@ -57,7 +57,9 @@ extension MountTests {
         @Test("has views that come and go while it is mounted, each with the same directory for whoever has it")
         func live() throws {
             try mount()
-            let held = try Child(["sh", "-c", "cd \"$1\"; while read -r line; do echo \"$(ls -m . 2>&1)\"; done", "sh", mountpoint + "/job-1"])
+            let held = try Child([
+                "sh", "-c", "cd \"$1\"; while read -r line; do echo \"$(ls -m . 2>&1)\"; done", "sh", mountpoint + "/job-1",
+            ])
             func look() throws -> String? {
                 held.send("?")
                 return held.line()

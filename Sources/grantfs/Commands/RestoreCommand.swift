@@ -19,6 +19,7 @@ enum RestoreCommand {
         let now = Instant(nanoseconds: Clock.realtime)
         let active = Set(grants.filter { $0.state(at: now) == .active }.map(\.id))
         let changes = try administrator.restore(grants, timeout: timeout)
-        return try Confirmation.print(changes, { active.contains($0.id) ? "active already:" : "restored" }, "the restoration", arguments: arguments, timeout: timeout)
+        return try Confirmation.print(
+            changes, { active.contains($0.id) ? "active already:" : "restored" }, "the restoration", arguments: arguments, timeout: timeout)
     }
 }

@@ -50,7 +50,8 @@ enum SetCommand {
             return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
         }
         let after = change.grant
-        let isSame = (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
+        let isSame =
+            (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
         return try Confirmation.print([change], isSame ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
     }
 

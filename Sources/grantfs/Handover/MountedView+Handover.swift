@@ -118,7 +118,8 @@ extension MountedView {
                 }
                 // As it is in force; the differences are made true by the first look at the store.
                 (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
-                state.grants[taken.id] = LiveGrant(grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)
+                state.grants[taken.id] = LiveGrant(
+                    grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)
                 if taken.isShown { files.names.takeOver(taken.name, scope) }
                 open.append(scope)
             }
