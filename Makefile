@@ -27,10 +27,10 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual pictures transcript lint clean
+.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual documentation pictures transcript lint clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 build: ## build everything for debugging, the tests included
 	@.ci/packages build
@@ -137,6 +137,11 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 manual: ## write the parts of grantfs(1) anew that are made from the declarations of commands and options
 	$(SWIFT) build --product grantfs
 	.ci/manual .build/debug/grantfs
+
+documentation: ## make the library's pages, a site in .build/documentation, and compile every piece of code in them
+	@.ci/packages build
+	@rm -rf .build/documentation
+	@.ci/documentation .build/documentation
 
 pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`, and of the console where chromium is; as root
 	@.ci/packages run test

@@ -38,7 +38,8 @@ extension UIDocument {
         }
     }
 
-    public func open(completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+    /// The same for code that does not wait.
+    public func open(completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isOpen = await open()
             completionHandler?(isOpen)
@@ -56,7 +57,8 @@ extension UIDocument {
         }
     }
 
-    public func save(to url: URL, for operation: SaveOperation, completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+    /// The same for code that does not wait.
+    public func save(to url: URL, for operation: SaveOperation, completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isSaved = await save(to: url, for: operation)
             completionHandler?(isSaved)
@@ -88,7 +90,8 @@ extension UIDocument {
         return true
     }
 
-    public func close(completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+    /// The same for code that does not wait.
+    public func close(completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isClosed = await close()
             completionHandler?(isClosed)
@@ -112,7 +115,8 @@ extension UIDocument {
         }
     }
 
-    public func revert(toContentsOf url: URL, completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+    /// The same for code that does not wait.
+    public func revert(toContentsOf url: URL, completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isReverted = await revert(toContentsOf: url)
             completionHandler?(isReverted)

@@ -113,7 +113,7 @@ import GrantSystem
     open func enableEditing() {}
 
     /// Called before what is saved by itself is saved. An override calls `super`, or the handler.
-    open func autosave(completionHandler: (@Sendable (Bool) -> Void)? = nil) {
+    open func autosave(completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isSaved = await autosave()
             completionHandler?(isSaved)
