@@ -27,7 +27,7 @@ sources := Package.swift $(shell find Sources -type f 2>/dev/null)
 
 export SWIFT
 
-.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual documentation pictures transcript lint clean
+.PHONY: help build release test conformance bench run install deb test-debian test-kernels uninstall manual documentation site pictures transcript lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -142,6 +142,11 @@ documentation: ## make the library's pages, a site in .build/documentation, and 
 	@.ci/packages build
 	@rm -rf .build/documentation
 	@.ci/documentation .build/documentation
+
+site: ## make a site of docs/ and the man pages in .build/site, and look at every link
+	@.ci/packages lint
+	@rm -rf .build/site
+	@.ci/site .build/site
 
 pictures: $(program) ## draw docs/images anew, from the screens of `top` and `pick`, and of the console where chromium is; as root
 	@.ci/packages run test
