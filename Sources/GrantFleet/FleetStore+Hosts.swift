@@ -76,7 +76,19 @@ extension FleetStore {
     /// All hosts, by their ids, and the revision at which they were read.
     public func hosts() throws(GrantError) -> (hosts: [FleetHost], revision: Int64) {
         let (registry, states) = try Self.mapping("the hosts cannot be read") { () throws(EtcdFailure) in
-            (try client.list(FleetKeys.registry), try client.list(FleetKeys.hosts))
+            // A host may write what it likes below its own prefix, and as much as etcd takes: nothing of it is read but what it says of itself.
+            let keys = try client.list(FleetKeys.hosts, withValues: false)
+            let known = keys.entries.filter { entry in
+                FleetHost.id(in: entry.key).map { entry.key == FleetKeys.agent($0) || entry.key == FleetKeys.state($0) } ?? false
+            }
+            var entries = known.filter { !$0.key.hasSuffix("/state") }
+            let states = known.filter { $0.key.hasSuffix("/state") }.map(\.key)
+            // Each has a megabyte and a half at the most, and an answer sixty-four.
+            for start in stride(from: 0, to: states.count, by: 20) {
+                let answer = try client.transaction(then: states[start..<min(start + 20, states.count)].map { .read($0) })
+                entries += answer.found.compactMap(\.first)
+            }
+            return (try client.list(FleetKeys.registry), (entries: entries, revision: keys.revision))
         }
         var hosts: [String: FleetHost] = [:]
         for entry in registry.entries {

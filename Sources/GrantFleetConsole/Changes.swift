@@ -45,6 +45,8 @@ final class Changes: Sendable {
     private struct Shared {
         var changes: [Change] = []
         var next = 1
+        /// Threads that carry one out.
+        var working = 0
         /// Counts what was told.
         var version = 0
     }
@@ -52,6 +54,7 @@ final class Changes: Sendable {
     /// So many are under way at once; of those that are over, so many are kept.
     private static let most = 8
     private static let kept = 12
+    private static let threads = 64
 
     private let shared = Lock(Shared())
     private let connect: @Sendable (_ who: String) throws(GrantError) -> FleetStore
@@ -71,8 +74,10 @@ final class Changes: Sendable {
     /// Begins a change. `seen`: the revision that whoever asked has looked at: a grant is restored as it was then, or not at all. The number of the change; nil when too many are under way.
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
-            guard shared.changes.count(where: { !$0.isOver }) < Changes.most else { return nil }
-            while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: \.isOver) {
+            // What is recorded waits for hosts alone, and a host that does not answer keeps nobody from the next withdrawal.
+            guard shared.changes.count(where: { !$0.isOver && !$0.isRecorded }) < Changes.most, shared.working < Changes.threads else { return nil }
+            shared.working += 1
+            while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: { $0.isOver || $0.isRecorded }) {
                 shared.changes.remove(at: old)
             }
             let number = shared.next
@@ -87,6 +92,7 @@ final class Changes: Sendable {
         do throws(Errno) {
             try WorkerThread.start("console-change") { [self] in carryOut(number, kind, grant, seen, who, peer) }.detach()
         } catch {
+            shared.withLock { $0.working -= 1 }
             update(number) { ($0.isOver, $0.failure) = (true, "no thread could be started: \(error.description)") }
         }
         return number
@@ -101,6 +107,7 @@ final class Changes: Sendable {
     }
 
     private func carryOut(_ number: Int, _ kind: Kind, _ grant: FleetGrant, _ seen: Int64, _ who: String, _ peer: String) {
+        defer { shared.withLock { $0.working -= 1 } }
         let subject = "“\(grant.name)” (\(grant.id.description.prefix(12))) of the view “\(grant.view)”"
         do throws(GrantError) {
             let fleet = try connect(who)
@@ -116,6 +123,8 @@ final class Changes: Sendable {
             says("\(kind.event) \(subject), for \(who) at \(peer)")
             update(number) { $0.isRecorded = true }
             view.lookSoon()
+            // Nobody looks at it any more, and threads are few.
+            guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return view.lookSoon() }
             let patience = min(120, try Double(fleet.format().lease) * 2 + 5)
             let result = try fleet.awaitHosts(
                 outcome, timeout: patience,

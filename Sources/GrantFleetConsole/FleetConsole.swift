@@ -31,6 +31,7 @@ public final class FleetConsole: Sendable {
     private let place: WebPlace
     private let origins: Origins
     private let admission: Admission
+    private let refusals = RefusalCount()
     private let view: FleetView
     private let changes: Changes
     private let says: @Sendable (String) -> Void
@@ -133,7 +134,7 @@ public final class FleetConsole: Sendable {
     private func logIn(_ request: WebRequest, _ who: String) -> WebReply {
         guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
         guard let session = admission.logIn(token: body["token"]?.string ?? "", who: who) else {
-            says("somebody at \(request.peer) has not come in: another token")
+            if let count = refusals.note() { says("somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : "")) }
             return Self.refusal(403, admission.needsToken ? "that is not the token" : "it is refused")
         }
         request.admit()
@@ -183,5 +184,21 @@ public final class FleetConsole: Sendable {
 
     private static func refusal(_ status: UInt32, _ reason: String, _ headers: [(String, String)] = []) -> WebReply {
         WebReply(status: status, body: JSONValue.object(["error": .string(reason)]).text, headers: headers)
+    }
+}
+
+/// How often a login was refused, so that whoever goes on trying fills no log: a line a second tells of all.
+private final class RefusalCount: Sendable {
+    private let state = Lock((count: 0, told: Int64.min))
+
+    /// How many there were since the last line; nil when none is due.
+    func note() -> Int? {
+        state.withLock { state in
+            state.count += 1
+            let now = Clock.monotonic
+            if state.told != .min, now - state.told < 1_000_000_000 { return nil }
+            defer { (state.count, state.told) = (0, now) }
+            return state.count
+        }
     }
 }

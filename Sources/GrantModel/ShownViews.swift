@@ -12,8 +12,9 @@ public enum ShownViews: Hashable, Sendable {
     public func shows(_ view: ViewName) -> Bool {
         switch self {
         case .one(let shown): view == shown
-        case .matching(let pattern): pattern.matches(view)
-        case .documents: view.description.hasPrefix(ShownViews.programs)
+        // A view whose directory can have no name (“..”) is not shown: nowhere else is its place.
+        case .matching(let pattern): pattern.matches(view) && directory(of: view) != nil
+        case .documents: view == ShownViews.host || (view.description.hasPrefix(ShownViews.programs) && directory(of: view) != nil)
         }
     }
 
@@ -63,6 +64,8 @@ public enum ShownViews: Hashable, Sendable {
 
     /// Before the name of a program in the name of its view.
     public static let programs = "app:"
+    /// The view of the host's own documents.
+    public static let host = ViewName(known: programs)
     /// The directory of `documents` in which the programs' are.
     public static let programsDirectory = Array("by-app".utf8)
     private static let documentsLabel = ViewName(known: "documents")
@@ -128,7 +131,10 @@ extension ShownViews {
             if let program = directory(of: grant.view), let all = try? GrantName(entry: ShownViews.programsDirectory) {
                 directories = [all, program]
             }
-            if grant.bookmark.document != nil { return ShownPath(grant.name, in: directories) }
+            // The programs' directory stands in front of a document of its name.
+            if grant.bookmark.document != nil || (directories.isEmpty && grant.name.bytes == ShownViews.programsDirectory) {
+                return ShownPath(grant.name, in: directories)
+            }
             let last = grant.bookmark.path.split(separator: UInt8(ascii: "/")).last.flatMap { try? GrantName(entry: Array($0)) }
             return last.map { ShownPath($0, in: directories + [grant.name]) } ?? ShownPath(grant.name, in: directories)
         }

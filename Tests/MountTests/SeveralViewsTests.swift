@@ -182,3 +182,43 @@ extension MountTests.AHeldKernelLock {
         attack.end()
     }
 }
+
+extension MountTests.AMountOfSeveralViews {
+    @Test(
+        "of the desktop's documents says to the host where they are, and to no application; gives each application a directory before it has any"
+    )
+    func documents() throws {
+        let source = try fixture.source("papers")
+        try Data("text".utf8).write(to: URL(fileURLWithPath: source + "/paper.txt"))
+        for view in ["app:", "app:org.example.One"] {
+            try fixture.grant(source + "/paper.txt", name: "0a1b2c3d", view: view, "--as-directory")
+            try fixture.grant(source, name: "4e5f6a7b", view: view)
+        }
+        try fixture.grantfs("mount", "--portal", "app:", mountpoint).orThrow()
+        #expect(try names() == ["0a1b2c3d", "4e5f6a7b", "by-app"] && names("by-app") == ["org.example.One"])
+        #expect(try names("0a1b2c3d") == ["paper.txt"] && names("4e5f6a7b") == ["papers"])
+        #expect(try names("by-app/org.example.One") == ["0a1b2c3d", "4e5f6a7b"])
+        // Whoever asks for one has it, and it is listed once there is something in it.
+        let held = try Child([
+            "sh", "-c", "cd \"$1\"; while read -r line; do echo \"$(ls -m .)\"; done", "sh", mountpoint + "/by-app/org.example.Two",
+        ])
+        held.send("?")
+        #expect(try held.line() == "" && names("by-app") == ["org.example.One"])
+        try fixture.grant(source + "/paper.txt", name: "11112222", view: "app:org.example.Two", "--as-directory")
+        held.send("?")
+        #expect(try held.line() == "11112222" && names("by-app") == ["org.example.One", "org.example.Two"])
+
+        func hostPath(_ path: String) throws -> Output {
+            try Command.run(["getfattr", "--only-values", "-n", "user.document-portal.host-path", mountpoint + "/" + path], within: 30)
+        }
+        #expect(try hostPath("0a1b2c3d/paper.txt").text == source + "/paper.txt")
+        #expect(try hostPath("4e5f6a7b/papers/paper.txt").text == source + "/paper.txt")
+        #expect(try hostPath("by-app/org.example.One/0a1b2c3d/paper.txt").status != 0)
+        #expect(try hostPath("by-app/org.example.One/4e5f6a7b/papers/paper.txt").status != 0)
+        #expect(try fixture.revoke("0a1b2c3d", "--view", "app:org.example.One")[0].isConfirmed)
+        #expect(try !shows("by-app/org.example.One/0a1b2c3d/paper.txt") && shows("0a1b2c3d/paper.txt"))
+        // One more grant for the program's, not for the mount's own directory.
+        try fixture.grant(source, name: "by-app", view: "app:")
+        #expect(try names().filter { $0 == "by-app" }.count == 1 && names("by-app").contains("org.example.One"))
+    }
+}

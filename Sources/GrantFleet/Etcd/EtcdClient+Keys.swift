@@ -118,12 +118,14 @@ extension EtcdClient {
     }
 
     /// All keys that begin so, or of those the ones that do not come before `first`, as they were at one revision, in their order.
-    public func list(_ prefix: String, from first: String? = nil) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
+    /// `withValues`: false leaves them out, however large somebody has made them.
+    public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
         var (entries, revision, start) = ([EtcdEntry](), Int64(0), first ?? prefix)
         while true {
             var body: [String: JSONValue] = [
                 "key": EtcdClient.bytes(start), "range_end": EtcdClient.bytes(EtcdClient.end(of: prefix)), "limit": .string("2000"),
             ]
+            if !withValues { body["keys_only"] = .bool(true) }
             if revision > 0 { body["revision"] = .string("\(revision)") }
             let answer = try call("/v3/kv/range", body)
             let part = (answer["kvs"]?.items ?? []).compactMap { EtcdEntry($0) }

@@ -13,6 +13,9 @@ extension ViewFS {
         }
         if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return askedToWrite(view, request, id) }
         view.onNode(request, id, for: .read) { request, node, descriptor in
+            if strcmp(name, hostPathName) == 0, view.names.isBesideNursery(node.pointee.scope) {
+                return replyHostPath(request, of: descriptor, asked: size)
+            }
             if isReserved(name) {
                 if size == 0, view.mustAskToWrite(node), strcmp(name, capabilityName) == 0 {
                     request.reply(xattrSize: 1)
@@ -25,6 +28,19 @@ extension ViewFS {
             let result = clinux_getxattr_descriptor(descriptor, name, size == 0 ? nil : buffer, min(size, Worker.bufferSize))
             replyXattr(request, result, buffer, asked: size)
         }
+    }
+
+    /// Where on the host the file is. Programs of the desktop ask for it to show it to people: the document portal's own attribute. The host's programs are told alone, as an application
+    /// in a sandbox is not to know what lies where.
+    private static func replyHostPath(_ request: consuming Request, of descriptor: Int32, asked size: Int) {
+        let buffer = request.worker.pointee.buffer
+        var status = FileStatus()
+        guard clinux_statx(descriptor, nil, &status) == 0, status.st.st_nlink > 0 else {
+            request.reply(error: ENODATA)
+            return
+        }
+        let count = clinux_descriptor_path(descriptor, buffer.assumingMemoryBound(to: CChar.self), Int(PATH_MAX))
+        replyXattr(request, count > 0 && size != 0 && count > size ? -Int(ERANGE) : count, buffer, asked: size)
     }
 
     static func listxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int) {
@@ -76,6 +92,7 @@ extension ViewFS {
 }
 
 private let capabilityName = "security.capability"
+private let hostPathName = "user.document-portal.host-path"
 
 private func replyXattr(_ request: consuming Request, _ result: Int, _ buffer: UnsafeMutableRawPointer, asked size: Int) {
     if result < 0 {

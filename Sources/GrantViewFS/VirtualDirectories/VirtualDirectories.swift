@@ -42,6 +42,9 @@ public final class VirtualDirectories: Sendable {
         var name: GrantName?
         var places: [GrantName: Place] = [:]
         var directories: [GrantName: UInt64] = [:]
+        /// The position of each place in the listing: counted here, so that it tells nothing of what is granted elsewhere.
+        var positions: [GrantName: UInt64] = [:]
+        var nextPosition: UInt64 = 3
         /// How often the kernel was told of it and has not forgotten it.
         var lookups: UInt64 = 0
         /// It is listed, and stays, whatever is in it.
@@ -64,6 +67,16 @@ public final class VirtualDirectories: Sendable {
         var made: UInt64 = 0
         /// Directories of which names came or went since the kernel was told.
         var untold: Set<UInt64> = []
+
+        mutating func put(_ place: Place?, _ name: GrantName, in id: UInt64) {
+            directories[id]?.places[name] = place
+            if place == nil {
+                directories[id]?.positions[name] = nil
+            } else if let next = directories[id]?.nextPosition, directories[id]?.positions[name] == nil {
+                directories[id]?.positions[name] = next
+                directories[id]?.nextPosition = next + 1
+            }
+        }
     }
 
     private let table = Lock(Table())
@@ -169,7 +182,7 @@ public final class VirtualDirectories: Sendable {
                 let lapse = scope.named.load(ordering: .relaxed) + Self.lapse
                 if lapse > now { table.lapses[scope.grant] = lapse }
             }
-            table.directories[id]?.places[path.name] = place
+            table.put(place, path.name, in: id)
             if place == nil, table.directories[id]?.isEmpty == true {
                 var above = table.directories[id]?.parent
                 while let parent = above {
@@ -268,7 +281,7 @@ public final class VirtualDirectories: Sendable {
             if let listed = directory.listed { return listed }
             var listed = directory.places.compactMap { name, place -> (name: GrantName, position: UInt64, entry: Listed)? in
                 guard case .open(let scope) = place, directory.directories[name] == nil else { return nil }
-                return (name, Self.firstPosition + UInt64(truncatingIfNeeded: scope.id.rawValue), .scope(scope))
+                return (name, directory.positions[name] ?? 3, .scope(scope))
             }
             for (name, id) in directory.directories {
                 guard let child = table.directories[id], !child.isEmpty || child.isFixed else { continue }
@@ -280,14 +293,20 @@ public final class VirtualDirectories: Sendable {
         }
     }
 
-    /// Positions 1 and 2 are `.` and `..`. Scopes have numbers of 32 bits.
-    private static let (firstPosition, firstDirectory): (UInt64, UInt64) = (2, 1 << 40)
+    /// Positions 1 and 2 are `.` and `..`, and of names so many never come in the life of a mount.
+    private static let firstDirectory: UInt64 = 1 << 40
 
     /// The scopes that are shown in a directory and below.
     func scopes(below id: UInt64) -> [Scope] {
         if id == 1 { return open.map(\.scope) }
         let names = table.withLock { Self.names(of: id, $0) }
         return open.filter { $0.path.directories.starts(with: names) }.map(\.scope)
+    }
+
+    /// Whether a scope is shown in a mount that has a nursery, and not in it.
+    func isBesideNursery(_ scope: UInt32) -> Bool {
+        guard nursery != nil, let path = open.first(where: { $0.scope.id.rawValue == scope })?.path else { return false }
+        return table.withLock { table in nursery.flatMap { table.directories[$0]?.name } != path.directories.first }
     }
 
     /// Changes whenever a name comes or goes; never 0.
@@ -350,7 +369,7 @@ public final class VirtualDirectories: Sendable {
     /// Puts a grant's name back that another daemon has shown at the root: nothing has changed.
     public func takeOver(_ name: GrantName, _ scope: Scope) {
         table.withLock { table in
-            table.directories[1]?.places[name] = .open(scope)
+            table.put(.open(scope), name, in: 1)
             table.directories[1]?.listed = nil
             table.open = nil
         }

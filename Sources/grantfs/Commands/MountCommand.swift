@@ -27,7 +27,7 @@ enum MountCommand {
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
             "With --views (or the mount option views) views come and go while it is mounted; a view has a directory once something was granted to it. Such a mount is not taken over by "
-                + "grantfs upgrade, nor with -o recover, and the kernel's locks of one view's directory hold up no other.",
+                + "grantfs upgrade, nor with -o recover, and callers who may attack each other had better have a mount each (docs/decisions/several-views.md).",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)
