@@ -89,13 +89,14 @@ let package = Package(
                 "CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantFleet", "GrantModel",
                 "GrantSystem",
             ]),
+        library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
                 "CGrantSQLite", "GrantSystem", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantFUSE",
                 "GrantViewTree", "GrantViewFS", "GrantControl",
                 "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
-                "GrantProxy",
+                "GrantProxy", "GrantPortal",
                 "GrantFleet", "GrantFleetConsole",
             ],
             swiftSettings: strict),
