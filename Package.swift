@@ -165,6 +165,7 @@ let package = Package(
             data: ["Screens"]),
         tests(
             "GrantKitTests", ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor"]),
+        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),
