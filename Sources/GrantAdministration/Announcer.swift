@@ -28,16 +28,16 @@ struct Announcer: Sendable {
         _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
-        let records = try store.mounts().filter { views.contains($0.view) }
+        let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let deadline = Clock.deadline(seconds: seconds)
         let work: @Sendable () -> [Answer] = {
-            let answers = inParallel(records) { record in ask(record, grants.filter { $0.view == record.view }.map(\.id), seconds) }
+            let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
             return bury(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
         return grants.map { grant in
             let mounts = zip(records, answers).compactMap { record, answer in
-                record.view == grant.view ? confirmation(of: grant, record, answer) : nil
+                record.shows(grant.view) ? confirmation(of: grant, record, answer) : nil
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
@@ -71,7 +71,7 @@ struct Announcer: Sendable {
     /// Shuts grants whose withdrawal could not be recorded. Returns how many mounts did, of how many.
     func shut(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
         let views = Set(grants.map(\.view))
-        guard let records = try? store.mounts().filter({ views.contains($0.view) }) else { return (0, 0) }
+        guard let records = try? store.mounts().filter({ views.contains(where: $0.shows) }) else { return (0, 0) }
         let answers = inParallel(records) { record -> Bool? in
             let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
             switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {

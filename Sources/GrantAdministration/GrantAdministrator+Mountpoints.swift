@@ -14,7 +14,7 @@ extension GrantAdministrator {
         let table = try Placement.currentTable()
         return zip(records, replies).compactMap { record, reply in
             guard case .success(.located(let places)) = reply, places.contains(where: { $0.grant == grant.id }),
-                let entry = record.entry(in: table), entry.source == Array(grant.view.description.utf8)
+                let entry = record.entry(in: table), entry.source == Array(record.view.description.utf8)
             else { return nil }
             return record.mountpoint
         }

@@ -42,16 +42,17 @@ extension GrantAdministrator {
         guard let record else { return nil }
         let names = (entry.root + path.dropFirst(entry.mountpoint.count)).split(separator: UInt8(ascii: "/")).map { Array($0) }
         let shown = String(decoding: path, as: UTF8.self)
-        guard let first = names.first else {
+        switch record.shown.find(names, among: try store.grants(record.shown)) {
+        case .grant(let grant, let below):
+            return below.reduce(describe([grant])[0].path) { CanonicalPath.join($0, $1) }
+        case .above:
             throw GrantError(
-                .usage, "\(shown) is the view “\(record.view)” itself",
+                .usage, "\(shown) is the \(record.shown.description) itself",
                 advice: "name a directory in it, or revoke each of its grants by name")
-        }
-        guard let grant = try store.grants(view: record.view).first(where: { $0.name.bytes == first }) else {
+        case .nothing:
             throw GrantError(
                 .notFound, "no grant leads to “\(shown)”",
-                cause: "the view “\(record.view)” has none of the name “\(String(decoding: first, as: UTF8.self))”")
+                cause: "the \(record.shown.description) has none of the name “\(String(decoding: names[0], as: UTF8.self))”")
         }
-        return names.dropFirst().reduce(describe([grant])[0].path) { CanonicalPath.join($0, $1) }
     }
 }

@@ -21,9 +21,9 @@ extension GrantAdministrator {
     /// Where running mounts say that they hold the directories. A mount that does not answer soon has nothing to say.
     private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
         let views = Set(grants.map(\.view))
-        let records = ((try? store.mounts()) ?? []).filter { views.contains($0.view) }
+        let records = ((try? store.mounts()) ?? []).filter { views.contains(where: $0.shows) }
         let replies = inParallel(records) { record in
-            let ids = grants.filter { $0.view == record.view }.map(\.id)
+            let ids = grants.filter { record.shows($0.view) }.map(\.id)
             return Daemons.ask(record, .locate(grants: ids), of: store, deadline: Clock.deadline(seconds: 0.5))
         }
         var places: [GrantID: [UInt8]] = [:]

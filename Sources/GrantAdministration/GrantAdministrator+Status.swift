@@ -7,7 +7,7 @@ import GrantSystem
 public struct MountReport: Sendable {
     public let record: MountRecord
     /// nil when the daemon did not answer; `silence` then says why.
-    public let status: MountStatus?
+    public private(set) var status: MountStatus?
     public let silence: String?
     public let holders: [Holder]
     /// Who may be a holder and could not be looked at.
@@ -16,6 +16,13 @@ public struct MountReport: Sendable {
     public var isDead = false
     /// What it counts, where that was asked for.
     public var counts: MountMetrics?
+
+    /// The same, with those of its grants alone that meet a condition.
+    public func showing(_ isMeant: (GrantStatus) -> Bool) -> MountReport {
+        var report = self
+        report.status?.grants.removeAll { !isMeant($0) }
+        return report
+    }
 }
 
 extension GrantAdministrator {

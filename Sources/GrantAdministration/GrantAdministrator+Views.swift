@@ -4,7 +4,7 @@ import GrantStore
 extension GrantAdministrator {
     /// The views that have a grant, in whatever state, or a mount; sorted.
     public func views() throws(GrantError) -> [ViewName] {
-        let views = Set(try store.grants().map(\.view)).union(try store.mounts().map(\.view))
+        let views = Set(try store.grants().map(\.view)).union(try store.mounts().compactMap(\.shown.onlyView))
         return views.sorted { $0.description < $1.description }
     }
 

@@ -51,13 +51,13 @@ public struct Mountpoint: Sendable {
     /// `isTemporary`: it is a `TemporaryMount`'s own. That is in the store's directory, which no grant may hold or lie in, so grants are taken to be where they were
     /// last seen: no directory and no other mount is asked, and one that does not answer holds nobody up.
     public func prepare(
-        for view: ViewName, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, cleaned: (String) -> Void
+        for shown: ShownViews, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, cleaned: (String) -> Void
     ) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
                 throw problem("something of type \(entry.type) is mounted there already")
             }
-            try clean(entry, view, store, cleaned)
+            try clean(entry, shown.label, store, cleaned)
         }
         try requireEmpty()
         let administrator = GrantAdministrator(store: store, lookout: lookout)

@@ -9,6 +9,9 @@ public struct NodeID: Hashable, Sendable {
     @inline(__always) public init(_ rawValue: UInt64) { self.rawValue = rawValue }
     /// The root of the mount, FUSE_ROOT_ID.
     public static let root = NodeID(1)
+    /// Of a directory that exists in the mount alone: the root, and those that lead from there to grants. Tables of nodes never give out their first 16 indices, which
+    /// are the lower half of an id.
+    @inline(__always) public var isVirtual: Bool { UInt32(truncatingIfNeeded: rawValue) < 16 }
 }
 
 /// An error number as the kernel takes it in an answer, or 0. It takes none of its own, 512 and above, which some filesystems let out (ENOTSUPP, 524): it

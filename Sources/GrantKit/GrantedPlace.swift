@@ -101,12 +101,12 @@ struct GrantedPlace {
             (record.connection?.device ?? table.entry(mountpoint: record.mountpoint)?.device) == place.mount.device
         }
         guard let mount = mounts.last,
-            Array(mount.view.description.utf8) == place.view,
-            let grant = try administrator.store.grants(view: mount.view).first(where: { $0.name.bytes == place.name })
+            let view = mount.shown.onlyView, Array(view.description.utf8) == place.view,
+            let grant = try administrator.store.grants(view: view).first(where: { $0.name.bytes == place.name })
         else {
             throw GrantError(
                 .permission, "“\(FilePath.shown(path))” is not granted",
-                cause: "the mount at \(FilePath.shown(place.mount.mountpoint)) is of another store")
+                cause: "the mount at \(FilePath.shown(place.mount.mountpoint)) is of another store, or shows several views")
         }
         return grant
     }

@@ -104,7 +104,7 @@ public struct ViewName: Hashable, Sendable, CustomStringConvertible {
         description = text
     }
 
-    private init(known: String) { description = known }
+    init(known: String) { description = known }
 
     /// The view that `grant` uses when none is named.
     public static let standard = ViewName(known: "default")

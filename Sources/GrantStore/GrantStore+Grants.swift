@@ -15,6 +15,12 @@ extension GrantStore {
         }
     }
 
+    /// All recorded grants that a mount shows, in the order of `grants(view:)`.
+    public func grants(_ shown: ShownViews) throws(GrantError) -> [Grant] {
+        if let view = shown.onlyView { return try grants(view: view) }
+        return try grants().filter { shown.shows($0.view) }
+    }
+
     /// nil when there is no such grant (any more).
     public func grant(_ id: GrantID) throws(GrantError) -> Grant? {
         try read { (database) throws(GrantError) in try find(id, in: database) }

@@ -15,7 +15,7 @@ extension GrantStore {
                 INSERT OR REPLACE INTO mounts (\(GrantStore.mountColumns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                 """,
                 [
-                    .blob(mount.id.bytes), .blob(Array(mount.view.description.utf8)), .blob(mount.mountpoint),
+                    .blob(mount.id.bytes), .blob(Array(mount.shown.recorded.utf8)), .blob(mount.mountpoint),
                     .integer(Int64(truncatingIfNeeded: mount.pid)),
                     .integer(Int64(bitPattern: mount.processStart)), .text(mount.bootID), .text(mount.socket),
                     .integer(mount.since.nanoseconds),
@@ -30,23 +30,22 @@ extension GrantStore {
         }
     }
 
-    /// The recorded mounts, of one view or of all, oldest first. Some may be of processes that have died.
+    /// The recorded mounts, those that show one view or all, oldest first. Some may be of processes that have died.
     public func mounts(view: ViewName? = nil) throws(GrantError) -> [MountRecord] {
         try read { (database) throws(GrantError) in
             var result: [MountRecord] = []
-            let condition = view == nil ? "" : "WHERE view = ?"
-            let parameters: [Value] = view.map { [.blob(Array($0.description.utf8))] } ?? []
             try database.query(
                 """
-                SELECT \(GrantStore.mountColumns) FROM mounts \(condition) ORDER BY since, id
-                """, parameters
+                SELECT \(GrantStore.mountColumns) FROM mounts ORDER BY since, id
+                """
             ) { (row) throws(GrantError) in
-                guard let id = GrantID(bytes: row.blob(0)), let view = try? ViewName(row.text(1)) else {
+                guard let id = GrantID(bytes: row.blob(0)), let shown = ShownViews(recorded: row.text(1)) else {
                     throw StoreFailure.damaged(database.path, "a mount's record makes no sense")
                 }
+                if let view, !shown.shows(view) { return }
                 result.append(
                     MountRecord(
-                        id: id, view: view, mountpoint: row.blob(2), pid: Int32(truncatingIfNeeded: row.integer(3)),
+                        id: id, shown: shown, mountpoint: row.blob(2), pid: Int32(truncatingIfNeeded: row.integer(3)),
                         processStart: UInt64(bitPattern: row.integer(4)), bootID: row.text(5), socket: row.text(6),
                         since: Instant(nanoseconds: row.integer(7)), connection: GrantStore.connection(from: row)))
             }

@@ -5,7 +5,7 @@ import GrantSystem
 public struct MountRecord: Hashable, Sendable {
     /// Random, one for each time a view is mounted.
     public let id: GrantID
-    public let view: ViewName
+    public let shown: ShownViews
     public let mountpoint: [UInt8]
     public let pid: Int32
     /// Ticks since boot, field 22 of /proc/PID/stat: tells the process from a later one with the same pid.
@@ -19,11 +19,11 @@ public struct MountRecord: Hashable, Sendable {
     public var connection: FUSEConnection?
 
     public init(
-        id: GrantID, view: ViewName, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant,
+        id: GrantID, shown: ShownViews, mountpoint: [UInt8], pid: Int32, processStart: UInt64, bootID: String, socket: String, since: Instant,
         connection: FUSEConnection? = nil
     ) {
         self.id = id
-        self.view = view
+        self.shown = shown
         self.mountpoint = mountpoint
         self.pid = pid
         self.processStart = processStart
@@ -32,4 +32,10 @@ public struct MountRecord: Hashable, Sendable {
         self.since = since
         self.connection = connection
     }
+
+    /// What the mount is called: the view, or what stands for several.
+    public var view: ViewName { shown.label }
+
+    /// Whether grants of the view are shown there.
+    public func shows(_ view: ViewName) -> Bool { shown.shows(view) }
 }

@@ -32,11 +32,11 @@ final class ChangeTeller {
 
     /// Before the changes of one waking: which scopes there are.
     func begin() {
-        let now = view.root.version
+        let now = view.names.version
         if now == version { return }
         version = now
         let means = watch.means == .data ? .names : watch.means
-        scopes = view.root.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
+        scopes = view.names.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
     }
 
     /// Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew when the

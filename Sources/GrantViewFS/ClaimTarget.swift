@@ -122,7 +122,7 @@ extension ViewFS {
     /// What stands at a path of the host, if an open grant leads there. Nothing outside of the granted directory is opened, and no link is
     /// followed. May wait for the filesystem.
     public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
-        let holders = root.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
+        let holders = self.names.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
             .filter { MountTable.path(path, isAtOrBelow: $0.path) }
         // The innermost: it needs to cross the fewest mounts.
         guard let holder = holders.max(by: { $0.path.count < $1.path.count }) else { throw .outside }
@@ -154,7 +154,7 @@ extension ViewFS {
 
     /// The open scopes that an item lies in, and those that lie in it.
     public func scopes(meeting items: [ClaimedItem]) -> [[Scope]] {
-        let open = root.open.compactMap { _, scope -> (Scope, ClaimedItem)? in
+        let open = names.open.compactMap { _, scope -> (Scope, ClaimedItem)? in
             var chain: [ItemID] = []
             tree.withRoot(of: scope.nodes) { if $0 >= 0 { chain = ClaimTarget.chain(from: $0) } }
             guard let own = chain.first else { return nil }

@@ -109,7 +109,7 @@ final class Crowd: @unchecked Sendable {
     func look() -> Bool {
         guard let session = view.session else { return false }
         let sample = Sample(view, session)
-        let open = view.root.open.map(\.scope.id.rawValue)
+        let open = view.names.open.map(\.scope.id.rawValue)
         var refused: [(unique: UInt64, error: Int32, call: AuditTrail.Waiting?)] = []
         let (called, isCrowded) = state.withLock { state -> ([UInt64], Bool) in
             note(sample, &state)

@@ -8,7 +8,7 @@ import GrantViewTree
 extension ViewFS {
     /// `handle`: of the open file that they are asked for by, if by one.
     static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
-        if id == .root { return view.replyRootAttributes(request) }
+        if id.isVirtual { return view.replyVirtualAttributes(request, id) }
         view.onNode(request, id, for: .read, file: handle) { request, node, descriptor in
             view.replyAttributes(request, node, descriptor)
         }
@@ -48,7 +48,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ attributes: UnsafePointer<stat>, _ changes: AttributeChanges,
         file handle: UInt64?
     ) {
-        if id == .root {
+        if id.isVirtual {
             request.reply(error: EACCES)
             return
         }
@@ -229,7 +229,7 @@ extension ViewFS {
     }
 
     static func statfs(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
-        if id == .root { return view.replyRootFilesystem(request) }
+        if id.isVirtual { return view.replyFilesystem(ofVirtual: id, request) }
         view.onNode(request, id, for: .closing) { request, _, descriptor in
             if view.trap != .none { view.trapAsTold() }
             var answer = statvfs()
@@ -246,7 +246,7 @@ extension ViewFS {
 
     /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.
     static func access(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
-        if id == .root {
+        if id.isVirtual {
             request.reply(error: 0)
             return
         }

@@ -162,7 +162,7 @@ extension ViewFS {
     /// `done` is called when that is so.
     public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
         guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
-        let scopes = root.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
+        let scopes = names.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
         claimForgetting.ending.wrappingAdd(1, ordering: .relaxed)
         // Pages that others have asked for just now are waited for.
         _ = BackgroundTask { [self] in
@@ -198,7 +198,7 @@ extension ViewFS {
     /// nothing it tries once more (fs/namei.c, LOOKUP_REVAL). Until it has to ask it is waited for.
     private func dropTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
         // Nothing said since the claim began is kept.
-        let until = scopes.reduce(0) { max($0, root.believed($1)) }
+        let until = scopes.reduce(0) { max($0, names.believed($1)) }
         for scope in scopes where tree.isCounted(scope.rootNode) { scope.isToBeDropped.store(true, ordering: .releasing) }
         while Clock.monotonic < until {
             if isCancelled() { return false }

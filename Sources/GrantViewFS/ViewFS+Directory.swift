@@ -10,7 +10,7 @@ extension ViewFS {
             request.reply(error: ENOSYS)
             return
         }
-        if id == .root {
+        if id.isVirtual {
             info.pointee.fh = 0
             _ = request.reply(file: info)
             return
@@ -76,7 +76,7 @@ extension ViewFS {
     }
 
     static func fsyncdir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
-        if id == .root || (info.fh == 0 && !view.kernelOpens) {
+        if id.isVirtual || (info.fh == 0 && !view.kernelOpens) {
             request.reply(error: 0)
             return
         }
@@ -92,7 +92,7 @@ extension ViewFS {
     static func readdir(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, _ info: OpenFileInfo, plus: Bool
     ) {
-        if id == .root { return view.replyRootListing(request, size, offset, plus: plus) }
+        if id.isVirtual { return view.replyVirtualListing(request, id, size, offset, plus: plus) }
         view.onDirectory(request, info.fh, id) { request, directory in
             guard let node = view.tree.nodes.find(id.rawValue) else {
                 request.reply(error: ESTALE)

@@ -162,7 +162,7 @@ extension ViewFS {
     }
 
     static func lookup(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>) {
-        if parent == .root { return view.lookupGrant(request, name) }
+        if parent.isVirtual { return view.lookupVirtual(request, parent, name) }
         if isDots(name) {
             request.reply(error: ESTALE)
             return
@@ -180,7 +180,7 @@ extension ViewFS {
     /// Takes lookups back. Always passes: what the kernel forgets must be forgotten here.
     func forget(_ node: NodeID, _ count: UInt64, slot: Int) {
         if kernelOpens { settleTime(before: node, slot: slot) }
-        if node != .root { tree.forget(node.rawValue, count) }
+        if node.isVirtual { names.forget(node.rawValue, count) } else { tree.forget(node.rawValue, count) }
     }
 }
 

@@ -26,7 +26,7 @@ extension ViewFS {
         let size = clinux_flags_size(call.command, &changes)
         // The kernel opens the file, asks by itself, and checks first who may change what (fs/fuse/ioctl.c, fuse_fileattr_set; fs/file_attr.c,
         // fileattr_set_prepare). Before Linux 5.13 it passed on what a program asked for, unchecked: that brings an address.
-        guard size > 0, call.address == nil, (changes ? call.inputSize : call.outputSize) == size, id != .root else {
+        guard size > 0, call.address == nil, (changes ? call.inputSize : call.outputSize) == size, !id.isVirtual else {
             request.reply(error: ENOTTY)
             return
         }

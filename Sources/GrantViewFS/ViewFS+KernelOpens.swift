@@ -16,7 +16,7 @@ extension ViewFS {
         _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void
     ) {
         guard let node = tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else {
-            request.reply(error: id == .root ? EISDIR : ESTALE)
+            request.reply(error: id.isVirtual ? EISDIR : ESTALE)
             return
         }
         // Before the gate: who comes behind it finds what has to be forgotten.
@@ -95,7 +95,7 @@ extension ViewFS {
     static func askedToWrite(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         let hasSome = 1
         guard let node = view.tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else {
-            request.reply(error: id == .root ? ENODATA : ESTALE)
+            request.reply(error: id.isVirtual ? ENODATA : ESTALE)
             return
         }
         view.notePages(node)

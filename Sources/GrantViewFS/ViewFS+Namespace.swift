@@ -26,7 +26,7 @@ extension ViewFS {
         _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, detail: @autoclosure () -> String = "",
         _ body: (Int32) -> Int32
     ) {
-        if parent == .root {
+        if parent.isVirtual {
             request.reply(error: EACCES)
             return
         }
@@ -45,7 +45,7 @@ extension ViewFS {
     }
 
     static func unlink(_ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, directory: Bool) {
-        if parent == .root {
+        if parent.isVirtual {
             request.reply(error: EACCES)
             return
         }
@@ -71,7 +71,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ newParent: NodeID,
         _ newName: UnsafePointer<CChar>, _ flags: UInt32
     ) {
-        if parent == .root || newParent == .root {
+        if parent.isVirtual || newParent.isVirtual {
             request.reply(error: EACCES)
             return
         }
@@ -157,7 +157,7 @@ extension ViewFS {
     static func link(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ newParent: NodeID, _ newName: UnsafePointer<CChar>
     ) {
-        if id == .root || newParent == .root {
+        if id.isVirtual || newParent.isVirtual {
             request.reply(error: EACCES)
             return
         }

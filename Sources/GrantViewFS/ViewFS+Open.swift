@@ -74,7 +74,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
         _ info: UnsafeMutablePointer<OpenFileInfo>
     ) {
-        if parent == .root {
+        if parent.isVirtual {
             request.reply(error: EACCES)
             return
         }

@@ -17,7 +17,7 @@ extension ViewFS {
         _ body: (consuming Request, NodePointer, Int32) -> Void
     ) {
         guard let node = tree.nodes.find(id.rawValue) else {
-            request.reply(error: id == .root ? EACCES : ESTALE)
+            request.reply(error: id.isVirtual ? EACCES : ESTALE)
             return
         }
         let slot = request.worker.pointee.slot

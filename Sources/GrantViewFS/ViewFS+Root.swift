@@ -6,7 +6,7 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-// The root of the mount: a directory that exists nowhere else, with one entry for each active grant.
+// Directories that exist in the mount alone (`VirtualDirectories`): the root, and those that lead from there to grants of several views.
 extension ViewFS {
     /// Seconds for which the kernel may keep the root's attributes.
     private static let rootTimeout = 0.1
@@ -14,23 +14,41 @@ extension ViewFS {
     /// changes a name waits for so long.
     private static let nameTimeout = 0.04
 
-    func lookupGrant(_ request: consuming Request, _ text: UnsafePointer<CChar>) {
+    func lookupVirtual(_ request: consuming Request, _ directory: NodeID, _ text: UnsafePointer<CChar>) {
         let bytes = Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
-        guard let name = try? GrantName(entry: bytes), let place = root.lookup(name) else {
+        guard let name = try? GrantName(entry: bytes) else {
             request.reply(error: ENOENT)
             return
         }
-        switch place {
-        case .refused(let grant):
-            root.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
+        switch names.lookup(name, in: directory.rawValue) {
+        case .nothing: request.reply(error: ENOENT)
+        case .directory(let id): replyDirectory(NodeID(id), request)
+        case .place(.refused(let grant)):
+            names.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
-        case .open(let scope):
+        case .place(.open(let scope)):
             if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
                 request.reply(error: ESTALE)
             } else {
                 replyRoot(of: scope, request)
             }
         }
+    }
+
+    /// Describes a directory between the root and grants, which the kernel knows once more.
+    private func replyDirectory(_ id: NodeID, _ request: consuming Request) {
+        guard let attributes = virtualAttributes(of: id) else {
+            names.forget(id.rawValue, 1)
+            request.reply(error: ENOENT)
+            return
+        }
+        var parameters = EntryParameters()
+        parameters.ino = id.rawValue
+        parameters.generation = UInt64(truncatingIfNeeded: generation)
+        parameters.attr = attributes
+        parameters.attr_timeout = min(policy.timeout, Self.rootTimeout)
+        parameters.entry_timeout = min(policy.timeout, Self.nameTimeout)
+        if !request.reply(entry: &parameters) { names.forget(id.rawValue, 1) }
     }
 
     /// Counts the granted directory's node once more and describes it, asking nobody but the gate.
@@ -52,18 +70,27 @@ extension ViewFS {
         coordinator.leave(slot: slot)
     }
 
-    func replyRootAttributes(_ request: consuming Request) {
+    private func virtualAttributes(of id: NodeID) -> stat? {
+        guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
-        attributes.st_ino = 1
+        attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
         attributes.st_mode = S_IFDIR | 0o555
-        attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + root.open.count)
+        attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
         attributes.st_gid = getegid()
         attributes.st_blksize = 4096
-        let changed = root.changed
         let time = timespec(
-            tv_sec: Int(truncatingIfNeeded: changed / 1_000_000_000), tv_nsec: Int(truncatingIfNeeded: changed % 1_000_000_000))
+            tv_sec: Int(truncatingIfNeeded: status.changed / 1_000_000_000),
+            tv_nsec: Int(truncatingIfNeeded: status.changed % 1_000_000_000))
         (attributes.st_atim, attributes.st_mtim, attributes.st_ctim) = (time, time, time)
+        return attributes
+    }
+
+    func replyVirtualAttributes(_ request: consuming Request, _ id: NodeID) {
+        guard var attributes = virtualAttributes(of: id) else {
+            request.reply(error: ESTALE)
+            return
+        }
         // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
         // dies it is this look that says so, so it must not wait for long.
         let timeout = min(policy.timeout, Self.rootTimeout)
@@ -74,8 +101,12 @@ extension ViewFS {
         }
     }
 
-    /// `.`, `..`, then the active grants. A position is one more than the number of the scope before it, so positions stay true.
-    func replyRootListing(_ request: consuming Request, _ size: Int, _ offset: UInt64, plus: Bool) {
+    /// `.`, `..`, then what is listed. See `VirtualDirectories.listing` for the positions.
+    func replyVirtualListing(_ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, plus: Bool) {
+        guard let entries = names.listing(of: id.rawValue), let parent = names.status(of: id.rawValue)?.parent else {
+            request.reply(error: ESTALE)
+            return
+        }
         var listing = Listing(buffer: request.worker.pointee.buffer, size: min(size, Worker.bufferSize), plus: plus)
         if kernelOpens, offset == 0, request.caller.pid == rootLister.load(ordering: .acquiring) {
             var parameters = EntryParameters()
@@ -85,23 +116,29 @@ extension ViewFS {
             request.reply(bytes: listing.buffer, count: listing.used)
             return
         }
-        for (position, dots) in [(1 as UInt64, "."), (2, "..")] where offset < position {
+        for (position, dots, target) in [(1 as UInt64, ".", id.rawValue), (2, "..", parent)] where offset < position {
             var parameters = EntryParameters()
-            parameters.attr.st_ino = 1
+            parameters.attr.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: target))
             parameters.attr.st_mode = S_IFDIR
             guard listing.hasRoom(for: dots) else { break }
             listing.add(&parameters, dots, next: position)
         }
-        for (name, scope) in root.open where UInt64(truncatingIfNeeded: scope.id.rawValue) + 2 > offset {
+        for (name, position, entry) in entries where position > offset {
             var parameters = EntryParameters()
-            let shown = scope.isFile ? scope.nodes.document?.node?.id ?? 0 : scope.rootNode
-            guard let node = tree.nodes.find(shown) else { continue }
-            parameters.attr.st_ino = ino_t(
-                truncatingIfNeeded: tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
-            parameters.attr.st_mode = node.pointee.type
+            switch entry {
+            case .directory(let directory):
+                parameters.attr.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: directory))
+                parameters.attr.st_mode = S_IFDIR
+            case .scope(let scope):
+                let shown = scope.isFile ? scope.nodes.document?.node?.id ?? 0 : scope.rootNode
+                guard let node = tree.nodes.find(shown) else { continue }
+                parameters.attr.st_ino = ino_t(
+                    truncatingIfNeeded: tree.devices.shown(inode: node.pointee.key.inode, device: node.pointee.key.device))
+                parameters.attr.st_mode = node.pointee.type
+            }
             let hasRoom = withCString(name.bytes) { text -> Bool in
                 guard listing.hasRoom(for: text) else { return false }
-                listing.add(&parameters, text, next: UInt64(truncatingIfNeeded: scope.id.rawValue) + 2)
+                listing.add(&parameters, text, next: position)
                 return true
             }
             if !hasRoom { break }

@@ -132,7 +132,7 @@ extension ViewFS {
     /// changed through one shows through the other at once. A scope once found stays so.
     public func markOverlaps() {
         let slash = UInt8(ascii: "/")
-        let placed = root.open.compactMap { _, scope in path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
+        let placed = names.open.compactMap { _, scope in path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
         }
         var above: [(path: [UInt8], scope: Scope)] = []
         for place in placed.sorted(by: { $0.path.lexicographicallyPrecedes($1.path) }) {
@@ -179,10 +179,12 @@ extension ViewFS {
     /// Whether there are any for `takeDenials` since the last call.
     public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
 
-    /// Makes the kernel look anew at the root's times after a change of its names. It waits for nobody. Holding no lock.
+    /// Makes the kernel look anew at the times of the root, and of other virtual directories, after a change of their names. It waits for nobody. Holding no lock.
     ///
-    /// The names themselves are not told: that would take the lock of the root (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists the
-    /// root holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
-    /// before long; `RootDirectory.lapse` says when that is for certain.
-    public func noteRootChanged() { _ = session?.notifier.forgetAttributes(.root) }
+    /// The names themselves are not told: that would take the lock of the directory (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists it
+    /// holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
+    /// before long; `VirtualDirectories.lapse` says when that is for certain.
+    public func noteNamesChanged() {
+        for id in names.takeUntold().union([NodeID.root.rawValue]) { _ = session?.notifier.forgetAttributes(NodeID(id)) }
+    }
 }

@@ -10,10 +10,10 @@ extension ViewFS {
     private static let patience: Int64 = 100_000_000
     private static let blockSize: UInt = 4096
 
-    /// All filesystems under the active grants together, each counted once.
-    func replyRootFilesystem(_ request: consuming Request) {
+    /// All filesystems under the active grants of the directory together, each counted once.
+    func replyFilesystem(ofVirtual id: NodeID, _ request: consuming Request) {
         var seen: Set<dev_t> = []
-        let scopes = root.open.map(\.scope).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
+        let scopes = names.scopes(below: id.rawValue).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
         for scope in scopes { askForSpace(scope) }
         let deadline = Clock.monotonic + Self.patience
         while scopes.contains(where: { $0.isAsking.load(ordering: .acquiring) }), Clock.monotonic < deadline { usleep(100) }

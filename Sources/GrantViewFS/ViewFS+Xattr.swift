@@ -7,7 +7,7 @@ import GrantViewTree
 // Attributes of `security.` and `trusted.` are neither shown nor set: the daemon would set them with rights its callers lack.
 extension ViewFS {
     static func getxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ size: Int) {
-        if id == .root {
+        if id.isVirtual {
             request.reply(error: ENODATA)
             return
         }
@@ -28,7 +28,7 @@ extension ViewFS {
     }
 
     static func listxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int) {
-        if id == .root {
+        if id.isVirtual {
             if size == 0 { request.reply(xattrSize: 0) } else { request.reply(bytes: request.worker.pointee.buffer, count: 0) }
             return
         }
@@ -45,7 +45,7 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ value: UnsafeRawPointer?, _ size: Int,
         _ flags: Int32
     ) {
-        if id == .root {
+        if id.isVirtual {
             request.reply(error: EACCES)
             return
         }
@@ -61,7 +61,7 @@ extension ViewFS {
     }
 
     static func removexattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>) {
-        if id == .root {
+        if id.isVirtual {
             request.reply(error: EACCES)
             return
         }

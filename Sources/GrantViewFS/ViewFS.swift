@@ -17,7 +17,7 @@ public final class ViewFS: @unchecked Sendable {
     public let files: OpenFiles
     public let directories: OpenDirectories
     private let plan: DescriptorPlan
-    public let root: RootDirectory
+    public let names: VirtualDirectories
     let locks: LockTable
     let waiting = ClaimWaiting()
     let claimForgetting = ClaimForgetting()
@@ -92,9 +92,11 @@ public final class ViewFS: @unchecked Sendable {
     /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
     ///
     /// `generation`: another daemon's, of which this one takes the mount over; else a new one. `supervisor`: who has another daemon go on when this one dies.
+    ///
+    /// `nursery`: the name of a directory at the root in which each name leads to a directory, empty until grants are shown in it.
     public init(
         cache: CacheMode, descriptorLimit: Int, audit: AuditTrail? = nil, holdsOpenings: Bool = true, generation: UInt32? = nil,
-        supervisor: Supervisor? = nil
+        supervisor: Supervisor? = nil, nursery: GrantName? = nil
     ) {
         self.generation = generation ?? UInt32.random(in: 1...UInt32(Int32.max))
         self.audit = audit
@@ -107,7 +109,7 @@ public final class ViewFS: @unchecked Sendable {
         (files, directories) = (OpenFiles(tree.shares, shared: chunks?.0), OpenDirectories(tree.shares, shared: chunks?.1))
         let (tree, files, directories) = (tree, files, directories)
         records = supervisor.flatMap { try? RecoveryRecords($0, tree, files, directories) }
-        root = RootDirectory()
+        names = VirtualDirectories(nursery: nursery)
         locks = LockTable(tree: tree, records: records)
         policy = CachePolicy(cache)
         hostWatch = cache == .none ? nil : HostWatch()
@@ -124,9 +126,11 @@ public final class ViewFS: @unchecked Sendable {
     /// are by then are known.
     ///
     /// `hasMandatory`: claims bind who comes through the mount, which is asked at openings.
-    public func letKernelOpen(hasMandatory: Bool) {
-        let hasServer = root.open.contains { $0.scope.nodes.asksCallers }
-        kernelOpens = policy.writeBack && audit == nil && records == nil && !hasServer && !hasMandatory
+    ///
+    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is kept from the kernel's cache (`leaveRootUnkept`).
+    public func letKernelOpen(hasMandatory: Bool, hasSeveralViews: Bool) {
+        let hasServer = names.open.contains { $0.scope.nodes.asksCallers }
+        kernelOpens = policy.writeBack && !hasSeveralViews && audit == nil && records == nil && !hasServer && !hasMandatory
     }
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.

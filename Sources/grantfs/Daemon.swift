@@ -9,7 +9,7 @@ import GrantViewFS
 
 /// The process behind one mount.
 enum Daemon {
-    /// Serves `view` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
+    /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
     /// `isBackground`: nobody reads what it says on standard error, and it is no service. `temporary`: the file of a mount that is cleaned away when the command ends that made it.
@@ -17,23 +17,23 @@ enum Daemon {
     /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
     /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
     static func run(
-        store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
+        store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
         let id = GrantID.random()
         // Before there are threads, and before anything is given up that the next daemon needs.
         let recovery: DaemonRecovery?
         do throws(GrantError) {
-            recovery = options.recovers ? try DaemonRecovery(of: id, view, store) : nil
+            recovery = options.recovers ? try DaemonRecovery(of: id, shown.label, store) : nil
         } catch {
             ready(error)
             return error.exitStatus
         }
         let process = prepare(options, isBackground: isBackground)
         let audit = options.audit.map { _ in AuditTrail(of: options.auditKinds) }
-        let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor)
+        let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor, of: shown)
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
-        let mounted = MountedView(store: store, view: view, mountpoint: mountpoint, options: options, files: files)
+        let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files)
         let claims = makeClaims(mounted)
         let handingOver = HandingOver(mounted)
         let place = mounted.place
@@ -46,7 +46,7 @@ enum Daemon {
             defer { recovery?.end() }
             let own = ProcessIdentity.own
             var record = MountRecord(
-                id: id, view: view, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
+                id: id, shown: shown, mountpoint: mountpoint, pid: getpid(), processStart: own?.start ?? 0,
                 bootID: own?.bootID ?? "", socket: socket, since: mounted.since)
             try store.register(record)
             var isTakenAway = true
@@ -54,12 +54,12 @@ enum Daemon {
             defer { if isTakenAway { try? store.unregister(id) } }
             if options.allowOther, !Identity.isSafeForOthers {
                 throw GrantError(
-                    .permission, "the view “\(view)” cannot be mounted for other users",
+                    .permission, "the \(shown.description) cannot be mounted for other users",
                     cause: "what they do would be done as root", advice: "this process needs CAP_SETUID, CAP_SETGID and CAP_SETPCAP")
             }
             guard Identity.canHaveOwnMask else {
                 throw GrantError(
-                    .system, "the view “\(view)” cannot be mounted",
+                    .system, "the \(shown.description) cannot be mounted",
                     cause: "unshare(2) with CLONE_FS is refused, so files would be made with wrong modes",
                     advice: "the filter of system calls around this process (a container's, or a service's) has to allow it")
             }
@@ -67,8 +67,9 @@ enum Daemon {
                 try start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
             }
             mounted.reconcile()
-            files.letKernelOpen(hasMandatory: mounted.hasMandatory)
-            let mount = try OwnMount.make(files, view, mountpoint, options, process.polling, recovery) { (connection) throws(GrantError) in
+            files.letKernelOpen(hasMandatory: mounted.hasMandatory, hasSeveralViews: shown.onlyView == nil)
+            let mount = try OwnMount.make(files, shown.label, mountpoint, options, process.polling, recovery) {
+                (connection) throws(GrantError) in
                 record.connection = connection
                 try store.register(record)
             }
@@ -81,10 +82,10 @@ enum Daemon {
             let handed = HandingOver.Mount(mount: mount, record: record, store: store, temporary: temporary, recovery: recovery)
             handingOver.begin(handed)
             try recovery?.begin(handed, mounted, server)
-            try? store.append(.mounted, view: view, detail: place, by: mounted.actor)
+            try? store.append(.mounted, view: shown.label, detail: place, by: mounted.actor)
             ready(nil)
-            mounted.say(.info, .mounted, "mounted view “\(view)” at \(place)")
-            ServiceManager.ready("view “\(view)” is mounted at \(place)")
+            mounted.say(.info, .mounted, "mounted \(shown.description) at \(place)")
+            ServiceManager.ready("\(shown.description) mounted at \(place)")
             let left = try watch(temporary, store)
             try waitForEnd(files, process.signals)
             isServed = true
@@ -120,13 +121,15 @@ enum Daemon {
 
     /// `generation`: another daemon's, of which it is taken over.
     static func makeFiles(
-        _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil
+        _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil,
+        of shown: ShownViews? = nil
     ) -> ViewFS {
         // For tests: what a daemon without CAP_SYS_ADMIN does.
         let holdsOpenings = getenv("GRANTFS_TEST_NO_OPLOCKS") == nil
         return ViewFS(
             cache: options.cache, descriptorLimit: process.descriptorLimit, audit: audit, holdsOpenings: holdsOpenings,
-            generation: generation, supervisor: supervisor)
+            generation: generation, supervisor: supervisor,
+            nursery: shown == .documents ? try? GrantName(entry: ShownViews.programsDirectory) : nil)
     }
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {
@@ -143,7 +146,7 @@ enum Daemon {
         // Best effort: what is left then, the next command takes away.
         try? left.withLock { $0 }?.clean()
         try? store.append(.unmounted, view: mounted.view, detail: mounted.place, by: mounted.actor)
-        mounted.say(.info, .unmounted, "unmounted view “\(mounted.view)” at \(mounted.place)")
+        mounted.say(.info, .unmounted, "unmounted \(mounted.shown.description) at \(mounted.place)")
         mounted.files.session?.hangUp()
         return isTakenAway
     }

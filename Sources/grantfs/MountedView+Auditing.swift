@@ -16,7 +16,7 @@ extension MountedView {
             do throws(GrantError) {
                 if store == nil { store = try GrantStore(directory: directory, create: false, survivesPowerLoss: false) }
                 let unwritten = batch.unwritten.map { scope, count in
-                    let (grant, name) = granted(by: scope, audit)
+                    let (view, grant, name) = granted(by: scope, audit)
                     return GrantStore.Unwritten(view: view, grant: grant, name: name, count: count)
                 }
                 let numbers = try store?.append(
@@ -37,13 +37,14 @@ extension MountedView {
         }
     }
 
-    private func granted(by scope: UInt32, _ audit: AuditTrail) -> (GrantID?, GrantName?) {
-        let grant = audit.grant(of: scope)
-        return (grant, grant.flatMap { grant in state.withLock { $0.grants[grant]?.grant.name } })
+    private func granted(by scope: UInt32, _ audit: AuditTrail) -> (ViewName, GrantID?, GrantName?) {
+        let id = audit.grant(of: scope)
+        let grant = id.flatMap { id in state.withLock { $0.grants[id]?.grant } }
+        return (grant?.view ?? view, id, grant?.name)
     }
 
     private func entry(of record: AuditRecord, _ audit: AuditTrail) -> LogEntry {
-        let (grant, name) = granted(by: record.scope, audit)
+        let (view, grant, name) = granted(by: record.scope, audit)
         let program = String(decoding: record.program, as: UTF8.self)
         return LogEntry(
             time: Instant(nanoseconds: record.time), event: LogEvent(record.act),

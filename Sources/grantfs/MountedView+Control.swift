@@ -68,7 +68,7 @@ extension MountedView {
     /// grant's name led to is refused either way.
     func awaitNames(of grants: [GrantID], until deadline: Int64) {
         let shown = state.withLock { state in grants.filter { id in state.grants[id].map { $0.recorded == .active } ?? true } }
-        let wait = min(files.root.lapse(of: shown), deadline) - Clock.monotonic
+        let wait = min(files.names.lapse(of: shown), deadline) - Clock.monotonic
         if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }
 
@@ -124,7 +124,7 @@ extension MountedView {
 
     var status: MountStatus {
         let live = state.withLock { Array($0.grants.values) }
-        let grants = live.sorted { $0.grant.name.bytes.lexicographicallyPrecedes($1.grant.name.bytes) }.map { live -> GrantStatus in
+        let grants = live.sorted { $0.path < $1.path }.map { live -> GrantStatus in
             let load = live.scope.map { files.load(of: $0) } ?? (inodes: 0, inFlight: 0, counts: ScopeCounts())
             let state: GrantState =
                 switch live.recorded {

@@ -20,7 +20,7 @@ extension MountedView {
             state.isEnding = true
             var endings = state.closed.filter { !files.isClosed($0) }.map { (scope: $0, closing: Closing(of: $0)) }
             for (id, live) in state.grants {
-                files.root.set(live.grant.name, .refused(id))
+                files.names.set(live.path, .refused(id))
                 guard let scope = live.scope else { continue }
                 files.shut(scope, .all)
                 let closing = Closing(of: scope)

@@ -58,15 +58,15 @@ extension MountedView {
     func show(_ grant: Grant, _ scope: Scope, _ isShown: Bool) {
         let changed = state.withLock { state -> Bool in
             guard let live = state.grants[grant.id], live.scope === scope, live.grant.name == grant.name else { return false }
-            switch files.root.place(grant.name) {
+            switch files.names.place(live.path) {
             case .open: if isShown { return false }
             case .refused: return false
             case nil: if !isShown { return false }
             }
             state.grants[grant.id]?.finding = isShown ? .ok : .missing
-            files.root.set(grant.name, isShown ? .open(scope) : nil)
+            files.names.set(live.path, isShown ? .open(scope) : nil)
             return true
         }
-        if changed { files.noteRootChanged() }
+        if changed { files.noteNamesChanged() }
     }
 }

@@ -40,22 +40,22 @@ extension MountedView {
             claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
             { [self] live, resolver in
                 let (isShown, renewal) = open(live.grant, resolver)
-                let name = isShown ? live.grant.name : nil
-                if !harvest.add(name, renewal) { bring(name.map { [$0] } ?? [], renewal.map { [$0] } ?? []) }
+                let shown = isShown ? live.grant.id : nil
+                if !harvest.add(shown, renewal) { bring(shown.map { [$0] } ?? [], renewal.map { [$0] } ?? []) }
                 endLook(live.look)
             })
-        let (names, renewals) = harvest.end()
-        bring(names, renewals)
+        let (shown, renewals) = harvest.end()
+        bring(shown, renewals)
         awaitOthers(wanted.map(\.look))
     }
 
-    /// Makes the kernel look anew at a root where names were shown, and records what was found elsewhere.
-    private func bring(_ names: [GrantName], _ renewals: [Renewal]) {
-        if !names.isEmpty {
+    /// Makes the kernel look anew where names were shown, and records what was found elsewhere.
+    private func bring(_ shown: [GrantID], _ renewals: [Renewal]) {
+        if !shown.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
-            files.noteRootChanged()
+            files.noteNamesChanged()
             claims?.reconsider(until: 0)
-            claims?.seatAnew(afterOpening: names)
+            claims?.seatAnew(afterOpening: shown)
         }
         record(renewals)
     }
@@ -90,9 +90,9 @@ extension MountedView {
     /// Locking: call it with `state` held.
     private func hideIfAbsent(_ look: Look, _ state: State) {
         guard !state.isRefusing, let live = state.grants[look.grant], live.recorded == .active, live.scope == nil,
-            live.grant.activation == look.activation, case .refused = files.root.place(live.grant.name)
+            live.grant.activation == look.activation, case .refused = files.names.place(live.path)
         else { return }
-        files.root.set(live.grant.name, nil)
+        files.names.set(live.path, nil)
     }
 
     /// Whether it is shown now, and what is to be recorded.
@@ -128,7 +128,7 @@ extension MountedView {
             state.grants[grant.id] = live
             if grant.fleetActivation != nil { fence.guardScope(scope) }
             state.forgetEnded(of: grant.id)
-            files.root.set(grant.name, .open(scope))
+            files.names.set(live.path, .open(scope))
             return (true, nil)
         }
         task?()
@@ -156,7 +156,7 @@ extension MountedView {
     /// A directory that was replaced is said.
     private func note(replaced grant: Grant, _ store: GrantStore) {
         do throws(GrantError) {
-            try store.append(.bookmarkReplaced, view: view, grant: grant.id, name: grant.name, by: actor)
+            try store.append(.bookmarkReplaced, view: grant.view, grant: grant.id, name: grant.name, by: actor)
         } catch {
             SystemLog.write(.error, Terminal.visible(error.description), fields)
         }

@@ -13,7 +13,7 @@ extension MountedView {
             say(.warning, .passedOver, "a presenter, pid \(failure.peer.pid), was passed over: \(detail)", of: grant)
             // Best effort: nobody waits for it any more, whether or not that can be written down.
             try? store.append(
-                .passedOver, view: view, grant: failure.grant, name: grant?.name, detail: detail,
+                .passedOver, view: grant?.view ?? view, grant: failure.grant, name: grant?.name, detail: detail,
                 by: Actor(uid: failure.peer.uid, pid: failure.peer.pid, program: program))
         }
     }

@@ -36,7 +36,7 @@ extension MountedView {
                 live.released = table.entry(holding: path).map { ReleasedMount(entry: $0, number: live.scope?.mount) }
                 if let scope = live.scope {
                     live.scope = nil
-                    files.root.set(live.grant.name, nil)
+                    files.names.set(live.path, nil)
                     scopes.append(scope)
                     tasks.append(close(scope, .all, of: id, &state))
                 }
@@ -45,7 +45,7 @@ extension MountedView {
             return (scopes, tasks, self.closings(of: grants, state))
         }
         for task in tasks { task() }
-        files.noteRootChanged()
+        files.noteNamesChanged()
         defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, closings, until: deadline)
         removeWorkplaces(waits: true)

@@ -16,7 +16,7 @@ extension MountedView {
     /// What a round over directories brings.
     final class Harvest: Sendable {
         private struct Contents {
-            var names: [GrantName] = []
+            var shown: [GrantID] = []
             var renewals: [Renewal] = []
             var isOver = false
         }
@@ -24,20 +24,20 @@ extension MountedView {
         private let contents = Lock(Contents())
 
         /// Adds what was found, for whoever ends the round. False when it has ended: then this is left to the caller.
-        func add(_ name: GrantName?, _ renewal: Renewal?) -> Bool {
+        func add(_ grant: GrantID?, _ renewal: Renewal?) -> Bool {
             contents.withLock { contents in
                 if contents.isOver { return false }
-                if let name { contents.names.append(name) }
+                if let grant { contents.shown.append(grant) }
                 if let renewal { contents.renewals.append(renewal) }
                 return true
             }
         }
 
         /// The end of the round, and all that it has brought.
-        func end() -> (names: [GrantName], renewals: [Renewal]) {
+        func end() -> (shown: [GrantID], renewals: [Renewal]) {
             contents.withLock { contents in
                 contents.isOver = true
-                return (contents.names, contents.renewals)
+                return (contents.shown, contents.renewals)
             }
         }
     }

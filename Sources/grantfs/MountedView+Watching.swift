@@ -101,7 +101,7 @@ extension MountedView {
                 refusals.append(
                     Refusal(live.grant, refused.count, uid: last?.uid ?? 0, pid: last?.pid ?? 0, program: last?.program ?? []))
             }
-            for (grant, refused) in files.root.takeRefusals() {
+            for (grant, refused) in files.names.takeRefusals() {
                 guard let live = state.grants[grant] else { continue }
                 refusals.append(Refusal(live.grant, refused.count, uid: refused.uid, pid: refused.pid, program: refused.program))
             }
@@ -109,7 +109,7 @@ extension MountedView {
                 state.counts.note(denials: refusal.count, of: refusal.grant)
                 // Best effort: what is refused is refused, whether or not it can be written down.
                 try? state.store.append(
-                    .denied, view: view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
+                    .denied, view: refusal.grant.view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
                     count: Int64(clamping: refusal.count), by: refusal.last)
             }
             return refusals

@@ -16,7 +16,7 @@ import GrantViewFS
 /// looked at, a scope is closed or the kernel is notified.
 final class MountedView: @unchecked Sendable {
     // Safe to share: everything that changes is behind `state`.
-    let view: ViewName
+    let shown: ShownViews
     /// Absolute, canonical.
     let mountpoint: [UInt8]
     let options: MountOptions
@@ -64,6 +64,8 @@ final class MountedView: @unchecked Sendable {
     /// A grant as this mount sees it.
     struct LiveGrant {
         var grant: Grant
+        /// Where its name is.
+        var path: ShownPath
         var scope: Scope?
         var finding: BookmarkFinding = .missing
         /// The state with an expiry that has passed.
@@ -82,17 +84,20 @@ final class MountedView: @unchecked Sendable {
 
     /// `since`: when another daemon mounted it, of which this one takes it over.
     init(
-        store: GrantStore, view: ViewName, mountpoint: [UInt8], options: MountOptions, files: ViewFS,
+        store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, files: ViewFS,
         since: Instant = Instant(nanoseconds: Clock.realtime)
     ) {
         self.since = since
-        self.view = view
+        self.shown = shown
         self.mountpoint = mountpoint
         self.options = options
         self.files = files
         fence = FleetFence(directory: store.runDirectory)
         state = Lock(State(store: store))
     }
+
+    /// What the mount is called: the view, or what stands for several.
+    var view: ViewName { shown.label }
 
     /// Reads the store and makes this mount what it says. Withdrawals are in force for new operations when this returns; `closings`
     /// tells when they are carried through.
@@ -111,7 +116,7 @@ final class MountedView: @unchecked Sendable {
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
             do throws(GrantError) {
                 if reopening || state.isRefusing || state.wantsReopening { try reopen(&state) }
-                let grants = try MountedView.patiently { () throws(GrantError) in try state.store.grants(view: view) }
+                let grants = try MountedView.patiently { () throws(GrantError) in try state.store.grants(shown) }
                 isRecovered = state.isRefusing
                 state.failure = nil
                 return (withdraw(grants, &state, &isChanged), false)
@@ -124,7 +129,7 @@ final class MountedView: @unchecked Sendable {
         if let began { SystemLog.write(.error, Terminal.visible("everything is refused: \(began)"), fields) }
         if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
         for task in tasks { task() }
-        if isChanged { files.noteRootChanged() }
+        if isChanged { files.noteNamesChanged() }
         return !isRefusing
     }
 
@@ -138,34 +143,37 @@ final class MountedView: @unchecked Sendable {
         let isFenced = grants.contains { $0.fleetActivation != nil } && !mayUseFleet()
         for (id, live) in state.grants where !present.contains(id) {
             // Removed: the name is unknown from now on.
-            files.root.set(live.grant.name, nil)
+            files.names.set(live.path, nil)
             isChanged = true
             if let scope = live.scope { tasks.append(close(scope, .all, of: id, &state)) }
             state.grants[id] = nil
         }
         // All old names go before any new one comes: one grant may have taken another's name.
         for grant in grants {
-            guard let old = state.grants[grant.id]?.grant.name, old != grant.name else { continue }
-            files.root.set(old, nil)
+            guard let old = state.grants[grant.id], old.grant.name != grant.name else { continue }
+            files.names.set(old.path, nil)
             isChanged = true
         }
         for grant in grants {
             if state.shutUnrecorded[grant.id] != grant.activation { state.shutUnrecorded[grant.id] = nil }
             let isShut = isFenced && grant.fleetActivation != nil
             let recorded = state.shutUnrecorded[grant.id] == nil && !isShut ? grant.state(at: now) : .revoked
-            var live = state.grants[grant.id] ?? LiveGrant(grant: grant, recorded: recorded)
+            var live = state.grants[grant.id] ?? LiveGrant(grant: grant, path: shown.path(of: grant), recorded: recorded)
             live.isFenced = isShut && grant.state(at: now) == .active
-            if live.grant.name != grant.name, let scope = live.scope { files.root.set(grant.name, .open(scope)) }
+            if live.grant.name != grant.name {
+                live.path = shown.path(of: grant)
+                if let scope = live.scope { files.names.set(live.path, .open(scope)) }
+            }
             // A name that was refused stays refused until its directory is open again, or found to be gone: never unknown in between.
             if let scope = live.scope, recorded != .active || scope.activation != grant.activation || fence.hasShut(scope) {
                 live.scope = nil
-                files.root.set(grant.name, .refused(grant.id))
+                files.names.set(live.path, .refused(grant.id))
                 isChanged = true
                 tasks.append(close(scope, .all, of: grant.id, &state))
             }
             if recorded != .active {
-                if case .refused = files.root.place(grant.name) {} else { isChanged = true }
-                files.root.set(grant.name, .refused(grant.id))
+                if case .refused = files.names.place(live.path) {} else { isChanged = true }
+                files.names.set(live.path, .refused(grant.id))
             }
             if let scope = live.scope, grant.access != live.grant.access {
                 tasks.append(change(scope, to: grant.access, of: grant.id, &state))
@@ -189,7 +197,7 @@ final class MountedView: @unchecked Sendable {
     private func refuseAll(_ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         for (id, live) in state.grants {
-            files.root.set(live.grant.name, .refused(id))
+            files.names.set(live.path, .refused(id))
             guard let scope = live.scope else { continue }
             isChanged = true
             tasks.append(close(scope, .all, of: id, &state))

@@ -171,7 +171,7 @@ import Testing
         try FileManager.default.createSymbolicLink(atPath: bench.root + "/link", withDestinationPath: "empty")
         for name in ["empty", "link", "./docs/../empty/", "//empty//."] {
             let mountpoint = try Mountpoint(Array((bench.root + "/" + name).utf8))
-            try mountpoint.prepare(for: view, store: bench.store) { _ in Issue.record("nothing to clean") }
+            try mountpoint.prepare(for: .one(view), store: bench.store) { _ in Issue.record("nothing to clean") }
             #expect(mountpoint.path == Array(empty.utf8))
         }
         for (name, words) in [
@@ -179,13 +179,13 @@ import Testing
             ("docs", "not empty"), ("", "not empty"),
         ] {
             let error = #expect(throws: GrantError.self) {
-                try Mountpoint(Array((bench.root + "/" + name).utf8)).prepare(for: view, store: bench.store) { _ in }
+                try Mountpoint(Array((bench.root + "/" + name).utf8)).prepare(for: .one(view), store: bench.store) { _ in }
             }
             #expect(error?.exitStatus == 1)
             #expect(error?.description.contains(words) == true, "\(name): \(error?.description ?? "")")
         }
         let mounted = #expect(throws: GrantError.self) {
-            try Mountpoint(Array("/proc".utf8)).prepare(for: view, store: bench.store) { _ in }
+            try Mountpoint(Array("/proc".utf8)).prepare(for: .one(view), store: bench.store) { _ in }
         }
         #expect(mounted?.description.contains("mounted there already") == true)
     }
@@ -198,13 +198,13 @@ import Testing
         let inside = try Mountpoint(Array(try bench.directory("docs/inside").utf8))
         let trace = bench.root + "/looked"
         let lookout = Lookout.helper(program: "/bin/sh", arguments: ["sh", "-c", ": >\(trace)"])
-        try empty.prepare(for: .standard, store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+        try empty.prepare(for: .one(.standard), store: bench.store, lookout: lookout, isTemporary: true) { _ in }
         #expect(!FileManager.default.fileExists(atPath: trace))
         let error = #expect(throws: GrantError.self) {
-            try inside.prepare(for: .standard, store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+            try inside.prepare(for: .one(.standard), store: bench.store, lookout: lookout, isTemporary: true) { _ in }
         }
         #expect(error?.description.contains("inside the grant") == true, "by where it was last seen")
-        try empty.prepare(for: .standard, store: bench.store, lookout: lookout) { _ in }
+        try empty.prepare(for: .one(.standard), store: bench.store, lookout: lookout) { _ in }
         #expect(FileManager.default.fileExists(atPath: trace), "what is not temporary is looked at")
     }
 }

@@ -54,7 +54,7 @@ import Testing
         defer { server.stop() }
         let record = try bench.register(socket: "a")
         let before = MountRecord(
-            id: record.id, view: record.view, mountpoint: record.mountpoint, pid: .max, processStart: 1, bootID: record.bootID,
+            id: record.id, shown: record.shown, mountpoint: record.mountpoint, pid: .max, processStart: 1, bootID: record.bootID,
             socket: record.socket, since: record.since)
         let request = ControlRequest.apply(grants: [], timeoutMilliseconds: 1000)
         guard case .success(.applied) = Daemons.ask(before, request, of: bench.store, deadline: Clock.deadline(seconds: 30)) else {

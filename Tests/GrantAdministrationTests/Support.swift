@@ -41,7 +41,7 @@ final class Bench {
     func register(view: String = "default", socket: String, process: ProcessIdentity? = .own) throws -> MountRecord {
         guard let process else { throw Errno(ESRCH) }
         let record = MountRecord(
-            id: .random(), view: try ViewName(view), mountpoint: Array("\(root)/mnt-\(socket)".utf8), pid: process.pid,
+            id: .random(), shown: .one(try ViewName(view)), mountpoint: Array("\(root)/mnt-\(socket)".utf8), pid: process.pid,
             processStart: process.start, bootID: process.bootID, socket: socket, since: Instant(seconds: Int64(try store.mounts().count)))
         try store.register(record)
         return record

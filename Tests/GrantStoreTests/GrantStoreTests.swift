@@ -245,7 +245,7 @@ import Testing
     @Test func areRegisteredAndForgotten() throws {
         let store = try GrantStore(directory: scratch.store, create: true)
         var record = MountRecord(
-            id: .random(), view: .standard, mountpoint: [0x2F, 0xFF], pid: 7, processStart: .max, bootID: "boot", socket: "s.sock",
+            id: .random(), shown: .one(.standard), mountpoint: [0x2F, 0xFF], pid: 7, processStart: .max, bootID: "boot", socket: "s.sock",
             since: Instant(seconds: 3))
         try store.register(record)
         #expect(try store.mounts() == [record])

@@ -23,7 +23,7 @@ extension MountTests.AHangingSource {
         let commands: [(words: [String], status: Int32, says: String)] = [
             (["resolve", "hung"], 0, "does not answer"), (["repair"], 0, "its filesystem to answer"),
             (["confirm", "hung"], 1, "does not answer"), (["grant", mounted.source.directory, "--name", "x"], 1, "does not answer"),
-            (["set", "hung", "--expires", "7d", "--json"], 0, "does not answer"), (["restore", "hung"], 0, "restored hung"),
+            (["set", "hung", "--expires", "7d", "--json"], 0, "does not answer"), (["restore", "hung"], 0, "active already: hung"),
             (["revoke", "--path", mounted.source.directory + "/below/../below"], 0, "revoked hung"),
             (["revoke", "--path", mounted.fixture.base + "/source/good"], 0, "revoked good"),
         ]

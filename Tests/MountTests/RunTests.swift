@@ -63,6 +63,19 @@ extension MountTests {
             try expectNothingLeft("after it has ended")
         }
 
+        /// Beside a terminal or a bind another program begins it.
+        @Test("gives what a shell gives for a program that is not there, or cannot be run", arguments: [false, true])
+        func noProgram(withBind: Bool) throws {
+            let more = withBind ? ["--ro-bind", try fixture.directory("tools")] : []
+            for (program, status) in [("/nowhere/program", 127), ("nosuchprogram", 127)] as [(String, Int32)] {
+                let output = try fixture.grantfs(["run", "--grant", source] + more + ["--", program])
+                #expect(output.status == status && output.errors.contains("--grant, --ro-bind and --tool"), "\(output)")
+            }
+            let output = try fixture.grantfs(["run", "--grant", source] + more + ["--", "sh", "-c", "exit 1"])
+            #expect(output.status == 1 && output.errors.isEmpty, "\(output)")
+            try expectNothingLeft("after none was begun")
+        }
+
         @Test("as root, does not see what only root may read in /etc", .enabled(if: Identity.isRoot, "needs root"))
         func rootsFiles() throws {
             let output = try run("ls /etc/shadow /etc/gshadow /etc/sudoers /etc/passwd 2>/dev/null", "--grant", source)

@@ -76,13 +76,13 @@ final class Served {
         let made = try view.makeScope(
             for: GrantID(high: 0, low: 1), activation: activation, readOnly: false,
             directory: try FileDescriptor.open(directory.utf8, OpenFlags.path | O_DIRECTORY), crossesMounts: false)
-        view.root.set(try GrantName(entry: Array("grant".utf8)), .open(made))
+        view.names.set(ShownPath(try GrantName(entry: Array("grant".utf8))), .open(made))
         scope = made
     }
 
     private func end(_ requests: inout Requests) throws {
         guard let scope else { return }
-        view.root.set(try GrantName(entry: Array("grant".utf8)), nil)
+        view.names.set(ShownPath(try GrantName(entry: Array("grant".utf8))), nil)
         view.shut(scope, .all)
         _ = view.finish(scope, .all, patience: 100)
         // Who waited for a lock has been refused; the answer may still be on its way.

@@ -83,18 +83,16 @@ public struct FileCoordination: Sendable {
     /// What a path below a mount of the store stands for; nil when it lies below none.
     private func translate(_ path: [UInt8], _ records: [MountRecord]) throws(CoordinationError) -> [UInt8]? {
         guard let record = records.last(where: { MountTable.path(path, isAtOrBelow: $0.mountpoint) }) else { return nil }
-        var names = path.dropFirst(record.mountpoint.count).split(separator: 0x2F)
-        // The root of a view is nobody's directory.
-        guard let name = names.first else { throw .outside(path) }
-        names.removeFirst()
+        let names = path.dropFirst(record.mountpoint.count).split(separator: 0x2F).map { Array($0) }
         let grants: [Grant]
         do throws(GrantError) {
-            grants = try administrator.store.grants(view: record.view)
+            grants = try administrator.store.grants(record.shown)
         } catch {
             throw .failed(error.description)
         }
-        guard let grant = grants.first(where: { $0.name.bytes == Array(name) }) else { throw .outside(path) }
-        return names.reduce(place(of: grant, record)) { CanonicalPath.join($0, Array($1)) }
+        // The root of a view is nobody's directory.
+        guard case .grant(let grant, let below) = record.shown.find(names, among: grants) else { throw .outside(path) }
+        return below.reduce(place(of: grant, record)) { CanonicalPath.join($0, $1) }
     }
 
     /// Where a grant's directory is: as a mount says that holds it open, or as it is recorded.
@@ -107,7 +105,7 @@ public struct FileCoordination: Sendable {
 
     /// The directory of a grant, to be claimed.
     public func path(of grant: Grant) throws(CoordinationError) -> [UInt8] {
-        guard let record = try mounts().first(where: { $0.view == grant.view }) else { return grant.bookmark.path }
+        guard let record = try mounts().first(where: { $0.shows(grant.view) }) else { return grant.bookmark.path }
         return place(of: grant, record)
     }
 }

@@ -25,10 +25,10 @@ extension GrantAdministrator {
         let deadline = Clock.deadline(seconds: seconds)
         let views = Set(grants.map(\.view))
         // Without the store nothing is known of mounts; the revocation itself says so.
-        let records = ((try? store.servedMounts()) ?? []).filter { views.contains($0.view) }
+        let records = ((try? store.servedMounts()) ?? []).filter { views.contains(where: $0.shows) }
         let directory = store.runDirectory
         let id = GrantID.random()
-        var parts = inParallel(records) { record in GracePart(record, id, grants.filter { $0.view == record.view }, directory, deadline) }
+        var parts = inParallel(records) { record in GracePart(record, id, grants.filter { record.shows($0.view) }, directory, deadline) }
         var (result, over) = ([GrantID: RevocationGrace](), Set<GrantID>())
         var (said, next): (Int?, Int64) = (nil, 0)
         while true {

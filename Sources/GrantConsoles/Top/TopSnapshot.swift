@@ -59,7 +59,7 @@ public struct TopSnapshot: Sendable {
 
     /// Puts together what the store and the mounts say. Views in their order, the oldest mount of each first.
     public init(time: Int64, now: Instant, grants: [Grant], mounts: [MountReport]) {
-        let views = Set(grants.map(\.view)).union(mounts.map(\.record.view)).sorted { $0.description < $1.description }
+        let views = Set(grants.map(\.view)).union(mounts.compactMap(\.record.shown.onlyView)).sorted { $0.description < $1.description }
         sections = views.flatMap { view -> [Section] in
             let rows = grants.filter { $0.view == view }.map { grant in
                 let state = GrantState(rawValue: grant.state(at: now).rawValue) ?? .unavailable
@@ -67,19 +67,19 @@ public struct TopSnapshot: Sendable {
                 row.secondsLeft = state == .active ? grant.expires.map { $0.seconds(since: now) } : nil
                 return row
             }
-            let reports = mounts.filter { $0.record.view == view }.sorted { $0.record.since < $1.record.since }
+            let reports = mounts.filter { $0.record.shows(view) }.sorted { $0.record.since < $1.record.since }
             if reports.isEmpty {
                 var section = Section(view: view)
                 section.grants = rows
                 return [section]
             }
-            return reports.map { TopSnapshot.section($0, rows) }
+            return reports.map { TopSnapshot.section(of: view, $0, rows) }
         }
         self.time = time
     }
 
-    private static func section(_ report: MountReport, _ recorded: [Row]) -> Section {
-        var section = Section(view: report.record.view, mount: report.record.id)
+    private static func section(of view: ViewName, _ report: MountReport, _ recorded: [Row]) -> Section {
+        var section = Section(view: view, mount: report.record.id)
         (section.mountpoint, section.pid) = (report.record.mountpoint, report.record.pid)
         (section.silence, section.holders, section.grants) = (report.silence, report.holders, recorded)
         section.isDead = report.isDead

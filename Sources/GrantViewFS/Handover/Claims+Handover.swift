@@ -40,7 +40,7 @@ extension ViewFS {
     public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
         guard try state.takeFlag() else { return [] }
         var hold = try ClaimWaiting.Hold(from: &state)
-        hold.scopes.formIntersection(root.open.map(\.scope.id.rawValue))
+        hold.scopes.formIntersection(names.open.map(\.scope.id.rawValue))
         hold.whole = hold.whole.filter { hold.scopes.contains($0.key) }
         if !hold.scopes.isEmpty { waiting.begin(id, hold) }
         return hold.scopes

@@ -69,7 +69,7 @@ extension ViewFS {
         for scope in open + closed { handOver(scope, to: &state) }
         lostWrites.handOver(to: &state)
         droppedWrites.handOver(to: &state)
-        root.handOver(to: &state)
+        names.handOver(to: &state)
         locks.handOver(to: &state)
         let unserved = session.unserved + locks.waitingMessages
         state.put(UInt64(truncatingIfNeeded: unserved.count))
@@ -106,7 +106,7 @@ extension ViewFS {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) { scopes.append(try takeOverScope(from: &state)) }
         try lostWrites.takeOver(from: &state)
         try droppedWrites.takeOver(from: &state)
-        try root.takeOver(from: &state)
+        try names.takeOver(from: &state)
         try locks.takeOver(from: &state, tree)
         var unserved: [[UInt8]] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 8)) { unserved.append(try state.takeBytes()) }

@@ -7,6 +7,8 @@ struct MountOptionParser {
     private(set) var isRemount = false
     /// A view that no grant names yet may be mounted.
     private(set) var isNew = false
+    /// What stands in the view's place is a pattern, and each view that matches is shown in a directory.
+    private(set) var hasSeveralViews = false
     /// mount -s: options that are not known are passed over.
     let isSloppy: Bool
 
@@ -22,7 +24,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -83,6 +85,7 @@ struct MountOptionParser {
         case "recover": options.recovers = true
         case "norecover": options.recovers = false
         case "new": isNew = true
+        case "views": hasSeveralViews = true
         case "remount": isRemount = true
         case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:

@@ -208,7 +208,7 @@ extension ClaimService {
 
     /// Tells the presenters of what a grant leads to that it is about to be withdrawn, and asks them to save.
     func prepareRevocation(_ number: UInt64, _ id: GrantID, _ grant: GrantID, _ milliseconds: UInt32, _ session: ControlSession) {
-        let scopes = Set(files.root.open.filter { $0.scope.grant == grant }.map(\.scope.id.rawValue))
+        let scopes = Set(files.names.open.filter { $0.scope.grant == grant }.map(\.scope.id.rawValue))
         state.withLock { state in
             let concerned = state.presenting.live.filter { !$0.value.scopes.isDisjoint(with: scopes) }.map(\.key).sorted()
             let deadline = Clock.monotonic + Int64(truncatingIfNeeded: milliseconds) &* 1_000_000

@@ -41,7 +41,7 @@ extension ClaimService {
     /// The open scopes of mandatory grants that a claim reaches.
     private func mandatoryScopes(of claim: LiveClaim) -> [Scope] {
         let reached = claim.parts.reduce(into: Set<UInt32>()) { $0.formUnion($1.scopes) }
-        return files.root.open.map(\.scope).filter { reached.contains($0.id.rawValue) && isMandatory($0.grant) }
+        return files.names.open.map(\.scope).filter { reached.contains($0.id.rawValue) && isMandatory($0.grant) }
     }
 
     /// Binds whoever comes through the mount. False when the claim ended meanwhile.

@@ -149,14 +149,14 @@ extension ClaimService {
 
     /// Looks for presenters where they are now, on a thread of its own: for those whose item was moved or is not reached, and, when scopes were opened, for
     /// all, because another grant may lead there too.
-    func seatAnew(afterOpening names: [GrantName] = []) {
+    func seatAnew(afterOpening grants: [GrantID] = []) {
         let isNeeded = state.withLock { state in
-            names.isEmpty ? state.presenting.live.values.contains { $0.isMisplaced } : state.presenting.hasBegun
+            grants.isEmpty ? state.presenting.live.values.contains { $0.isMisplaced } : state.presenting.hasBegun
         }
         guard isNeeded else { return }
         _ = BackgroundTask { [self] in
-            if !names.isEmpty { noteRestored(names) }
-            let live = state.withLock { state in state.presenting.live.filter { !names.isEmpty || $0.value.isMisplaced } }
+            if !grants.isEmpty { noteRestored(grants) }
+            let live = state.withLock { state in state.presenting.live.filter { !grants.isEmpty || $0.value.isMisplaced } }
             var found: [(id: PresenterID, target: ClaimTarget, item: ClaimedItem)] = []
             for (id, presenter) in live {
                 if let target = presenter.target, !presenter.isMisplaced {
@@ -174,7 +174,7 @@ extension ClaimService {
     }
 
     private func placeNow(of presenter: LivePresenter) -> [UInt8] {
-        let scope = files.root.open.first { $0.1.grant == presenter.grant }?.1
+        let scope = files.names.open.first { $0.1.grant == presenter.grant }?.1
         return scope.flatMap { files.path(of: $0) }.map { $0 + presenter.below } ?? presenter.path
     }
 
@@ -198,8 +198,8 @@ extension ClaimService {
         if old.path != found.target.path { tell(.moved, found.target.path) }
     }
 
-    private func noteRestored(_ names: [GrantName]) {
-        let paths = files.root.open.filter { names.contains($0.0) }.compactMap { files.path(of: $0.1) }
+    private func noteRestored(_ grants: [GrantID]) {
+        let paths = files.names.open.filter { grants.contains($0.scope.grant) }.compactMap { files.path(of: $0.1) }
         state.withLock { state in for path in paths { ClaimService.note(.restored, path, pid: 0, &state) } }
     }
 }

@@ -66,8 +66,9 @@ enum BeginCommand {
         words.append(nil)
         if let program = words[0] { execvp(program, words) }
         let error = Errno(errno)
-        Terminal.note("“\(String(decoding: command[0], as: UTF8.self))” cannot be run: \(error)")
-        return 1
+        Terminal.note("“\(Terminal.visible(command[0]))” cannot be run: \(error)")
+        SandboxProcess.advise()
+        return error == Errno(ENOENT) || error == Errno(ENOTDIR) ? SandboxProcess.notFound : SandboxProcess.notRunnable
     }
 
     /// Listens on the sandbox's own loopback and has the proxy outside serve that; it is what the program's variables speak of.

@@ -12,7 +12,10 @@ enum MountCommand {
         options: [
             OptionDeclaration("options", short: "o", value: "OPTS", help: "mount options, separated by commas", isRepeatable: true),
             OptionDeclaration("new", help: "also a view that no grant names yet; it is empty until one does"),
+            OptionDeclaration(
+                "views", help: "VIEW is a pattern, such as 'build-*': each view that matches is shown in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
+            OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
             OptionDeclaration("temporary", value: "FILE", help: "the file of a mount that ends with another command", isHidden: true),
@@ -20,9 +23,11 @@ enum MountCommand {
             OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new recover "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views recover "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
+            "With --views (or the mount option views) views come and go while it is mounted; a view has a directory once something was granted to it. Such a mount is not taken over by "
+                + "grantfs upgrade, nor with -o recover, and the kernel's locks of one view's directory hold up no other.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)
@@ -34,14 +39,14 @@ enum MountCommand {
         // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
         DescriptorTable.grow()
         if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
-        let view = try view(arguments.operands[0])
+        let shown = try shown(arguments, parser)
         let mountpoint = try Mountpoint(arguments.operands[1])
         if parser.isRemount { return try remount(mountpoint, options) }
 
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
         // Of another command's own view nobody else knows.
         let mayBeNew = arguments.has("new") || parser.isNew || arguments.has("temporary")
-        if !mayBeNew { try requireKnown(view, directory) }
+        if !mayBeNew, let view = shown.onlyView { try requireKnown(view, directory) }
         if arguments.has("fake") { return 0 }
         if !arguments.has("foreground") { return try background() }
 
@@ -49,11 +54,11 @@ enum MountCommand {
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
         // Until it is mounted, or has failed.
         var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
-        try mountpoint.prepare(for: view, store: store, lookout: .command, isTemporary: temporary != nil) { Terminal.note($0) }
+        try mountpoint.prepare(for: shown, store: store, lookout: .command, isTemporary: temporary != nil) { Terminal.note($0) }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
-            store: store, view: view, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
+            store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
         ) { error in
             turn.take()?.end()
             if let error {
@@ -70,6 +75,27 @@ enum MountCommand {
             return try BackgroundStart.run(words: ProcessArguments.words)
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
+        }
+    }
+
+    private static func shown(_ arguments: ParsedArguments, _ parser: MountOptionParser) throws(GrantError) -> ShownViews {
+        let word = arguments.operands[0]
+        let isPortal = arguments.has("portal")
+        guard isPortal || arguments.has("views") || parser.hasSeveralViews else { return .one(try view(word)) }
+        if parser.options.recovers {
+            throw GrantError(
+                .usage, "several views cannot be mounted with -o recover",
+                cause: "another daemon would not know which of them has which directory",
+                advice: "mount each by itself, or leave recover out")
+        }
+        if isPortal { return .documents }
+        let text = try ParsedArguments.text(word, "the pattern of views")
+        do throws(GrantName.Flaw) {
+            return .matching(try ViewPattern(text))
+        } catch {
+            throw GrantError(
+                .usage, "“\(text)” is no pattern of views", cause: error.rawValue,
+                advice: "the pattern comes first: grantfs mount --views 'build-*' MOUNTPOINT")
         }
     }
 

@@ -1,5 +1,6 @@
 import GrantAdministration
 import GrantModel
+import GrantSystem
 
 /// `grantfs restore`
 enum RestoreCommand {
@@ -14,7 +15,10 @@ enum RestoreCommand {
         if try arguments.isAboutFleet() { return try FleetGrants.restore(arguments) }
         let (view, timeout, selectors) = (try arguments.view(), try arguments.timeout(), try arguments.selectors())
         let administrator = GrantAdministrator.command(try arguments.openStore())
-        let changes = try administrator.restore(try administrator.select(selectors, view: view), timeout: timeout)
-        return try Confirmation.print(changes, "restored", "the restoration", arguments: arguments, timeout: timeout)
+        let grants = try administrator.select(selectors, view: view)
+        let now = Instant(nanoseconds: Clock.realtime)
+        let active = Set(grants.filter { $0.state(at: now) == .active }.map(\.id))
+        let changes = try administrator.restore(grants, timeout: timeout)
+        return try Confirmation.print(changes, { active.contains($0.id) ? "active already:" : "restored" }, "the restoration", arguments: arguments, timeout: timeout)
     }
 }

@@ -49,7 +49,9 @@ enum SetCommand {
             try Terminal.print(JSON.object(JSON.grant(described) + [JSON.mounts(change)]).text)
             return Confirmation.exitStatus(of: [change], "the change", timeout: timeout)
         }
-        return try Confirmation.print([change], "changed", "the change", arguments: arguments, timeout: timeout)
+        let after = change.grant
+        let isSame = (after.access, after.name, after.expires, after.coordination) == (grant.access, grant.name, grant.expires, grant.coordination)
+        return try Confirmation.print([change], isSame ? "unchanged:" : "changed", "the change", arguments: arguments, timeout: timeout)
     }
 
     private static func access(_ arguments: ParsedArguments) throws(GrantError) -> Access? {

@@ -23,14 +23,14 @@ enum StatusCommand {
         let mounts = try store.map { store throws(GrantError) in
             try GrantAdministrator(store: store).status(view: view, timeout: timeout)
         }
-        let reports = mounts ?? []
-        // A daemon that is of another version says nothing of them.
-        var expiries: [GrantID: Instant] = [:]
-        for grant in try store?.grants(view: view) ?? [] { expiries[grant.id] = grant.expires }
+        var reports = mounts ?? []
+        let recorded = Dictionary(try (store?.grants() ?? []).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        // A mount of several views tells of all of them.
+        if let view { reports = reports.map { $0.showing { recorded[$0.id].map { $0.view == view } ?? true } } }
         if arguments.wantsJSON {
-            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0, expiries)) }))]).text)
+            try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0, recorded)) }))]).text)
         } else {
-            for report in reports { try show(report, expiries) }
+            for report in reports { try show(report, recorded) }
             if reports.isEmpty {
                 Terminal.note("\(view.map { "the view “\($0)” is not" } ?? "no view is") mounted (grantfs mount VIEW MOUNTPOINT)")
             }
@@ -54,25 +54,28 @@ enum StatusCommand {
     /// What this process has inherited from its starter's shell is gone with it.
     private static func others(_ holders: [Holder]) -> [Holder] { holders.filter { $0.pid != getpid() } }
 
-    private static func json(_ report: MountReport, _ expiries: [GrantID: Instant]) -> [(String, JSON)] {
+    private static func json(_ report: MountReport, _ recorded: [GrantID: Grant]) -> [(String, JSON)] {
         let record = report.record
         return [("view", .string(record.view.description))] + JSON.members("mountpoint", record.mountpoint) + [
             ("pid", .integer(Int64(record.pid))), ("since", JSON.time(record.since)), ("state", .string(report.isDead ? "dead" : "live")),
             ("answers", .bool(report.status != nil)),
-            ("grants", .array((report.status?.grants ?? []).map { .object(json($0, expiries)) })),
+            ("grants", .array((report.status?.grants ?? []).map { .object(json($0, recorded[$0.id], of: record)) })),
             ("inodes", .unsigned(report.status?.inodes ?? 0)), ("descriptors", .unsigned(report.status?.descriptors ?? 0)),
             ("requests", .object((report.status?.requests ?? []).map { (RequestName.of($0.opcode), .unsigned($0.count)) })),
             ("holders", .array(others(report.holders).map { .object(JSON.holder($0)) })), JSON.unseen(report.unseen),
         ]
     }
 
-    private static func json(_ grant: GrantStatus, _ expiries: [GrantID: Instant]) -> [(String, JSON)] {
-        [("id", .string(grant.id.description))] + JSON.members("name", grant.name.bytes) + [
-            ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
-            ("operations", .unsigned(grant.traffic.operations)), ("readBytes", .unsigned(grant.traffic.readBytes)),
-            ("writtenBytes", .unsigned(grant.traffic.writtenBytes)), ("expires", JSON.time(expiries[grant.id])),
-            ("hostChanges", grant.hostChanges.map { .string(name(of: $0)) } ?? .null),
-        ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
+    /// A daemon says neither the view of a grant nor when it ends: the store does.
+    private static func json(_ grant: GrantStatus, _ recorded: Grant?, of mount: MountRecord) -> [(String, JSON)] {
+        let view = recorded?.view ?? mount.shown.onlyView
+        return [("id", .string(grant.id.description)), ("view", view.map { .string($0.description) } ?? .null)]
+            + JSON.members("name", grant.name.bytes) + [
+                ("state", .string(grant.state.rawValue)), ("inodes", .unsigned(grant.inodes)), ("inFlight", .unsigned(grant.inFlight)),
+                ("operations", .unsigned(grant.traffic.operations)), ("readBytes", .unsigned(grant.traffic.readBytes)),
+                ("writtenBytes", .unsigned(grant.traffic.writtenBytes)), ("expires", JSON.time(recorded?.expires)),
+                ("hostChanges", grant.hostChanges.map { .string(name(of: $0)) } ?? .null),
+            ] + (grant.path.map { JSON.members("path", $0) } ?? [("path", .null)])
     }
 
     /// As in JSON.
@@ -85,7 +88,7 @@ enum StatusCommand {
         }
     }
 
-    private static func show(_ report: MountReport, _ expiries: [GrantID: Instant]) throws(GrantError) {
+    private static func show(_ report: MountReport, _ recorded: [GrantID: Grant]) throws(GrantError) {
         let record = report.record
         let place = Terminal.visible(record.mountpoint)
         try Terminal.print(
@@ -97,8 +100,11 @@ enum StatusCommand {
             for grant in status.grants {
                 table.add(
                     [
-                        "  " + Terminal.visible(grant.name.bytes), grant.state.rawValue,
-                        expiries[grant.id].map { Timestamp.local($0) } ?? "never", String(grant.inodes), String(grant.inFlight),
+                        "  "
+                            + (record.shown.onlyView == nil
+                                ? (recorded[grant.id].map { Terminal.visible($0.view.description) + "/" } ?? "") : "")
+                            + Terminal.visible(grant.name.bytes), grant.state.rawValue,
+                        recorded[grant.id]?.expires.map { Timestamp.local($0) } ?? "never", String(grant.inodes), String(grant.inFlight),
                         grant.path.map { Terminal.visible($0) } ?? "-",
                     ], ListCommand.shade(grant.state))
             }

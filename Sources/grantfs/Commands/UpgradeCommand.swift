@@ -13,7 +13,7 @@ enum UpgradeCommand {
         options: [OptionDeclaration("all", short: "a", help: "every live mount of the store"), CommonOptions.json],
         notes: [
             "Open files, locks, what waits for one, and what was revoked go with the mount. A daemon that cannot be replaced just now goes on as before, and it is said why: "
-                + "a withdrawal or an operation is under way that does not end, or a claim is held. Status 1 then."
+                + "a withdrawal or an operation is under way that does not end, or a claim is held. Status 3 then."
         ],
         run: run)
 
@@ -40,7 +40,7 @@ enum UpgradeCommand {
             try Terminal.print("\(Terminal.visible(record.mountpoint)): pid \(record.pid) → \(pid), paused for \(paused) ms")
         }
         if arguments.wantsJSON { try Terminal.print(JSON.object([("mounts", .array(outcomes.map { .object(json($0)) }))]).text) }
-        return outcomes.allSatisfy { $0.pid != nil } ? 0 : 1
+        return outcomes.allSatisfy { $0.pid != nil } ? 0 : 3
     }
 
     private static func chosen(_ arguments: ParsedArguments, _ store: GrantStore) throws(GrantError) -> [MountRecord] {

@@ -11,6 +11,7 @@ extension MountedView {
     /// Locking: call it with `state` held.
     func reasonAgainstHandover(_ state: State) -> String? {
         if state.isEnding { return "it is being unmounted" }
+        if shown.onlyView == nil { return "it shows several views" }
         if let failure = state.failure { return "it refuses everything, because \(failure)" }
         if !state.shutUnrecorded.isEmpty { return "grants are shut that are not recorded as revoked" }
         if state.closings.values.contains(where: { $0.contains { !$0.hasEnded } }) || state.closed.contains(where: { !files.isClosed($0) })
@@ -37,7 +38,7 @@ extension MountedView {
             writer.put(grant: live.grant.id)
             writer.put(bytes: live.grant.name.bytes)
             var isShown = false
-            if case .open = files.root.place(live.grant.name) { isShown = true }
+            if case .open = files.names.place(live.path) { isShown = true }
             writer.put(flag: isShown)
             writer.put(flag: live.grant.access == .readOnly)
             writer.put(bytes: Array(live.finding.rawValue.utf8))
@@ -92,7 +93,7 @@ extension MountedView {
             mapsDirectly: getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
         // Without it nothing is taken over: what cannot be read would count as removed.
-        guard let grants = state.withLock({ state in try? state.store.grants(view: view) }) else { throw Errno(EIO) }
+        guard let grants = state.withLock({ state in try? state.store.grants(shown) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         return state.withLock { state in
             var (open, withdrawals): ([Scope], [() -> Void]) = ([], [])
@@ -117,13 +118,13 @@ extension MountedView {
                 }
                 // As it is in force; the differences are made true by the first look at the store.
                 (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
-                state.grants[taken.id] = LiveGrant(grant: grant, scope: scope, finding: taken.finding, recorded: .active)
-                if taken.isShown { files.root.takeOver(taken.name, scope) }
+                state.grants[taken.id] = LiveGrant(grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)
+                if taken.isShown { files.names.takeOver(taken.name, scope) }
                 open.append(scope)
             }
             // A name that was refused stays so until its directory is open again or found to be gone: which of them were is not known.
-            for grant in grants where state.grants[grant.id] == nil && files.root.place(grant.name) == nil {
-                files.root.set(grant.name, .refused(grant.id))
+            for grant in grants where state.grants[grant.id] == nil && files.names.place(shown.path(of: grant)) == nil {
+                files.names.set(shown.path(of: grant), .refused(grant.id))
             }
             return (open, withdrawals)
         }

@@ -135,7 +135,7 @@ struct TakingOver {
         let audit = head.options.audit.map { _ in AuditTrail(of: head.options.auditKinds) }
         let files = Daemon.makeFiles(head.options, process, audit, generation: head.generation, supervisor: recovery?.supervisor)
         let mounted = MountedView(
-            store: store, view: head.view, mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
+            store: store, shown: .one(head.view), mountpoint: head.mountpoint, options: head.options, files: files, since: head.since)
         let claims = Daemon.makeClaims(mounted)
         let scopes = try mounted.takeOver(from: &reader, process.polling)
         guard let connection = record.connection else { throw Errno(EBADMSG) }
@@ -154,7 +154,7 @@ struct TakingOver {
         guard reader.isAtEnd else { throw Errno(EBADMSG) }
         let own = ProcessIdentity.own
         let record = MountRecord(
-            id: head.record, view: head.view, mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
+            id: head.record, shown: .one(head.view), mountpoint: head.mountpoint, pid: getpid(), processStart: own?.start ?? 0,
             bootID: own?.bootID ?? "", socket: head.socket, since: head.since, connection: connection)
         let mount = OwnMount.takeOver(files, at: head.mountpoint, head.identity, connection, recovery)
         mounted.identity.withLock { $0 = head.identity }

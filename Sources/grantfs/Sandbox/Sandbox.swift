@@ -41,7 +41,7 @@ struct Sandbox {
         var words = Words()
         words.add("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
         if hasNetwork { words.add("--share-net") }
-        words.add("--info-fd", String(statusDescriptor), "--seccomp", String(filter))
+        words.add("--json-status-fd", String(statusDescriptor), "--seccomp", String(filter))
         words.add(contents: system.words)
         words.add("--proc", "/proc", "--dev", "/dev")
         // Descriptions of keys that the program's user may see, which the machine's other programs have.

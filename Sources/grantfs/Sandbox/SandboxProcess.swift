@@ -17,8 +17,16 @@ enum SandboxProcess {
         )
     }
 
+    /// What a shell gives for a program that is not there, and for one that cannot be run.
+    static let (notFound, notRunnable): (Int32, Int32) = (127, 126)
+
+    /// Says what a program in a sandbox finds, to whoever named one that it does not.
+    static func advise() {
+        Terminal.note("in the sandbox there are the system's programs and what --grant, --ro-bind and --tool show")
+    }
+
     /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
-    /// of the signal where one ended it. To be called on the main thread.
+    /// of the signal where one ended it; `notFound` where it could not be begun. To be called on the main thread.
     static func run(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) -> Int32 {
@@ -30,6 +38,7 @@ enum SandboxProcess {
         defer { pthread_sigmask(SIG_SETMASK, &before, nil) }
         let status: Int32
         let hasStarted: Bool
+        let hasBegun: Bool
         do throws(Errno) {
             let pipe = try PipePair()
             let filter = try SandboxFilter.file()
@@ -48,7 +57,8 @@ enum SandboxProcess {
                 // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
-            let leader = SandboxProcess.leader(said: pipe)
+            let says = pipe.closeWriting()
+            let leader = SandboxProcess.leader(saidBy: says)
             handed.close()
             terminal?.begin()
             defer { terminal?.end() }
@@ -71,8 +81,14 @@ enum SandboxProcess {
                 }
             }
             (status, hasStarted) = (try ChildProcess.wait(child), leader != nil)
+            hasBegun = SandboxProcess.hasBegun(saidBy: says)
         } catch {
             throw GrantError(.system, "the sandbox cannot be started", cause: error.description)
+        }
+        // bwrap has said why.
+        if hasStarted, status == 1, !hasBegun {
+            advise()
+            return notFound
         }
         if hasStarted || status == 0 { return status }
         throw GrantError(
@@ -82,19 +98,32 @@ enum SandboxProcess {
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]
 
-    /// The process at the head of the program's session: `{"child-pid": N}`, from bwrap. nil when it fails before.
-    private static func leader(said pipe: consuming PipePair) -> Int32? {
-        let reading = pipe.closeWriting()
+    /// The process at the head of the program's session: `{"child-pid": N …}`, the first line of what bwrap says of itself. nil when it fails before.
+    private static func leader(saidBy reading: borrowing FileDescriptor) -> Int32? {
         var said: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 256)
-        while true {
-            let count = read(reading.number, &buffer, buffer.count)
-            if count < 0, errno == EINTR { continue }
-            if count <= 0 { break }
-            said += buffer[..<count]
+        var byte: UInt8 = 0
+        while byte != UInt8(ascii: "\n"), let next = next(of: reading) {
+            byte = next
+            said.append(byte)
         }
         let text = String(decoding: said, as: UTF8.self)
         guard let key = text.split(separator: "\"child-pid\":", maxSplits: 1).dropFirst().first else { return nil }
         return Int32(String(key.drop { $0 == " " }.prefix { $0.isNumber }))
+    }
+
+    /// Whether bwrap, which has ended, had the program begin: it says with which status that has ended, and nothing when it could not be executed (bwrap(1), --json-status-fd).
+    private static func hasBegun(saidBy reading: borrowing FileDescriptor) -> Bool {
+        var said: [UInt8] = []
+        while said.count < 4096, let next = next(of: reading) { said.append(next) }
+        return String(decoding: said, as: UTF8.self).contains("\"exit-code\"")
+    }
+
+    private static func next(of reading: borrowing FileDescriptor) -> UInt8? {
+        var byte: UInt8 = 0
+        while true {
+            let count = read(reading.number, &byte, 1)
+            if count < 0, errno == EINTR { continue }
+            return count == 1 ? byte : nil
+        }
     }
 }

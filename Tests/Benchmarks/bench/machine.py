@@ -13,7 +13,7 @@ def describe(base):
     found = subprocess.run(["df", "--output=fstype", base], capture_output=True, text=True, check=True)
     return {
         "date": datetime.date.today().isoformat(),
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "processor": model,
         "cores": os.cpu_count(),
         "filesystem": found.stdout.split()[-1],

@@ -47,7 +47,7 @@ extension ClaimService {
     func restore(
         _ left: ClaimRecords.Left, _ server: ControlServer, descriptors take: ([Int32]) throws(Errno) -> [Int32]
     ) throws(Errno) {
-        let open = Set(files.root.open.map(\.scope.id.rawValue))
+        let open = Set(files.names.open.map(\.scope.id.rawValue))
         var taken = State()
         var entries: [ClaimTable.Claim] = []
         var (sessions, lost): ([Int32: ControlSession], [LiveClaim]) = ([:], [])

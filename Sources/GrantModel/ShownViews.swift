@@ -1,0 +1,163 @@
+/// What one mount shows: the grants of one view, or those of several, each view in a directory of its own.
+public enum ShownViews: Hashable, Sendable {
+    /// The grants of the view, at the root of the mount.
+    case one(ViewName)
+    /// A directory for every view whose name matches.
+    case matching(ViewPattern)
+    /// The documents of the desktop's programs: the host's own (the view `app:`) at the root, and those of each program APP (the view `app:APP`) in
+    /// `by-app/APP`. A grant of a directory is shown in a directory that has the grant's name.
+    case documents
+
+    /// Whether grants of the view are shown.
+    public func shows(_ view: ViewName) -> Bool {
+        switch self {
+        case .one(let shown): view == shown
+        case .matching(let pattern): pattern.matches(view)
+        case .documents: view.description.hasPrefix(ShownViews.programs)
+        }
+    }
+
+    /// The view, when there is no other.
+    public var onlyView: ViewName? { if case .one(let view) = self { view } else { nil } }
+
+    /// What the mount is called where there is room for one name: as the source in /proc/mounts, in messages.
+    public var label: ViewName {
+        switch self {
+        case .one(let view): view
+        case .matching(let pattern): pattern.text
+        case .documents: ShownViews.documentsLabel
+        }
+    }
+
+    /// For people.
+    public var description: String {
+        switch self {
+        case .one(let view): "view “\(view)”"
+        case .matching(let pattern): "views “\(pattern.text)”"
+        case .documents: "documents"
+        }
+    }
+
+    /// As it is kept in the store. No view has a name with a slash, so a program that knows only mounts of one view refuses to go on instead of passing a
+    /// mount over.
+    public var recorded: String {
+        switch self {
+        case .one(let view): view.description
+        case .matching(let pattern): "/" + pattern.text.description
+        case .documents: "//" + ShownViews.documentsLabel.description
+        }
+    }
+
+    /// nil for what `recorded` never gives.
+    public init?(recorded text: String) {
+        if text == ShownViews.documents.recorded {
+            self = .documents
+        } else if text.hasPrefix("/") {
+            guard let pattern = try? ViewPattern(String(text.dropFirst())) else { return nil }
+            self = .matching(pattern)
+        } else {
+            guard let view = try? ViewName(text) else { return nil }
+            self = .one(view)
+        }
+    }
+
+    /// Before the name of a program in the name of its view.
+    public static let programs = "app:"
+    /// The directory of `documents` in which the programs' are.
+    public static let programsDirectory = Array("by-app".utf8)
+    private static let documentsLabel = ViewName(known: "documents")
+}
+
+/// A pattern for the names of views, as of files in a shell: `*` stands for anything, `?` for one character.
+public struct ViewPattern: Hashable, Sendable {
+    /// Has the same rules as a view's name, because it stands where one does.
+    public let text: ViewName
+
+    public init(_ text: String) throws(GrantName.Flaw) { self.text = try ViewName(text) }
+
+    public func matches(_ view: ViewName) -> Bool {
+        let (pattern, name) = (Array(text.description.unicodeScalars), Array(view.description.unicodeScalars))
+        var (at, next) = (0, 0)
+        // Where the last `*` was, and how much of the name it stands for.
+        var star: (pattern: Int, name: Int)?
+        while next < name.count {
+            if at < pattern.count, pattern[at] == "*" {
+                star = (at, next)
+                at += 1
+            } else if at < pattern.count, pattern[at] == "?" || pattern[at] == name[next] {
+                (at, next) = (at + 1, next + 1)
+            } else if let last = star {
+                star = (last.pattern, last.name + 1)
+                (at, next) = (last.pattern + 1, last.name + 1)
+            } else {
+                return false
+            }
+        }
+        return pattern[at...].allSatisfy { $0 == "*" }
+    }
+}
+
+/// Where a grant is shown: the names that lead to it from the root of a mount. The last is its own; those before it are of directories that exist in
+/// the mount alone.
+public struct ShownPath: Hashable, Comparable, Sendable, CustomStringConvertible {
+    public var directories: [GrantName]
+    public var name: GrantName
+
+    public init(_ name: GrantName, in directories: [GrantName] = []) { (self.directories, self.name) = (directories, name) }
+
+    /// The names, from the root on.
+    public var names: [GrantName] { directories + [name] }
+
+    /// In the order of the names' bytes.
+    public static func < (left: ShownPath, right: ShownPath) -> Bool {
+        if left.directories == right.directories { return left.name.bytes.lexicographicallyPrecedes(right.name.bytes) }
+        return left.names.lexicographicallyPrecedes(right.names) { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+    }
+
+    public var description: String { names.map(\.description).joined(separator: "/") }
+}
+
+extension ShownViews {
+    /// Where a grant of a view that is shown is to be found.
+    public func path(of grant: Grant) -> ShownPath {
+        switch self {
+        case .one: return ShownPath(grant.name)
+        case .matching: return ShownPath(grant.name, in: directory(of: grant.view).map { [$0] } ?? [])
+        case .documents:
+            var directories: [GrantName] = []
+            if let program = directory(of: grant.view), let all = try? GrantName(entry: ShownViews.programsDirectory) {
+                directories = [all, program]
+            }
+            if grant.bookmark.document != nil { return ShownPath(grant.name, in: directories) }
+            let last = grant.bookmark.path.split(separator: UInt8(ascii: "/")).last.flatMap { try? GrantName(entry: Array($0)) }
+            return last.map { ShownPath($0, in: directories + [grant.name]) } ?? ShownPath(grant.name, in: directories)
+        }
+    }
+
+    /// What a path below the root of the mount leads to.
+    public enum Target {
+        /// To a grant, or to what is `below` it.
+        case grant(Grant, below: [[UInt8]])
+        /// To the root, or a directory that leads to grants.
+        case above
+        case nothing
+    }
+
+    /// What the names lead to, from the root on. `grants`: those of the views that are shown.
+    public func find(_ names: [[UInt8]], among grants: [Grant]) -> Target {
+        if names.isEmpty { return .above }
+        var target = Target.nothing
+        for grant in grants {
+            let path = path(of: grant).names.map(\.bytes)
+            if names.starts(with: path) { return .grant(grant, below: Array(names.dropFirst(path.count))) }
+            if path.starts(with: names) { target = .above }
+        }
+        return target
+    }
+
+    /// The name of a view's directory; nil where its grants are at the root.
+    private func directory(of view: ViewName) -> GrantName? {
+        let name = self == .documents ? String(view.description.dropFirst(ShownViews.programs.count)) : view.description
+        return try? GrantName(entry: Array(name.utf8))
+    }
+}

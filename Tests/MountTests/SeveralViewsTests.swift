@@ -1,0 +1,182 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension MountTests {
+    /// One mount for many callers, each of which is given the directory of one view.
+    @Suite struct AMountOfSeveralViews {
+        private let fixture: MountFixture
+        private let mountpoint: String
+
+        init() throws {
+            fixture = try MountFixture()
+            mountpoint = try fixture.directory("mount")
+        }
+
+        /// Grants directories with a file each, and mounts the views that match.
+        private func mount(_ pattern: String = "job-*", options: String? = nil) throws {
+            for (view, name) in [("job-1", "held"), ("job-2", "other"), ("else", "hidden")] {
+                let source = try fixture.source(name)
+                try Data(name.utf8).write(to: URL(fileURLWithPath: source + "/file"))
+                try fixture.grant(source, view: view)
+            }
+            try fixture.grantfs(["mount", "--views", pattern, mountpoint] + (options.map { ["-o", $0] } ?? [])).orThrow()
+        }
+
+        private func names(_ below: String = "") throws -> [String] {
+            try Command.run(["ls", mountpoint + "/" + below], within: 30).orThrow().lines
+        }
+
+        private func shows(_ path: String) throws -> Bool { try Command.run(["stat", mountpoint + "/" + path], within: 30).status == 0 }
+
+        @Test("shows each view that matches in a directory of its name, and no other")
+        func matching() throws {
+            try mount()
+            #expect(try names() == ["job-1", "job-2"])
+            #expect(try names("job-1") == ["held"] && names("job-2") == ["other"])
+            #expect(try !shows("else") && !shows("job-3") && !shows("job-2/held"))
+            #expect(try Command.run(["cat", mountpoint + "/job-1/held/file"]).text == "held")
+            // Tools that look for loops and hard links go by these.
+            let inodes = try Command.run(["find", mountpoint, "-maxdepth", "1", "-printf", "%i\n"]).orThrow().lines
+            #expect(Set(inodes).count == 3)
+            let listed = try Command.run(["ls", "-ai", mountpoint + "/job-1"]).orThrow().lines.map { $0.split(separator: " ") }
+            let numbers = Dictionary(uniqueKeysWithValues: listed.map { (String($0[1]), String($0[0])) })
+            #expect(numbers[".."] == "1" && numbers["."].map { inodes.contains($0) } == true)
+        }
+
+        @Test("takes words of mount(8): the pattern is the source", .enabled(if: Identity.isRoot, "needs root"))
+        func mountWords() throws {
+            let source = try fixture.source("a")
+            try fixture.grant(source, view: "x")
+            try fixture.grantfs(["mount", "?", mountpoint, "-o", "views"]).orThrow()
+            #expect(try names() == ["x"])
+            #expect(
+                try Command.run(["findmnt", "-no", "SOURCE,FSTYPE", mountpoint]).trimmed.split(separator: " ") == ["?", "fuse.grantfs"])
+        }
+
+        @Test("has views that come and go while it is mounted, each with the same directory for whoever has it")
+        func live() throws {
+            try mount()
+            let held = try Child(["sh", "-c", "cd \"$1\"; while read -r line; do echo \"$(ls -m . 2>&1)\"; done", "sh", mountpoint + "/job-1"])
+            func look() throws -> String? {
+                held.send("?")
+                return held.line()
+            }
+            #expect(try look() == "held")
+            try fixture.grantfs("remove", "held", "--view", "job-1").orThrow()
+            #expect(try names() == ["job-2"] && look() == "")
+            // Whoever was given the directory sees what is granted next.
+            try fixture.grant(fixture.base + "/source/held", name: "again", view: "job-1")
+            #expect(try names() == ["job-1", "job-2"] && look() == "again")
+            try fixture.grant(fixture.base + "/source/other", view: "job-3")
+            #expect(try names() == ["job-1", "job-2", "job-3"] && names("job-3") == ["other"])
+            try fixture.grantfs("set", "other", "--view", "job-3", "--name", "renamed").orThrow()
+            #expect(try names("job-3") == ["renamed"])
+        }
+
+        @Test("takes nothing in its root, in a view's directory, nor from one view to another")
+        func refused() throws {
+            try mount()
+            for words in [
+                ["mkdir", "job-9"], ["mkdir", "job-1/x"], ["touch", "x"], ["touch", "job-1/x"], ["rmdir", "job-1"],
+                ["chmod", "700", "job-1"],
+                ["mv", "job-1", "job-9"], ["mv", "job-1/held", "job-2/held"], ["ln", "-s", "a", "job-1/x"],
+            ] {
+                let output = try Command.run(["sh", "-c", "cd \"$1\"; shift; exec \"$@\"", "sh", mountpoint] + words)
+                #expect(output.status != 0 && output.errors.contains("Permission denied"), "\(words): \(output)")
+            }
+            let output = try Command.run(["mv", mountpoint + "/job-1/held/file", mountpoint + "/job-2/other/moved"])
+            // By a copy, as between filesystems.
+            #expect(output.status == 0 && FileManager.default.fileExists(atPath: fixture.base + "/source/other/moved"))
+        }
+
+        @Test(
+            "refuses every access after a revocation of one view's grant, and another view's notices nothing",
+            arguments: ["shared", "exclusive", "none"])
+        func revoked(cache: String) throws {
+            let caller = Identity.current
+            for (view, name) in [("job-1", "held"), ("job-2", "other")] {
+                try Probe.prepare(try fixture.source(name), for: caller)
+                try fixture.grant(fixture.base + "/source/" + name, view: view)
+            }
+            try fixture.grantfs("mount", "--views", "job-*", mountpoint, "-o", "cache=" + cache).orThrow()
+            let native = try Probe.native(in: try fixture.directory("native"), as: caller)
+            let probe = try Probe(below: mountpoint + "/job-1/held", cold: false, as: caller)
+            let other = try Probe(below: mountpoint + "/job-2/other", cold: false, as: caller)
+            #expect(try fixture.revoke("held", "--view", "job-1")[0].isConfirmed)
+            ProbedMount.expectRefused(try probe.attempt(), native, "several views, cache=\(cache)", cache: cache)
+            ProbedMount.expectNative(try other.attempt(), native, "the other view's")
+            #expect(try names() == ["job-1", "job-2"] && names("job-1").isEmpty)
+        }
+
+        @Test("is on the list of every command: status, revoke --path, a path in a view, metrics")
+        func commands() throws {
+            try mount()
+            struct Status: Decodable {
+                struct Mount: Decodable {
+                    struct Grant: Decodable { let name: String; let view: String? }
+                    let view: String
+                    let grants: [Grant]
+                }
+                let mounts: [Mount]
+            }
+            let all: Status = try fixture.grantfs("status", "--json").orThrow().decoded()
+            #expect(all.mounts.map(\.view) == ["job-*"])
+            #expect(all.mounts.first?.grants.map { [$0.view ?? "", $0.name] } == [["job-1", "held"], ["job-2", "other"]])
+            let one: Status = try fixture.grantfs("status", "--view", "job-2", "--json").orThrow().decoded()
+            #expect(one.mounts.first?.grants.map(\.name) == ["other"])
+            let revoked: [RevocationDocument] = try fixture.grantfs("revoke", "--path", mountpoint + "/job-1/held", "--json").orThrow()
+                .decoded()
+            #expect(revoked.map(\.name) == ["held"] && revoked[0].mounts.count == 1 && revoked[0].isConfirmed)
+            let root = try fixture.grantfs("revoke", "--path", mountpoint + "/job-1")
+            #expect(root.status != 0 && root.errors.contains("job-*"), "\(root)")
+            #expect(try fixture.grantfs("metrics").orThrow().text.contains("job-*"))
+        }
+
+        @Test("is not mounted with what it cannot keep: says so, and goes on as it was")
+        func cannot() throws {
+            try mount()
+            let second = try fixture.directory("second")
+            let recover = try fixture.grantfs("mount", "--views", "job-*", second, "-o", "recover")
+            #expect(recover.status == 2 && recover.errors.contains("recover"), "\(recover)")
+            let slash = try fixture.grantfs("mount", "--views", "a/b", second)
+            #expect(slash.status == 2 && slash.errors.contains("no pattern"), "\(slash)")
+            let upgraded = try fixture.grantfs("upgrade", mountpoint)
+            #expect(upgraded.status == 3 && upgraded.errors.contains("several views"), "\(upgraded)")
+            #expect(try names() == ["job-1", "job-2"])
+        }
+    }
+}
+
+extension MountTests.AHeldKernelLock {
+    @Test(
+        "of one view's directory holds up no other view's program, nor a grant, revocation or removal in any",
+        .enabled(if: isPossible, "needs root, /dev/fuse and a plain user"), arguments: ["shared", "exclusive"])
+    func ofOneView(cache: String) throws {
+        let fixture = try MountFixture()
+        let caller = try #require(Machine.plainUser)
+        let memory = try HangingSource("memory", in: fixture, squashes: true)
+        try memory.file("pages", size: 64 * 4096)
+        chmod(memory.behind + "/pages", 0o666)
+        for (view, name) in [("job-1", "held"), ("job-2", "other")] {
+            let source = try fixture.source(name)
+            try Data(name.utf8).write(to: URL(fileURLWithPath: source + "/file"))
+            try fixture.grant(source, view: view)
+        }
+        let mountpoint = try fixture.directory("mount")
+        try fixture.grantfs("mount", "--views", "job-*", mountpoint, "-o", "allow_other,cache=" + cache).orThrow()
+        try memory.hang("read")
+        let attack = try Attack("held-listing", [memory.directory + "/pages", mountpoint + "/job-1"], as: caller)
+        func read(_ path: String) throws -> Output { try Command.run(["cat", mountpoint + "/" + path], within: 30) }
+        #expect(try read("job-2/other/file").text == "other")
+        #expect(try Command.run(["ls", mountpoint], within: 30).lines == ["job-1", "job-2"])
+        #expect(try fixture.revoke("other", "--view", "job-2")[0].isConfirmed)
+        #expect(try read("job-2/other/file").status != 0)
+        #expect(try fixture.revoke("held", "--view", "job-1")[0].isConfirmed)
+        try fixture.grant(fixture.base + "/source/held", view: "job-3")
+        #expect(try read("job-3/held/file").text == "held")
+        try fixture.grantfs("remove", "held", "--view", "job-3").orThrow()
+        #expect(try read("job-3/held/file").status != 0)
+        attack.end()
+    }
+}
