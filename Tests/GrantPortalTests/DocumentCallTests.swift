@@ -67,7 +67,7 @@ extension GrantPortalTests {
             #expect(try session.host.call("Info", "(s)", [ids[1]]).values.last as? [String: [String]] == ["org.test.App": ["read"]])
             #expect(try session.host.call("List", "(s)", ["org.test.App"]).dictionary.count == 2)
             #expect(try session.host.call("List", "(s)", ["org.other.App"]).dictionary.isEmpty)
-            let view = try session.view(of: "org.test.App")
+            let view = session.view(of: "org.test.App")
             #expect(text("\(view)/\(ids[0])/one") == "1")
             #expect(try session.host.write("\(view)/\(ids[0])/one", "x").errno == "EROFS")
             #expect(text(files[0]) == "1")
@@ -179,7 +179,7 @@ extension GrantPortalTests {
             let session = try PortalSession.started()
             let (file, host) = (try session.file(), try session.host)
             let id = try host.addFull([file], app: "org.test.App", ["read"]).id
-            let view = try session.view(of: "org.test.App")
+            let view = session.view(of: "org.test.App")
             let held = try #require(FileHandle(forReadingAtPath: "\(view)/\(id)/report.txt"))
             #expect(try host.call("Delete", "(s)", [id]).error == nil)
             #expect(throws: (any Error).self) { try held.read(upToCount: 4) }

@@ -9,7 +9,7 @@ extension GrantPortalTests {
 
         private func document(_ session: PortalSession, _ permissions: [String]) throws -> (id: String, view: String) {
             let id = try session.host.addFull([try session.file()], app: app, permissions).id
-            return (id, try session.view(of: app))
+            return (id, session.view(of: app))
         }
 
         @Test(
@@ -74,7 +74,7 @@ extension GrantPortalTests {
             try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, ["read"]])
             try session.fixture.wait(until: "it is read-only") { try session.host.write("\(view)/\(id)/report.txt", "x").errno == "EROFS" }
             try session.store("SetPermission", "(sbssas)", ["documents", false, id, "org.other.App", ["read"]])
-            let other = try session.view(of: "org.other.App")
+            let other = session.view(of: "org.other.App")
             try session.fixture.wait(until: "the other sees it") { text("\(other)/\(id)/report.txt") != nil }
         }
 
@@ -132,7 +132,7 @@ extension GrantPortalTests {
                 try session.store("Set", "(sbsa{sas}v)", ["documents", true, id, [app: ["read"]], data])
             }
             try session.start()
-            let view = try session.view(of: app)
+            let view = session.view(of: app)
             for id in ["1a2b3c4d", "c0ffee"] {
                 try session.fixture.wait(until: "it is shown") { text("\(view)/\(id)/report.txt") == "old\n" }
                 #expect(try session.host.write("\(view)/\(id)/report.txt", "x").errno == "EROFS")

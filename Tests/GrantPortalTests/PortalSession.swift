@@ -94,6 +94,14 @@ final class PortalSession {
         try fixture.wait(until: "the portal answers") { try self.answers() }
     }
 
+    static let original = "/usr/libexec/xdg-document-portal"
+
+    /// Starts the desktop's own portal instead.
+    func startOriginal() throws {
+        portal = try Child(["sh", "-c", "exec \(Self.original) 2>>\(fixture.base)/portal.log"], environment: fixture.environment)
+        try fixture.wait(until: "the portal answers") { try self.answers() }
+    }
+
     /// What the portal has said.
     var said: String { (try? String(contentsOfFile: fixture.base + "/portal.log", encoding: .utf8)) ?? "" }
 
@@ -132,18 +140,30 @@ final class PortalSession {
     /// A program in a sandbox that says that it is the application's, as Flatpak makes them. It sees the system's files, the bus, and what is bound: places on the host,
     /// and where the program sees them.
     func sandboxed(_ app: String, info: String? = nil, binding places: [(host: String, inside: String)] = []) throws -> PortalClient {
+        let words = try sandbox(app, info ?? "[Application]\nname=\(app)\n", places)
+        let client = try PortalClient(words + ["/usr/bin/python3", "/client"], environment: fixture.environment)
+        clients.append(client)
+        return client
+    }
+
+    /// Another program in such a sandbox.
+    func inSandbox(_ app: String, _ command: [String]) throws -> Child {
+        try Child(try sandbox(app, "[Application]\nname=\(app)\n", []) + command, environment: fixture.environment)
+    }
+
+    private func sandbox(_ app: String, _ info: String, _ places: [(host: String, inside: String)]) throws -> [String] {
         let file = fixture.base + "/info-\(app)"
-        try (info ?? "[Application]\nname=\(app)\n").write(toFile: file, atomically: false, encoding: .utf8)
+        try info.write(toFile: file, atomically: false, encoding: .utf8)
         var words = [
             "bwrap", "--die-with-parent", "--unshare-pid", "--proc", "/proc", "--dev", "/dev", "--ro-bind", file, "/.flatpak-info",
         ]
         for place in ["/usr", "/bin", "/lib", "/lib64", "/etc"] where access(place, F_OK) == 0 { words += ["--ro-bind", place, place] }
         words += ["--bind", fixture.base + "/bus", fixture.base + "/bus"]
         words += ["--ro-bind", PortalClient.program, "/client"]
+        // Where Flatpak shows an application its documents.
+        words += ["--bind", view(of: app), "/run/flatpak/doc"]
         for place in places { words += ["--bind", place.host, place.inside] }
-        let client = try PortalClient(words + ["/usr/bin/python3", "/client"], environment: fixture.environment)
-        clients.append(client)
-        return client
+        return words
     }
 
     /// Another program of the host.
@@ -162,8 +182,8 @@ final class PortalSession {
 
     func grantfs(_ words: String...) throws -> Output { try fixture.grantfs(words) }
 
-    /// A mount of what an application sees.
-    func view(of app: String) throws -> String { try fixture.mount("app:\(app)", at: "view-\(app)", isNew: true) }
+    /// What an application sees.
+    func view(of app: String) -> String { "\(mountpoint)/by-app/\(app)" }
 
     /// What the permission store has of a document; nil when it has none.
     func permissions(of id: String) throws -> [String: [String]]? {

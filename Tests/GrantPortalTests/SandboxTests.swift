@@ -21,7 +21,7 @@ extension GrantPortalTests {
             #expect(try session.permissions(of: answer.id) == [app: ["read", "write", "grant-permissions"]])
             let own = try program.add("/elsewhere/of/mine/report.txt", reuse: false).id
             #expect(try session.permissions(of: own) == [app: ["read", "write", "grant-permissions", "delete"]])
-            let view = try session.view(of: app)
+            let view = session.view(of: app)
             #expect(text("\(view)/\(answer.id)/report.txt") == "old\n")
             // What it has it may give to others, and take back; what it made for itself alone it may have forgotten.
             #expect(try program.call("GrantPermissions", "(ssas)", [answer.id, "org.other.App", ["read"]]).error == nil)
@@ -80,6 +80,69 @@ extension GrantPortalTests {
             #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["read"]]).error == nil)
             #expect(try program.call("RevokePermissions", "(ssas)", [id, app, ["read"]]).error == nil)
             #expect(try session.permissions(of: id)?.keys.contains(app) == false)
+        }
+
+        @Test("It sees its own documents and nobody else's; what it has there is the document when it is held out again, and no copy of it")
+        func ownDocuments() throws {
+            let session = try PortalSession.started()
+            let file = try session.file()
+            let program = try session.sandboxed(app)
+            let id = try session.host.addFull([file], app: app, ["read"]).id
+            let other = try session.host.addFull([try session.file("other")], app: "org.other.App", ["read", "write"]).id
+            let path = "/run/flatpak/doc/\(id)/report.txt"
+            #expect(try program.list("/run/flatpak/doc").texts == [id])
+            #expect(try program.read(path).texts == ["old\n"])
+            #expect(try program.read("/run/flatpak/doc/\(other)/other").errno == "ENOENT")
+            #expect(try program.write(path, "x").errno == "EROFS")
+            #expect(try program.add(path).id == id)
+            #expect(try program.add(path, reuse: false).error == "InvalidArgument")
+            // It may read and no more, so it gives nothing to anybody.
+            #expect(try program.addFull([path], app: "org.other.App", ["read"]).error == "NotAllowed")
+            #expect(try program.addFull([path], app: app, ["read", "write"]).error == "NotAllowed")
+            #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["write", "grant-permissions"]]).error == nil)
+            #expect(try program.write(path, "new\n").errno == nil && text(file) == "new\n")
+            #expect(try program.addFull([path], app: "org.other.App", ["read"]).id == id)
+            #expect(try session.host.read("\(session.view(of: "org.other.App"))/\(id)/report.txt").texts == ["new\n"])
+            // What it makes beside the document is no document.
+            #expect(try program.write("/run/flatpak/doc/\(id)/beside", "x").errno == nil)
+            #expect(try program.add("/run/flatpak/doc/\(id)/beside").error == "InvalidArgument")
+        }
+
+        @Test("A file in a directory that it was given is a document of its own, with what it may do there")
+        func inADirectory() throws {
+            let session = try PortalSession.started()
+            let file = try session.file()
+            let papers = URL(fileURLWithPath: file).deletingLastPathComponent().path
+            let program = try session.sandboxed(app)
+            let id = try session.host.addFull([papers], flags: 3 | 8, app: app, ["read"]).id
+            #expect(try program.read("/run/flatpak/doc/\(id)/papers/report.txt").texts == ["old\n"])
+            let inner = try program.add("/run/flatpak/doc/\(id)/papers/report.txt")
+            #expect(inner.error == nil && inner.id != id, "\(inner)")
+            #expect(try session.host.call("Info", "(s)", [inner.id]).texts == [file])
+            #expect(try session.permissions(of: inner.id) == [app: ["read", "grant-permissions"]])
+            #expect(try program.addFull(["/run/flatpak/doc/\(id)/papers"], flags: 3 | 8).id == id)
+        }
+
+        @Test("What it holds of a document is lost with the permission, live")
+        func loses() throws {
+            let session = try PortalSession.started()
+            let id = try session.host.addFull([try session.file()], app: app, ["read"]).id
+            let holding = """
+                import os, sys
+                held = os.open(sys.argv[1], os.O_RDONLY)
+                print('held', flush=True)
+                sys.stdin.readline()
+                try:
+                    print(os.read(held, 4), flush=True)
+                except OSError as error:
+                    print(error.errno, flush=True)
+                """
+            let program = try session.inSandbox(app, ["/usr/bin/python3", "-c", holding, "/run/flatpak/doc/\(id)/report.txt"])
+            try program.expect("held")
+            try session.grantfs("revoke", id, "--view", "app:\(app)").orThrow()
+            program.send("go")
+            try program.expect("\(EACCES)")
+            try session.fixture.wait(until: "the permission is gone") { try session.permissions(of: id) == [:] }
         }
 
         @Test(

@@ -84,7 +84,7 @@ extension GrantPortalTests {
             #expect(path.hasPrefix(session.mountpoint + "/") && parts.last == "report.txt")
             let id = String(parts[parts.count - 2])
             #expect(try session.permissions(of: id) == nil)
-            let view = try session.view(of: app)
+            let view = session.view(of: app)
             #expect(text("\(view)/\(id)/report.txt") == "old\n")
             #expect(try session.host.write("\(view)/\(id)/report.txt", "new\n").errno == (isWritable ? nil : "EROFS"))
             try session.stop()

@@ -28,18 +28,23 @@ struct FileTranslation: Sendable {
 
     /// The mount of documents.
     let documents: DeviceNumber?
+    /// Whether what is open for reading is a proof as well: of file transfers, whose interface does not ask for O_PATH.
+    var takesOpenFiles = false
 
     /// `.invalidArgument`, which says nothing of what there is, for all that is no proof: a descriptor that is not O_PATH, or was opened without following links, or is of
     /// something else, that cannot be read, or that lies where this process does not find it.
     func find(_ given: GivenDescriptor, _ kind: Kind, caller: Caller) throws(PortalError) -> Found {
         do throws(Errno) {
             let flags = fcntl(given.descriptor.number, F_GETFL)
-            guard flags >= 0, flags & OpenFlags.path != 0, flags & O_NOFOLLOW == 0 else { throw Errno(EBADF) }
+            let isPath = flags & OpenFlags.path != 0
+            guard flags >= 0, flags & O_NOFOLLOW == 0, isPath || (takesOpenFiles && flags & O_ACCMODE != O_WRONLY) else {
+                throw Errno(EBADF)
+            }
             let status = try given.descriptor.status()
             let type = status.st.st_mode & S_IFMT
             guard (type == S_IFREG && kind != .directory) || (type == S_IFDIR && kind != .file) else { throw Errno(EINVAL) }
             guard may(given, R_OK), type == S_IFREG || may(given, X_OK) else { throw Errno(EACCES) }
-            let isWritable = may(given, W_OK)
+            let isWritable = may(given, W_OK) && (isPath || type == S_IFDIR || flags & O_ACCMODE == O_RDWR)
             let place = try place(of: given, status, caller)
             if let documents, place.device == documents {
                 return .inDocuments(place.path.split(separator: 0x2F).map { Array($0) }, status, isWritable: isWritable)

@@ -13,8 +13,12 @@ extension DocumentPortal {
     }
 
     /// The file that a descriptor is of, or the document. `.invalidArgument` for all that is no proof.
-    func addition(_ given: GivenDescriptor, _ kind: FileTranslation.Kind, _ caller: Caller) throws(PortalError) -> Documents.Addition {
-        let translation = FileTranslation(documents: device.withLock { $0 })
+    func addition(
+        _ given: GivenDescriptor, _ kind: FileTranslation.Kind, _ caller: Caller, takesOpenFiles: Bool = false
+    ) throws(PortalError) -> Documents.Addition {
+        // Another daemon may have made the mount anew by now.
+        let mounted = try? Mountpoint(canonical: mount.path).mounted()
+        let translation = FileTranslation(documents: mounted?.device, takesOpenFiles: takesOpenFiles)
         switch try translation.find(given, kind, caller: caller) {
         case .host(let file): return .file(file)
         case .inDocuments(let names, let status, let isWritable): return try shown(names[...], status, isWritable, caller)

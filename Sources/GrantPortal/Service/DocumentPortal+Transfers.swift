@@ -35,7 +35,7 @@ extension DocumentPortal {
         var files: [Documents.Addition] = []
         for descriptor in given {
             do throws(PortalError) {
-                let file = try addition(descriptor, .any, caller)
+                let file = try addition(descriptor, .any, caller, takesOpenFiles: true)
                 let isWritable =
                     switch file {
                     case .file(let file): file.isWritable

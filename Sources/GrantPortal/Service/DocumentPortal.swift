@@ -49,8 +49,6 @@ public final class DocumentPortal: @unchecked Sendable {
     private let queue = CallQueue<Work>(mostOfOne: 16_384, most: 32_768)
     private let dirty = Lock<Set<String>>([])
     private let isEnding = Atomic(false)
-    /// The device of the mount, once it is there.
-    let device = Lock<DeviceNumber?>(nil)
     private let say: @Sendable (SystemLog.Level, String) -> Void
     private(set) var bus: BusService?
 
@@ -66,7 +64,6 @@ public final class DocumentPortal: @unchecked Sendable {
         self.bus = bus
         let missing = try documents.load()
         try mount.start()
-        findDevice()
         defer {
             documents.endSession()
             mount.end()
@@ -179,17 +176,11 @@ public final class DocumentPortal: @unchecked Sendable {
             guard mount.hasEnded(), !isEnding.load(ordering: .acquiring) else { continue }
             do throws(GrantError) {
                 try mount.start()
-                findDevice()
                 say(.warning, "the mount of documents had ended, and is there again")
             } catch {
                 say(.error, "the mount of documents has ended: \(error)")
                 usleep(5_000_000)
             }
         }
-    }
-
-    private func findDevice() {
-        let entry = try? Mountpoint(canonical: mount.path).mounted()
-        device.withLock { $0 = entry?.device }
     }
 }

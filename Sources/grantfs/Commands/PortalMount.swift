@@ -37,7 +37,7 @@ struct PortalMount: Sendable {
     }
 
     private var words: [[UInt8]] {
-        ["grantfs", "mount", "--store", store.directory, "--new", "--", "app:"].map { Array($0.utf8) } + [mountpoint.path]
+        ["grantfs", "mount", "--store", store.directory, "--portal", "--", "documents"].map { Array($0.utf8) } + [mountpoint.path]
     }
 
     /// The live mount of this store that is there.
@@ -46,7 +46,8 @@ struct PortalMount: Sendable {
             return nil
         }
         return try store.mounts().last {
-            $0.mountpoint == mountpoint.path && $0.process.isRunning && ($0.connection.map { $0.device == entry.device } ?? false)
+            $0.mountpoint == mountpoint.path && $0.shown == .documents && $0.process.isRunning
+                && ($0.connection.map { $0.device == entry.device } ?? false)
         }
     }
 
