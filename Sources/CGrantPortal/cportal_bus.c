@@ -13,10 +13,7 @@
     F(sd_bus_flush_close_unref)                                                                                                         \
     F(sd_bus_get_fd)                                                                                                                    \
     F(sd_bus_get_events)                                                                                                                \
-    F(sd_bus_get_n_queued_read)                                                                                                         \
-    F(sd_bus_get_n_queued_write)                                                                                                        \
     F(sd_bus_process)                                                                                                                   \
-    F(sd_bus_wait)                                                                                                                      \
     F(sd_bus_add_object_vtable)                                                                                                         \
     F(sd_bus_request_name)                                                                                                              \
     F(sd_bus_match_signal)                                                                                                              \
@@ -79,12 +76,6 @@ void cportal_close(struct cportal_bus *bus) { library.sd_bus_flush_close_unref(b
 int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(bus_of(bus)); }
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
-int cportal_wait(struct cportal_bus *bus, uint64_t microseconds) { return library.sd_bus_wait(bus_of(bus), microseconds); }
-
-int cportal_queued(struct cportal_bus *bus, uint64_t *reading, uint64_t *writing) {
-    int result = library.sd_bus_get_n_queued_read(bus_of(bus), reading);
-    return result < 0 ? result : library.sd_bus_get_n_queued_write(bus_of(bus), writing);
-}
 
 /// What sd-bus calls, and what that calls. One of each kind is enough for as long as the bus is open.
 struct receiver {

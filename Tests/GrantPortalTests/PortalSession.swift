@@ -17,12 +17,13 @@ final class PortalSession {
     private var bus: Child?
     private var store: Child?
     private var clients: [PortalClient] = []
+    private let program: String
 
     var mountpoint: String { fixture.base + "/run/doc" }
 
-    /// `hasStore`: whether there is a permission store.
-    init(hasStore: Bool = true) throws {
-        fixture = try MountFixture()
+    /// `hasStore`: whether there is a permission store. `owner`: whose session it is.
+    init(hasStore: Bool = true, owner: Identity = .current) throws {
+        fixture = try MountFixture(owner: owner)
         let socket = "unix:path=\(fixture.base)/bus"
         let configuration = fixture.base + "/bus.conf"
         try Data(Self.configuration(socket).utf8).write(to: URL(fileURLWithPath: configuration))
@@ -31,13 +32,16 @@ final class PortalSession {
             "XDG_DATA_HOME": try fixture.directory("data"), "HOME": try fixture.directory("home"),
         ]
         chmod(fixture.base + "/run", 0o700)
+        // Where whoever owns the session may read it.
+        program = fixture.base + "/portal-client"
+        try Data(contentsOf: PortalClient.source).write(to: URL(fileURLWithPath: program))
         try startBus(configuration)
         if hasStore { try startStore() }
     }
 
     /// One with a portal.
-    static func started(hasStore: Bool = true) throws -> PortalSession {
-        let session = try PortalSession(hasStore: hasStore)
+    static func started(hasStore: Bool = true, owner: Identity = .current) throws -> PortalSession {
+        let session = try PortalSession(hasStore: hasStore, owner: owner)
         try session.start()
         return session
     }
@@ -73,13 +77,13 @@ final class PortalSession {
         let bus = try Child(
             [
                 "sh", "-c", "exec dbus-daemon --config-file=\"$0\" --nofork --nopidfile --print-address 2>\"$0.log\"", configuration,
-            ], environment: fixture.environment)
+            ], identity: fixture.owner, environment: fixture.environment)
         self.bus = bus
         guard bus.line() != nil else { throw TestFailure("no session bus") }
     }
 
     func startStore() throws {
-        store = try Child([Self.permissionStore], environment: fixture.environment)
+        store = try Child([Self.permissionStore], identity: fixture.owner, environment: fixture.environment)
         try fixture.wait(until: "the permission store is there") { try hasOwner("org.freedesktop.impl.portal.PermissionStore") }
     }
 
@@ -90,7 +94,8 @@ final class PortalSession {
     func start(_ arguments: String...) throws {
         let log = fixture.base + "/portal.log"
         portal = try Child(
-            ["sh", "-c", "exec \"$0\" portal \"$@\" 2>>\(log)", Programs.grantfs] + arguments, environment: fixture.environment)
+            ["sh", "-c", "exec \"$0\" portal \"$@\" 2>>\(log)", Programs.grantfs(for: fixture.owner)] + arguments, identity: fixture.owner,
+            environment: fixture.environment)
         try fixture.wait(until: "the portal answers") { try self.answers() }
     }
 
@@ -98,7 +103,8 @@ final class PortalSession {
 
     /// Starts the desktop's own portal instead.
     func startOriginal() throws {
-        portal = try Child(["sh", "-c", "exec \(Self.original) 2>>\(fixture.base)/portal.log"], environment: fixture.environment)
+        portal = try Child(
+            ["sh", "-c", "exec \(Self.original) 2>>\(fixture.base)/portal.log"], identity: fixture.owner, environment: fixture.environment)
         try fixture.wait(until: "the portal answers") { try self.answers() }
     }
 
@@ -131,7 +137,7 @@ final class PortalSession {
     var host: PortalClient {
         get throws {
             if let first = clients.first { return first }
-            let client = try PortalClient(environment: fixture.environment)
+            let client = try PortalClient(["/usr/bin/python3", program], identity: fixture.owner, environment: fixture.environment)
             clients.append(client)
             return client
         }
@@ -141,14 +147,14 @@ final class PortalSession {
     /// and where the program sees them.
     func sandboxed(_ app: String, info: String? = nil, binding places: [(host: String, inside: String)] = []) throws -> PortalClient {
         let words = try sandbox(app, info ?? "[Application]\nname=\(app)\n", places)
-        let client = try PortalClient(words + ["/usr/bin/python3", "/client"], environment: fixture.environment)
+        let client = try PortalClient(words + ["/usr/bin/python3", "/client"], identity: fixture.owner, environment: fixture.environment)
         clients.append(client)
         return client
     }
 
     /// Another program in such a sandbox.
     func inSandbox(_ app: String, _ command: [String]) throws -> Child {
-        try Child(try sandbox(app, "[Application]\nname=\(app)\n", []) + command, environment: fixture.environment)
+        try Child(try sandbox(app, "[Application]\nname=\(app)\n", []) + command, identity: fixture.owner, environment: fixture.environment)
     }
 
     private func sandbox(_ app: String, _ info: String, _ places: [(host: String, inside: String)]) throws -> [String] {
@@ -159,7 +165,7 @@ final class PortalSession {
         ]
         for place in ["/usr", "/bin", "/lib", "/lib64", "/etc"] where access(place, F_OK) == 0 { words += ["--ro-bind", place, place] }
         words += ["--bind", fixture.base + "/bus", fixture.base + "/bus"]
-        words += ["--ro-bind", PortalClient.program, "/client"]
+        words += ["--ro-bind", program, "/client"]
         // Where Flatpak shows an application its documents.
         words += ["--bind", view(of: app), "/run/flatpak/doc"]
         for place in places { words += ["--bind", place.host, place.inside] }
@@ -168,7 +174,7 @@ final class PortalSession {
 
     /// Another program of the host.
     func another() throws -> PortalClient {
-        let client = try PortalClient(environment: fixture.environment)
+        let client = try PortalClient(["/usr/bin/python3", program], identity: fixture.owner, environment: fixture.environment)
         clients.append(client)
         return client
     }
@@ -177,6 +183,7 @@ final class PortalSession {
     func file(_ name: String = "report.txt", _ text: String = "old\n") throws -> String {
         let path = try fixture.source("papers") + "/" + name
         try text.write(toFile: path, atomically: false, encoding: .utf8)
+        chown(path, fixture.owner.uid, fixture.owner.gid)
         return path
     }
 
@@ -227,14 +234,14 @@ struct PortalAnswer: CustomStringConvertible {
 
 /// A program on the bus, see `portal-client`.
 final class PortalClient {
-    static let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent().path + "/portal-client"
+    static let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("portal-client")
     static let path = 0o10000000
 
     private let child: Child
     let name: String
 
-    init(_ words: [String] = ["/usr/bin/python3", PortalClient.program], environment: [String: String]) throws {
-        child = try Child(words, environment: environment)
+    init(_ words: [String], identity: Identity, environment: [String: String]) throws {
+        child = try Child(words, identity: identity, environment: environment)
         guard let line = child.line(), let ready = try Self.object(line)["ready"] as? String else {
             throw TestFailure("no client: \(words)")
         }

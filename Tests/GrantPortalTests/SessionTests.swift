@@ -62,6 +62,33 @@ extension GrantPortalTests {
             #expect(try session.host.add("\(session.mountpoint)/\(id)/report.txt").id == id)
         }
 
+        @Test(
+            "A user's portal does all of it with that user's rights",
+            .enabled(if: Machine.usersCanMount, Comment(rawValue: Machine.usersCannotMount)),
+            .enabled(if: Machine.hasSandboxes, "bubblewrap makes no sandboxes here"))
+        func ofAUser() throws {
+            let session = try PortalSession.started(owner: try #require(Machine.plainUser))
+            let file = try session.file()
+            let own = try session.host.addFull([file], app: app, ["read"]).id
+            let program = try session.sandboxed(app, binding: [((file as NSString).deletingLastPathComponent, "/papers")])
+            #expect(try program.read("/run/flatpak/doc/\(own)/report.txt").texts == ["old\n"])
+            let id = try program.add("/papers/report.txt", reuse: false).id
+            #expect(try program.write("/run/flatpak/doc/\(id)/report.txt", "new\n").errno == nil && text(file) == "new\n")
+            try session.grantfs("revoke", id, "--view", "app:\(app)").orThrow()
+            #expect(try program.read("/run/flatpak/doc/\(id)/report.txt").errno == "EACCES")
+            let secret = try session.fixture.directory("outside") + "/secret"
+            try "secret".write(toFile: secret, atomically: false, encoding: .utf8)
+            chown(secret, 0, 0)
+            chmod(secret, 0o600)
+            if Identity.isRoot { #expect(try session.host.add(secret).error == "InvalidArgument") }
+            try session.stop(with: SIGKILL)
+            try session.fixture.killDaemon(at: session.mountpoint)
+            try session.start()
+            #expect(try session.host.read("\(session.mountpoint)/\(own)/report.txt").texts == ["new\n"])
+            try session.stop()
+            #expect(mounts(session) == 0)
+        }
+
         @Test("Nobody takes the name without --replace; with it the old one ends in order and the new one shows the documents")
         func replaced() throws {
             let session = try PortalSession.started()

@@ -21,10 +21,6 @@ int cportal_descriptor(struct cportal_bus *bus);
 int cportal_events(struct cportal_bus *bus);
 /// Handles one message. 0 when there was nothing to do. `-ENOTCONN`, `-ECONNRESET`: the bus has gone.
 int cportal_process(struct cportal_bus *bus);
-/// How many messages wait to be handled or sent.
-int cportal_queued(struct cportal_bus *bus, uint64_t *reading, uint64_t *writing);
-/// Waits for the bus, so many microseconds at the most.
-int cportal_wait(struct cportal_bus *bus, uint64_t microseconds);
 
 /// Has every call of the document portal's interfaces at `path` answered by `handler`, which replies when it likes.
 int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);

@@ -44,7 +44,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         while true {
             signal.wait()
             let (work, hasEnded) = state.withLock { state -> ((sender: String, work: Work)?, Bool) in
-                guard let sender = state.turns.popFirst() else { return (nil, state.hasEnded) }
+                guard !state.hasEnded, let sender = state.turns.popFirst() else { return (nil, state.hasEnded) }
                 guard let first = state.waiting[sender]?.popFirst() else { return (nil, state.hasEnded) }
                 state.weights[sender, default: 0] -= first.weight
                 if state.waiting[sender]?.isEmpty ?? true { (state.waiting[sender], state.weights[sender]) = (nil, nil) }
@@ -68,7 +68,7 @@ final class CallQueue<Work: Sendable>: Sendable {
         if hasMore { signal.post() }
     }
 
-    /// What waits is still done; whoever waits for work afterwards gets none.
+    /// Nobody gets work any more: whoever asked for it hears from the bus that there is no answer.
     func end(workers: Int) {
         state.withLock { $0.hasEnded = true }
         for _ in 0..<workers { signal.post() }
