@@ -18,6 +18,8 @@ TMPFILESDIR ?= $(PREFIX)/lib/tmpfiles.d
 SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 # What `grantfs run --tool` knows; the program looks for them beside itself, in ../share.
 PROFILEDIR = $(PREFIX)/share/grantfs/profiles
+# What has a session bus start the portal of documents, for who puts it where that looks: beside xdg-desktop-portal's file of the same name it has no place.
+DBUSDIR = $(PREFIX)/share/grantfs/dbus-1/services
 # What an administrator begins a policy with.
 POLICYEXAMPLE = $(PREFIX)/share/grantfs/policy.toml.example
 INSTALL ?= install
@@ -100,6 +102,10 @@ install: $(program) ## install the program, the mount helper, units, man pages a
 	for unit in grantfs-agent.service grantfs-system@.service grantfs-system.socket; do \
 		sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/system/$$unit >'$(DESTDIR)$(UNITDIR)'/system/$$unit || exit 1; \
 		chmod 644 '$(DESTDIR)$(UNITDIR)'/system/$$unit; done
+	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/systemd/user/grantfs-portal.service >'$(DESTDIR)$(UNITDIR)'/user/grantfs-portal.service
+	$(INSTALL) -d '$(DESTDIR)$(DBUSDIR)'
+	sed 's|@BINDIR@|$(BINDIR)|' mount-helpers/org.freedesktop.portal.Documents.service >'$(DESTDIR)$(DBUSDIR)/org.freedesktop.portal.Documents.service'
+	chmod 644 '$(DESTDIR)$(UNITDIR)'/user/grantfs-portal.service '$(DESTDIR)$(DBUSDIR)/org.freedesktop.portal.Documents.service'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.tmpfiles '$(DESTDIR)$(TMPFILESDIR)/grantfs.conf'
 	$(INSTALL) -m 644 mount-helpers/systemd/grantfs.sysusers '$(DESTDIR)$(SYSUSERSDIR)/grantfs.conf'
 
@@ -128,6 +134,7 @@ uninstall: ## remove what `make install` with the same PREFIX and DESTDIR put th
 		'$(UNITDIR)/system/grantfs-apply.service' '$(UNITDIR)/user/grantfs-apply.service' \
 		'$(UNITDIR)/system/grantfs-agent.service' '$(UNITDIR)/system/grantfs-system@.service' \
 		'$(UNITDIR)/system/grantfs-system.socket' '$(POLICYEXAMPLE)' \
+		'$(UNITDIR)/user/grantfs-portal.service' '$(DBUSDIR)/org.freedesktop.portal.Documents.service' \
 		'$(TMPFILESDIR)/grantfs.conf' '$(SYSUSERSDIR)/grantfs.conf' \
 		$(patsubst mount-helpers/profiles/%,'$(PROFILEDIR)/%',$(wildcard mount-helpers/profiles/*)) \
 		'$(BASHDIR)/grantfs' '$(ZSHDIR)/_grantfs' '$(FISHDIR)/grantfs.fish'; do \

@@ -89,13 +89,14 @@ let package = Package(
                 "CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantFleet", "GrantModel",
                 "GrantSystem",
             ]),
+        library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
                 "CGrantSQLite", "GrantSystem", "GrantModel", "GrantBookmarks", "GrantStore", "GrantCoordinator", "GrantFUSE",
                 "GrantViewTree", "GrantViewFS", "GrantControl",
                 "GrantConfinement", "GrantAdministration", "GrantFiles", "GrantTerminal", "GrantConsoles",
-                "GrantProxy",
+                "GrantProxy", "GrantPortal",
                 "GrantFleet", "GrantFleetConsole",
             ],
             swiftSettings: strict),
@@ -166,6 +167,7 @@ let package = Package(
         tests(
             "GrantKitTests",
             ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
+        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),

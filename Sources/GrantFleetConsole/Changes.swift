@@ -75,7 +75,9 @@ final class Changes: Sendable {
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
             // What is recorded waits for hosts alone, and a host that does not answer keeps nobody from the next withdrawal.
-            guard shared.changes.count(where: { !$0.isOver && !$0.isRecorded }) < Changes.most, shared.working < Changes.threads else { return nil }
+            guard shared.changes.count(where: { !$0.isOver && !$0.isRecorded }) < Changes.most, shared.working < Changes.threads else {
+                return nil
+            }
             shared.working += 1
             while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: { $0.isOver || $0.isRecorded }) {
                 shared.changes.remove(at: old)

@@ -134,7 +134,10 @@ public final class FleetConsole: Sendable {
     private func logIn(_ request: WebRequest, _ who: String) -> WebReply {
         guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
         guard let session = admission.logIn(token: body["token"]?.string ?? "", who: who) else {
-            if let count = refusals.note() { says("somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : "")) }
+            if let count = refusals.note() {
+                says(
+                    "somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : ""))
+            }
             return Self.refusal(403, admission.needsToken ? "that is not the token" : "it is refused")
         }
         request.admit()

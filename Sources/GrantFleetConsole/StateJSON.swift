@@ -3,7 +3,9 @@ import GrantModel
 
 /// What the page is told. Names and reasons are a stranger's: what cannot be printed, or turns a line round, is written out, and what a host says is cut to what people read: by scalars, because a thousand marks can stand on one letter.
 enum StateJSON {
-    static func text(_ text: String, most: Int = 4_096) -> JSONValue { .string(VisibleText.of(String(String.UnicodeScalarView(text.unicodeScalars.prefix(most))))) }
+    static func text(_ text: String, most: Int = 4_096) -> JSONValue {
+        .string(VisibleText.of(String(String.UnicodeScalarView(text.unicodeScalars.prefix(most)))))
+    }
 
     static func time(_ instant: Instant?) -> JSONValue { instant.map { .integer($0.nanoseconds / 1_000_000) } ?? .null }
 

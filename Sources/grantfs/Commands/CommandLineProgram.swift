@@ -12,7 +12,7 @@ enum CommandLineProgram {
             RestoreCommand.declaration, RemoveCommand.declaration, SetCommand.declaration, ResolveCommand.declaration,
             ConfirmCommand.declaration, RepairCommand.declaration, ReleaseCommand.declaration, MountCommand.declaration,
             UnmountCommand.declaration, RunCommand.declaration, DiffCommand.declaration, UndoCommand.declaration,
-            MCPCommand.declaration,
+            MCPCommand.declaration, PortalCommand.declaration,
             CoordinateCommand.declaration, PresentCommand.declaration,
             WatchCommand.declaration, ApplyCommand.declaration, ExportCommand.declaration, PolicyCommand.declaration,
             DoctorCommand.declaration,
@@ -32,7 +32,7 @@ enum CommandLineProgram {
         groups: [
             ("Every day", ["grant", "mount", "list", "revoke", "unmount"]),
             ("Grants", ["pick", "set", "restore", "remove", "resolve", "apply", "export"]),
-            ("Use", ["run", "diff", "undo", "mcp", "status", "top", "log"]),
+            ("Use", ["run", "diff", "undo", "mcp", "portal", "status", "top", "log"]),
             ("Repair", ["doctor", "repair", "confirm", "release"]),
             ("Coordination", ["coordinate", "present", "watch"]),
             ("Many machines", ["fleet", "agent"]),

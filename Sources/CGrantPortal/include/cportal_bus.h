@@ -1,0 +1,61 @@
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// sd-bus, as a service needs it. libsystemd is loaded when it is first asked for. Results are 0 or more, or a negative error number.
+// A bus and all messages of it are for one thread at a time; whoever has several keeps them apart.
+
+struct cportal_bus;
+struct cportal_message;
+
+/// What becomes of a message: 0, or more when nobody else is to have it. Called by `cportal_process`; whoever keeps the message takes a reference.
+typedef int (*cportal_handler)(struct cportal_message *message, void *context);
+
+/// -ELIBACC when libsystemd is not there, or lacks a function.
+int cportal_open_session(struct cportal_bus **bus);
+/// Sends what waits to be sent, and closes.
+void cportal_close(struct cportal_bus *bus);
+int cportal_descriptor(struct cportal_bus *bus);
+/// What poll(2) is to wait for.
+int cportal_events(struct cportal_bus *bus);
+/// Handles one message. 0 when there was nothing to do. `-ENOTCONN`, `-ECONNRESET`: the bus has gone.
+int cportal_process(struct cportal_bus *bus);
+
+/// Has every call of the document portal's interfaces at `path` answered by `handler`, which replies when it likes.
+int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_handler handler, void *context);
+/// -EEXIST when somebody has the name who does not give it up, or whom we do not replace.
+int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces);
+int cportal_match(struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, cportal_handler handler, void *context);
+
+struct cportal_message *cportal_keep(struct cportal_message *message);
+void cportal_drop(struct cportal_message *message);
+const char *cportal_sender(struct cportal_message *message);
+const char *cportal_interface(struct cportal_message *message);
+const char *cportal_member(struct cportal_message *message);
+
+/// The type of what comes next; 0 at the end of a container or the message. `contents`: the types in a container; nil for others.
+int cportal_peek(struct cportal_message *message, char *type, const char **contents);
+/// sd_bus_message_read_basic(3). What is read belongs to the message.
+int cportal_read(struct cportal_message *message, char type, void *value);
+int cportal_read_bytes(struct cportal_message *message, const void **bytes, size_t *count);
+int cportal_enter(struct cportal_message *message, char type, const char *contents);
+int cportal_leave(struct cportal_message *message);
+
+int cportal_new_call(
+    struct cportal_bus *bus, struct cportal_message **message, const char *service, const char *path, const char *interface, const char *member);
+int cportal_new_reply(struct cportal_message *call, struct cportal_message **message);
+int cportal_new_signal(
+    struct cportal_bus *bus, struct cportal_message **message, const char *receiver, const char *path, const char *interface, const char *member);
+/// sd_bus_message_append_basic(3).
+int cportal_append(struct cportal_message *message, char type, const void *value);
+int cportal_append_bytes(struct cportal_message *message, const void *bytes, size_t count);
+int cportal_begin(struct cportal_message *message, char type, const char *contents);
+int cportal_end(struct cportal_message *message);
+
+int cportal_send(struct cportal_bus *bus, struct cportal_message *message);
+int cportal_refuse(struct cportal_message *call, const char *name, const char *text);
+/// Waits for the answer, so many microseconds at the most. When it is an error, `name` and `text` get what it says, cut at their sizes.
+int cportal_call(
+    struct cportal_bus *bus, struct cportal_message *message, uint64_t microseconds, struct cportal_message **reply, char *name,
+    size_t name_size, char *text, size_t text_size);

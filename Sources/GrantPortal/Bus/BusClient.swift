@@ -1,0 +1,75 @@
+import CGrantPortal
+import Glibc
+import GrantSystem
+
+/// What somebody on the bus answered instead of a result, or why nobody did (`name` is empty then).
+struct BusError: Error {
+    let name: String
+    let text: String
+
+    /// Nobody has the service's name, and nobody can be started who would take it.
+    var isAbsence: Bool {
+        ["org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner"].contains(name)
+            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn")
+    }
+}
+
+/// Calls others on the session bus, one call at a time, by a connection of its own.
+///
+/// Locking: calls wait for each other, and each for its answer.
+final class BusClient: Sendable {
+    private struct Connection: @unchecked Sendable {
+        // Safe to share: used by whoever has the lock.
+        var bus: OpaquePointer?
+    }
+
+    private let connection = Lock(Connection())
+
+    deinit { connection.withLock { if let bus = $0.bus { cportal_close(bus) } } }
+
+    /// The results. It connects when it is not connected, and waits so many seconds for the answer.
+    func call(
+        _ service: String, _ path: String, _ interface: String, _ member: String, _ types: String = "", _ arguments: [BusValue] = [],
+        seconds: UInt64 = 10
+    ) throws(BusError) -> [BusValue] {
+        try connection.withLock { (connection: inout Connection) -> Result<[BusValue], BusError> in
+            do throws(Errno) {
+                let bus = try BusClient.open(&connection.bus)
+                var call: OpaquePointer?
+                _ = try Errno.check(cportal_new_call(bus, &call, service, path, interface, member))
+                guard let call else { throw Errno(ENOMEM) }
+                defer { cportal_drop(call) }
+                try BusMessage(pointer: call).append(arguments, types)
+                var reply: OpaquePointer?
+                var name = [CChar](repeating: 0, count: 256)
+                var text = [CChar](repeating: 0, count: 1024)
+                let result = cportal_call(bus, call, seconds * 1_000_000, &reply, &name, name.count, &text, text.count)
+                defer { if let reply { cportal_drop(reply) } }
+                if result < 0 {
+                    let error = BusError(name: BusClient.text(name), text: BusClient.text(text))
+                    // The next one connects anew.
+                    if error.name.isEmpty || result == -ECONNRESET || result == -ENOTCONN {
+                        cportal_close(bus)
+                        connection.bus = nil
+                    }
+                    return .failure(error)
+                }
+                guard let reply else { throw Errno(EBADMSG) }
+                return .success(try BusMessage(pointer: reply).values())
+            } catch {
+                return .failure(BusError(name: "", text: error.description))
+            }
+        }.get()
+    }
+
+    private static func open(_ bus: inout OpaquePointer?) throws(Errno) -> OpaquePointer {
+        if let bus { return bus }
+        _ = try Errno.check(cportal_open_session(&bus))
+        guard let bus else { throw Errno(ENOTCONN) }
+        return bus
+    }
+
+    private static func text(_ bytes: [CChar]) -> String {
+        String(decoding: bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: Int8(truncatingIfNeeded: $0)) }, as: UTF8.self)
+    }
+}

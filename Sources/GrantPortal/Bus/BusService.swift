@@ -1,0 +1,178 @@
+import CGrantPortal
+import Glibc
+import GrantSystem
+import Synchronization
+
+/// A call that somebody makes, to be answered once.
+struct BusCall: @unchecked Sendable {
+    // Safe to share: the message is touched with its bus's lock alone.
+    fileprivate let message: OpaquePointer
+    let sender: String
+    let interface: String
+    let member: String
+    let arguments: [BusValue]
+}
+
+/// The connection by which calls come in. One thread listens; answers are sent by whoever has them.
+///
+/// Locking: `bus` for every use of the connection and of its messages, never while anything else is waited for. What handlers do happens under it.
+final class BusService: @unchecked Sendable {
+    // Safe to share: the handlers are set before it runs, and the rest is locked or atomic.
+    private struct Connection: @unchecked Sendable { var bus: OpaquePointer }
+
+    private let bus: Lock<Connection>
+    private let descriptor: Int32
+    private let wake: PipePair
+    private let isWoken = Atomic(false)
+    private let hasEnded = Atomic(false)
+    private let onCall: (BusCall) -> Void
+    /// Whether no more calls are to be taken just now.
+    private let isFull: () -> Bool
+    private var onSignals: [SignalHandler] = []
+
+    private final class SignalHandler {
+        let act: ([BusValue], String) -> Void
+        init(_ act: @escaping ([BusValue], String) -> Void) { self.act = act }
+    }
+
+    /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next; both on the listening thread, under the lock.
+    init(path: String, onCall: @escaping (BusCall) -> Void, isFull: @escaping () -> Bool) throws(Errno) {
+        var bus: OpaquePointer?
+        _ = try Errno.check(cportal_open_session(&bus))
+        guard let bus else { throw Errno(ENOTCONN) }
+        self.bus = Lock(Connection(bus: bus))
+        descriptor = cportal_descriptor(bus)
+        wake = try PipePair()
+        self.onCall = onCall
+        self.isFull = isFull
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        _ = try Errno.check(cportal_serve_documents(bus, path, BusService.receiveCall, context))
+    }
+
+    deinit { bus.withLock { cportal_close($0.bus) } }
+
+    /// Calls `act` with what a signal carries, and its sender, on the listening thread, under the lock. Before `run`.
+    func listen(
+        to member: String, of interface: String, at path: String?, from sender: String?, _ act: @escaping ([BusValue], String) -> Void
+    ) throws(Errno) {
+        let handler = SignalHandler(act)
+        onSignals.append(handler)
+        let context = Unmanaged.passUnretained(handler).toOpaque()
+        let result = bus.withLock { cportal_match($0.bus, sender, path, interface, member, BusService.receiveSignal, context) }
+        _ = try Errno.check(result)
+    }
+
+    /// EEXIST when somebody has it who keeps it.
+    func take(name: String, replaces: Bool) throws(Errno) {
+        _ = try Errno.check(bus.withLock { cportal_request_name($0.bus, name, replaces) })
+    }
+
+    /// Listens until `end`, or until the bus has gone, which is an error.
+    func run() throws(Errno) {
+        while !hasEnded.load(ordering: .acquiring) {
+            let isFull = isFull()
+            if !isFull {
+                let result = bus.withLock { cportal_process($0.bus) }
+                if result > 0 { continue }
+                if result < 0, result != -EINTR { throw Errno(Errno.number(of: result)) }
+            }
+            let events = isFull ? 0 : bus.withLock { cportal_events($0.bus) }
+            try wait(max(0, events))
+        }
+    }
+
+    /// What has come is not waited for: there is somebody to say so.
+    func end() {
+        hasEnded.store(true, ordering: .releasing)
+        wakeUp()
+    }
+
+    /// Has the listening thread look again.
+    func wakeUp() {
+        guard !isWoken.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        _ = write(wake.writing.number, [1 as UInt8], 1)
+    }
+
+    private func wait(_ events: Int32) throws(Errno) {
+        var entries = [
+            pollfd(fd: wake.reading.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0),
+            pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: events), revents: 0),
+        ]
+        // Without events to wait for the bus is left out: an end of it is seen by the next look.
+        if poll(&entries, events == 0 ? 1 : 2, 1000) < 0, errno != EINTR { throw Errno(errno) }
+        guard entries[0].revents != 0 else { return }
+        var byte: UInt8 = 0
+        _ = read(wake.reading.number, &byte, 1)
+        isWoken.store(false, ordering: .releasing)
+    }
+
+    private static let receiveCall: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
+        guard let message, let context else { return 0 }
+        let service = Unmanaged<BusService>.fromOpaque(context).takeUnretainedValue()
+        guard let sender = cportal_sender(message), let member = cportal_member(message), let interface = cportal_interface(message) else {
+            return -EBADMSG
+        }
+        do throws(Errno) {
+            let arguments = try BusMessage(pointer: message).values()
+            guard let kept = cportal_keep(message) else { return -ENOMEM }
+            service.onCall(
+                BusCall(
+                    message: kept, sender: String(cString: sender), interface: String(cString: interface), member: String(cString: member),
+                    arguments: arguments))
+            return 1
+        } catch {
+            // sd-bus says so to the caller.
+            return 0 &- error.rawValue
+        }
+    }
+
+    private static let receiveSignal: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
+        guard let message, let context else { return 0 }
+        let handler = Unmanaged<SignalHandler>.fromOpaque(context).takeUnretainedValue()
+        guard let values = try? BusMessage(pointer: message).values() else { return 0 }
+        handler.act(values, cportal_sender(message).map { String(cString: $0) } ?? "")
+        return 0
+    }
+
+    /// Answers a call with values of these types. A caller that has gone hears nothing.
+    func reply(to call: BusCall, _ types: String, _ values: [BusValue]) {
+        bus.withLock { connection in
+            defer { cportal_drop(call.message) }
+            var reply: OpaquePointer?
+            guard cportal_new_reply(call.message, &reply) >= 0, let reply else { return }
+            defer { cportal_drop(reply) }
+            do throws(Errno) {
+                try BusMessage(pointer: reply).append(values, types)
+                _ = try Errno.check(cportal_send(connection.bus, reply))
+            } catch {
+                _ = cportal_refuse(call.message, PortalError.Kind.failed.rawValue, "the answer cannot be sent: \(error)")
+            }
+        }
+        wakeUp()
+    }
+
+    func refuse(_ call: BusCall, _ error: PortalError) {
+        bus.withLock { _ in
+            _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
+            cportal_drop(call.message)
+        }
+        wakeUp()
+    }
+
+    /// The same on the listening thread, which has the lock.
+    func refuseWhileListening(_ call: BusCall, _ error: PortalError) {
+        _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
+        cportal_drop(call.message)
+    }
+
+    func tell(_ receiver: String, path: String, interface: String, signal: String, _ types: String, _ values: [BusValue]) {
+        bus.withLock { connection in
+            var message: OpaquePointer?
+            guard cportal_new_signal(connection.bus, &message, receiver, path, interface, signal) >= 0, let message else { return }
+            defer { cportal_drop(message) }
+            guard (try? BusMessage(pointer: message).append(values, types)) != nil else { return }
+            _ = cportal_send(connection.bus, message)
+        }
+        wakeUp()
+    }
+}

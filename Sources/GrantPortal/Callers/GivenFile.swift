@@ -1,0 +1,121 @@
+import GrantAdministration
+import Glibc
+import GrantSystem
+
+/// A file or directory of the host that a caller has proved that he can open.
+struct GivenFile: Sendable {
+    /// O_PATH, opened by this process, of the very file that the caller's descriptor is of.
+    let host: GivenDescriptor
+    let status: FileStatus
+    /// On the host, without links.
+    let path: [UInt8]
+    /// By the caller's descriptor: what he could not write to by it, he gives nobody to write to.
+    let isWritable: Bool
+
+    var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
+}
+
+/// Translates descriptors of callers, who may see other mounts than this process.
+struct FileTranslation: Sendable {
+    enum Kind: Sendable { case file, directory, any }
+
+    /// What a descriptor is of, without a look at any document.
+    enum Found: Sendable {
+        case host(GivenFile)
+        /// In the mount of documents: the names below its root.
+        case inDocuments([[UInt8]], FileStatus, isWritable: Bool)
+    }
+
+    /// The mount of documents.
+    let documents: DeviceNumber?
+    /// Whether what is open for reading is a proof as well: of file transfers, whose interface does not ask for O_PATH.
+    var takesOpenFiles = false
+
+    /// `.invalidArgument`, which says nothing of what there is, for all that is no proof: a descriptor that is not O_PATH, or was opened without following links, or is of
+    /// something else, that cannot be read, or that lies where this process does not find it.
+    func find(_ given: GivenDescriptor, _ kind: Kind, caller: Caller) throws(PortalError) -> Found {
+        do throws(Errno) {
+            let flags = fcntl(given.descriptor.number, F_GETFL)
+            let isPath = flags & OpenFlags.path != 0
+            guard flags >= 0, flags & O_NOFOLLOW == 0, isPath || (takesOpenFiles && flags & O_ACCMODE != O_WRONLY) else {
+                throw Errno(EBADF)
+            }
+            let status = try given.descriptor.status()
+            let type = status.st.st_mode & S_IFMT
+            guard (type == S_IFREG && kind != .directory) || (type == S_IFDIR && kind != .file) else { throw Errno(EINVAL) }
+            guard may(given, R_OK), type == S_IFREG || may(given, X_OK) else { throw Errno(EACCES) }
+            let isWritable = may(given, W_OK) && (isPath || type == S_IFDIR || flags & O_ACCMODE == O_RDWR)
+            let place = try place(of: given, status, caller)
+            if let documents, place.device == documents {
+                return .inDocuments(place.path.split(separator: 0x2F).map { Array($0) }, status, isWritable: isWritable)
+            }
+            guard let host = open(place, as: status) else { throw Errno(ENOENT) }
+            return .host(
+                GivenFile(host: host.descriptor, status: status, path: host.path, isWritable: isWritable))
+        } catch {
+            throw PortalError.noDescriptor
+        }
+    }
+
+    /// access(2), with what the mount allows that the descriptor was opened through.
+    private func may(_ given: GivenDescriptor, _ mode: Int32) -> Bool { access("/proc/self/fd/\(given.descriptor.number)", mode) == 0 }
+
+    private typealias Place = (device: DeviceNumber, path: [UInt8])
+
+    /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table or in the caller's.
+    private func place(of given: GivenDescriptor, _ status: FileStatus, _ caller: Caller) throws(Errno) -> Place {
+        let mount = try MountIdentity(of: given.descriptor)
+        let path = try given.descriptor.path()
+        // A mount's number is its own in all namespaces; its device may be another one than its files' (btrfs). What is found is compared in the end.
+        if let entry = try MountTable.current().entry(id: mount.id), let place = place(path, in: entry) { return place }
+        let theirs = MountTable(parsing: try File.contents(of: "/proc/\(caller.pid)/mountinfo".utf8))
+        guard let entry = theirs.entry(id: mount.id) else { throw Errno(ENOENT) }
+        if let place = place(path, in: entry) { return place }
+        // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
+        let beneath = Array("/newroot".utf8)
+        guard MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry) else {
+            throw Errno(ENOENT)
+        }
+        return place
+    }
+
+    private func place(_ path: [UInt8], in entry: MountEntry) -> Place? {
+        guard MountTable.path(path, isAtOrBelow: entry.mountpoint) else { return nil }
+        let below = entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(entry.mountpoint.count))
+        let whole = entry.root == [0x2F] ? below : entry.root + (below == [0x2F] ? [] : below)
+        return (entry.device, whole.isEmpty ? [0x2F] : whole)
+    }
+
+    /// Opens, without following a link, what lies there by any of this process's mounts; nil unless that is the same file.
+    private func open(_ place: Place, as status: FileStatus) -> (descriptor: GivenDescriptor, path: [UInt8])? {
+        guard let table = try? MountTable.current() else { return nil }
+        for entry in table.entries where entry.device == place.device && MountTable.path(place.path, isAtOrBelow: entry.root) {
+            let below = entry.root == [0x2F] ? place.path : Array(place.path.dropFirst(entry.root.count))
+            let path = entry.mountpoint == [0x2F] ? below : entry.mountpoint + (below == [0x2F] ? [] : below)
+            let whole = path.isEmpty ? [0x2F] : path
+            guard let opened = FileTranslation.open(whole), FileTranslation.isSame(opened, status) else { continue }
+            return (opened, whole)
+        }
+        return nil
+    }
+
+    /// O_PATH of what a path without links leads to.
+    static func open(_ path: [UInt8]) -> GivenDescriptor? {
+        guard path.first == 0x2F, !path.contains(0), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else {
+            return nil
+        }
+        let below = path.drop { $0 == 0x2F }
+        guard
+            let opened = try? FileDescriptor.openBeneath(
+                root.number, below.isEmpty ? [0x2E] : Array(below), OpenFlags.path | O_NOFOLLOW, crossMounts: true)
+        else { return nil }
+        return GivenDescriptor(opened)
+    }
+
+    static func isSame(_ opened: GivenDescriptor, _ status: FileStatus) -> Bool {
+        guard let other = try? opened.descriptor.status() else { return false }
+        return other.st.st_dev == status.st.st_dev && other.st.st_ino == status.st.st_ino
+            && other.st.st_mode & S_IFMT == status.st.st_mode & S_IFMT && other.birth_seconds == status.birth_seconds
+            && other.birth_nanoseconds == status.birth_nanoseconds
+    }
+}

@@ -1,0 +1,107 @@
+import GrantAdministration
+import GrantModel
+import GrantStore
+import GrantSystem
+
+// What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
+extension Documents {
+    /// The permission store says that this document was changed. What it has now is made true.
+    func followPermissions(of id: String) {
+        guard DocumentNames.isStoredID(id) else { return }
+        let isNew = changing { () -> Bool in
+            guard state.withLock({ $0.hasStore }) else { return false }
+            let stored: Document?
+            do throws(BusError) {
+                stored = try permissions.document(id)
+            } catch {
+                say(.warning, "document \(id): the permission store does not answer: \(error.text)")
+                return false
+            }
+            let known = state.withLock { $0.documents[id] }
+            do throws(PortalError) {
+                switch (known, stored) {
+                case (nil, nil): break
+                case (nil, let stored?):
+                    state.withLock { $0.set(stored) }
+                    return true
+                case (let known?, nil):
+                    if !known.isTransient { try drop(id, inStore: false) }
+                case (let known?, let stored?): try follow(known, stored)
+                }
+            } catch {
+                say(.warning, "document \(id): \(error.message)")
+            }
+            return false
+        }
+        if isNew { takeOver(id) }
+    }
+
+    private func follow(_ known: Document, _ stored: Document) throws(PortalError) {
+        var failure: PortalError?
+        for app in Set(known.permissions.keys).union(stored.permissions.keys) {
+            let new = stored.permissions[app] ?? []
+            let old = known.permissions[app] ?? []
+            guard old != new else { continue }
+            if state.withLock({ $0.unwritten.contains(DocumentState.Key(app: app, id: known.id)) }) {
+                try store(old, of: app, for: known.id)
+                continue
+            }
+            // One that cannot be changed does not keep another from losing what it has.
+            do throws(PortalError) { try adjust(known.id, app, to: Self.access(new)) } catch { failure = error }
+            state.withLock { $0.set(new, of: app, for: known.id) }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Somebody else has changed the store of grants. What was withdrawn there loses its permission, what was narrowed the permission to write; what was restored gets
+    /// them back.
+    func followGrants() {
+        changing {
+            let grants: [Grant]
+            do throws(GrantError) {
+                grants = try administrator.store.grants()
+            } catch {
+                say(.error, "the grants cannot be read: \(error)")
+                return
+            }
+            var now: [DocumentState.Key: Grant] = [:]
+            for grant in grants { if let key = DocumentState.Key(grant) { now[key] = grant } }
+            let before = state.withLock { $0.grants }
+            for key in Set(before.keys).union(now.keys) {
+                do throws(PortalError) {
+                    try follow(key, before[key], now[key])
+                } catch {
+                    say(.warning, "document \(key.id): \(error.message)")
+                }
+            }
+        }
+    }
+
+    private func follow(_ key: DocumentState.Key, _ before: Grant?, _ now: Grant?) throws(PortalError) {
+        let (isKnown, host) = state.withLock { ($0.documents[key.id] != nil, $0.host(key.id)) }
+        guard isKnown else { return }
+        if before == nil, let now {
+            // Granted by hand: the same document in one more view.
+            guard !key.app.isEmpty, let host, host.bookmark.identity == now.bookmark.identity else { return }
+        }
+        if now == nil, key.app.isEmpty {
+            say(.notice, "document \(key.id) is forgotten: its grant was removed")
+            return try drop(key.id, inStore: true)
+        }
+        state.withLock { $0.set(now, for: key) }
+        guard !key.app.isEmpty else { return }
+        let (old, new) = (isActive(before) ? before?.access : nil, isActive(now) ? now?.access : nil)
+        guard old != new else { return }
+        let permissions = state.withLock { $0.documents[key.id]?.permissions[key.app] } ?? []
+        let wanted: Permissions =
+            switch new {
+            case nil: []
+            case .readOnly: permissions.subtracting(.write).union(.read)
+            case .readWrite: permissions.union([.read, .write])
+            }
+        guard wanted != permissions else { return }
+        state.withLock { $0.set(wanted, of: key.app, for: key.id) }
+        try store(wanted, of: key.app, for: key.id)
+        say(.info, "document \(key.id): \(key.app) has now: \(wanted.isEmpty ? "nothing" : wanted.words.joined(separator: ", "))")
+    }
+}

@@ -1,0 +1,145 @@
+import GrantAdministration
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// The documents: what the permission store says of them, and the grants that make it true.
+///
+/// What gives something is granted first and written into the permission store then; what takes something away is withdrawn first. Whoever dies in between leaves a grant
+/// without a permission, which `load` takes away, or a permission without a grant, which it takes away as well.
+///
+/// Locking: one change at a time (`turn`), for as long as the stores and the mounts take; `state` for a look or a change.
+final class Documents: Sendable {
+    let administrator: GrantAdministrator
+    let permissions: PermissionStore
+    let state = Lock(DocumentState())
+    let say: @Sendable (SystemLog.Level, String) -> Void
+    /// How long a mount has to confirm a change, in seconds.
+    let timeout = 5.0
+    private let turn = Semaphore()
+
+    init(_ administrator: GrantAdministrator, _ permissions: PermissionStore, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
+        (self.administrator, self.permissions, self.say) = (administrator, permissions, say)
+        turn.post()
+    }
+
+    /// Holding the right to change.
+    func changing<Result, Failure: Error>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
+        turn.wait()
+        defer { turn.post() }
+        return try body()
+    }
+
+    /// The name of a document in its views.
+    static func name(_ id: String) throws(PortalError) -> GrantName {
+        guard DocumentNames.isStoredID(id), let name = try? GrantName(chosen: Array(id.utf8)) else { throw PortalError.noDocument(id) }
+        return name
+    }
+
+    func isActive(_ grant: Grant?) -> Bool { grant?.state(at: Instant(nanoseconds: Clock.realtime)) == .active }
+
+    /// Makes the application's grant of a document what its permissions say. It is made when it is missing, and withdrawn rather than forgotten, so that `list --all` has it.
+    /// The right to change is held.
+    func adjust(_ id: String, _ app: String, to wanted: Access?) throws(PortalError) {
+        guard let view = DocumentNames.view(of: app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
+        let key = DocumentState.Key(app: app, id: id)
+        let (known, host) = state.withLock { ($0.grants[key], $0.host(id)) }
+        do throws(GrantError) {
+            let now: Access? = isActive(known) ? known?.access : nil
+            guard now != wanted else { return }
+            guard let wanted else {
+                guard let known else { return }
+                return try keep(administrator.revoke([known], timeout: timeout), key, withdraws: true)
+            }
+            guard let known else {
+                // Without the host's there is nothing to go by; it comes when the document is found (`takeOver`).
+                guard let host, let name = try? Self.name(id) else { return }
+                return try keep([administrator.share(host, with: view, as: name, access: wanted, timeout: timeout)], key)
+            }
+            if known.access != wanted {
+                let change = try administrator.set(known, access: wanted, name: nil, expires: nil, timeout: timeout)
+                try keep([change], key, withdraws: wanted == .readOnly)
+            }
+            if now == nil { try keep(administrator.restore([known], timeout: timeout), key) }
+        } catch {
+            throw PortalError(error)
+        }
+    }
+
+    /// Notes what became of a grant. What takes something away and was not confirmed is an error, because programs go on with it in some mount.
+    private func keep(_ changes: [GrantChange], _ key: DocumentState.Key, withdraws: Bool = false) throws(GrantError) {
+        for change in changes { state.withLock { $0.set(change.grant, for: key) } }
+        guard withdraws, let silent = changes.flatMap(\.mounts).first(where: { !$0.confirmed }) else { return }
+        throw GrantError(
+            .unconfirmed,
+            "the withdrawal is recorded, but the mount at \(String(decoding: silent.mountpoint, as: UTF8.self)) has not confirmed it",
+            cause: silent.reason)
+    }
+
+    /// What permissions come to in a view; nil when the application is not to see the document.
+    static func access(_ permissions: Permissions) -> Access? {
+        guard permissions.contains(.read) else { return nil }
+        return permissions.contains(.write) ? .readWrite : .readOnly
+    }
+
+    /// Gives the application these permissions and no others, in its view and in the permission store. The right to change is held.
+    func set(_ new: Permissions, of app: String, for id: String) throws(PortalError) {
+        guard let document = state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
+        let old = document.permissions[app] ?? []
+        guard old != new else { return }
+        var failure: PortalError?
+        do throws(PortalError) {
+            try adjust(id, app, to: Self.access(new))
+        } catch {
+            // What is taken away is taken away, whatever goes wrong on the way.
+            guard new.isStrictSubset(of: old) else { throw error }
+            failure = error
+        }
+        state.withLock { $0.set(new, of: app, for: id) }
+        try store(new, of: app, for: id)
+        if let failure { throw failure }
+    }
+
+    /// Writes permissions into the permission store, where the document is kept there.
+    func store(_ new: Permissions, of app: String, for id: String) throws(PortalError) {
+        guard state.withLock({ $0.hasStore && $0.documents[id]?.isTransient == false }) else { return }
+        let key = DocumentState.Key(app: app, id: id)
+        do throws(BusError) {
+            try permissions.set(new, of: app, for: id)
+            state.withLock { _ = $0.unwritten.remove(key) }
+        } catch {
+            state.withLock { _ = $0.unwritten.insert(key) }
+            throw PortalError(.failed, "the permission store has not taken the permissions: \(error.text)")
+        }
+    }
+
+    /// The name by which the document's file is in its directory.
+    func fileName(of id: String) -> [UInt8]? {
+        state.withLock { state in
+            state.host(id)?.bookmark.document?.name.bytes ?? state.path(of: id).map { CanonicalPath.lastName(of: $0) }
+        }
+    }
+
+    /// Withdraws and forgets the document's grants, and the document. The right to change is held.
+    func drop(_ id: String, inStore: Bool) throws(PortalError) {
+        let (grants, isKept) = state.withLock { state in
+            (state.keys(of: id).compactMap { state.grants[$0] }, state.hasStore && state.documents[id]?.isTransient == false)
+        }
+        do throws(GrantError) {
+            let changes = grants.isEmpty ? [] : try administrator.remove(grants, timeout: timeout)
+            state.withLock { $0.forget(id) }
+            if inStore, isKept {
+                do throws(BusError) {
+                    try permissions.delete(id)
+                } catch {
+                    throw GrantError(.system, "the permission store has not forgotten the document", cause: error.text)
+                }
+            }
+            if !changes.areConfirmed {
+                throw GrantError(.unconfirmed, "the document is withdrawn, but some mount has not confirmed it")
+            }
+        } catch {
+            throw PortalError(error)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+import GrantSystem
+
+/// org.freedesktop.impl.portal.PermissionStore, where Flatpak's commands look for who may what. Its table of documents.
+struct PermissionStore: Sendable {
+    static let service = "org.freedesktop.impl.portal.PermissionStore"
+    static let object = "/org/freedesktop/impl/portal/PermissionStore"
+    static let table = "documents"
+
+    let bus: BusClient
+
+    /// The ids of all documents; none where nothing was ever kept.
+    func list() throws(BusError) -> [String] {
+        do throws(BusError) {
+            return try call("List", "s", [.text(Self.table)]).first?.texts ?? []
+        } catch {
+            if error.isUnknownEntry { return [] }
+            throw error
+        }
+    }
+
+    /// nil when there is no such document, or what is kept of it makes no sense.
+    func document(_ id: String) throws(BusError) -> Document? {
+        do throws(BusError) {
+            let answer = try call("Lookup", "ss", [.text(Self.table), .text(id)])
+            guard answer.count == 2 else { return nil }
+            return Self.document(id, permissions: answer[0], data: answer[1])
+        } catch {
+            if error.isUnknownEntry { return nil }
+            throw error
+        }
+    }
+
+    func set(_ document: Document) throws(BusError) {
+        // (ayttu): as version 1.16 of xdg-document-portal writes it, and every later one reads it.
+        let data: BusValue = .list([
+            .path(document.path), .unsigned(document.device), .unsigned(document.inode), .number(document.flags.rawValue),
+        ])
+        let permissions: BusValue = .list(document.permissions.map { .pair(.text($0.key), .texts($0.value.words)) })
+        _ = try call(
+            "Set", "sbsa{sas}v",
+            [.text(Self.table), .bool(true), .text(document.id), permissions, .variant(signature: "(ayttu)", data)])
+    }
+
+    /// Without permissions the application goes from the document's list.
+    func set(_ permissions: Permissions, of app: String, for id: String) throws(BusError) {
+        _ = try call(
+            "SetPermission", "sbssas", [.text(Self.table), .bool(false), .text(id), .text(app), .texts(permissions.words)])
+    }
+
+    func delete(_ id: String) throws(BusError) {
+        do throws(BusError) {
+            _ = try call("Delete", "ss", [.text(Self.table), .text(id)])
+        } catch {
+            if !error.isUnknownEntry { throw error }
+        }
+    }
+
+    private func call(_ member: String, _ types: String, _ arguments: [BusValue]) throws(BusError) -> [BusValue] {
+        try bus.call(Self.service, Self.object, Self.service, member, types, arguments)
+    }
+
+    /// The data of later versions has more behind it, which is left alone.
+    private static func document(_ id: String, permissions: BusValue, data: BusValue) -> Document? {
+        guard let parts = data.variant?.list, parts.count >= 4, let path = parts[0].path, path.first == 0x2F,
+            let device = parts[1].unsigned, let inode = parts[2].unsigned,
+            let flags = parts[3].unsigned.flatMap({ UInt32(exactly: $0) })
+        else { return nil }
+        var document = Document(id: id, path: path, device: device, inode: inode, flags: DocumentFlags(rawValue: flags))
+        for case .pair(.text(let app), let words) in permissions.list ?? [] {
+            let known = Permissions(stored: words.texts ?? [])
+            if DocumentNames.isApp(app), !known.isEmpty { document.permissions[app] = known }
+        }
+        return document
+    }
+}
+
+extension BusError {
+    /// There is no such table, or no such entry in it.
+    fileprivate var isUnknownEntry: Bool { name == PortalError.Kind.notFound.rawValue }
+}

@@ -1,0 +1,38 @@
+import GrantModel
+
+/// What a caller gets instead of a result: an error's name on the bus, and a text.
+struct PortalError: Error, Sendable {
+    enum Kind: String, Sendable {
+        case failed = "org.freedesktop.portal.Error.Failed"
+        case invalidArgument = "org.freedesktop.portal.Error.InvalidArgument"
+        case notFound = "org.freedesktop.portal.Error.NotFound"
+        case exists = "org.freedesktop.portal.Error.Exists"
+        case notAllowed = "org.freedesktop.portal.Error.NotAllowed"
+        case cancelled = "org.freedesktop.portal.Error.Cancelled"
+        /// Of file transfers, as programs know them.
+        case accessDenied = "org.freedesktop.DBus.Error.AccessDenied"
+    }
+
+    let kind: Kind
+    let message: String
+
+    init(_ kind: Kind, _ message: String) { (self.kind, self.message) = (kind, message) }
+
+    static let noDescriptor = PortalError(.invalidArgument, "Invalid fd passed")
+    static let notAllowed = PortalError(.notAllowed, "Not enough permissions")
+    static let notInSandbox = PortalError(.notAllowed, "Not allowed in sandbox")
+    static let arguments = PortalError(.invalidArgument, "Invalid arguments")
+
+    static func noDocument(_ id: String) -> PortalError { PortalError(.notFound, "No such document: \(id)") }
+
+    /// What a grant failed with.
+    init(_ error: GrantError) {
+        switch error.code {
+        case .permission: self.init(.notAllowed, error.description)
+        case .invalidDirectory, .usage: self.init(.invalidArgument, error.cause.map { "Invalid fd passed: \($0)" } ?? error.message)
+        case .alreadyExists: self.init(.exists, error.description)
+        case .notFound: self.init(.notFound, error.description)
+        default: self.init(.failed, error.description)
+        }
+    }
+}

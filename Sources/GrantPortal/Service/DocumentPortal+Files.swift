@@ -1,0 +1,108 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantSystem
+
+// From what a caller gives to what becomes a document.
+extension DocumentPortal {
+    func add(_ given: [GivenDescriptor], _ wish: Documents.Wish) throws(PortalError) -> [String] {
+        let kind: FileTranslation.Kind = wish.flags.contains(.exportDirectory) ? .directory : .file
+        var additions: [Documents.Addition] = []
+        for descriptor in given { additions.append(try addition(descriptor, kind, wish.caller)) }
+        return try documents.add(additions, wish)
+    }
+
+    /// The file that a descriptor is of, or the document. `.invalidArgument` for all that is no proof.
+    func addition(
+        _ given: GivenDescriptor, _ kind: FileTranslation.Kind, _ caller: Caller, takesOpenFiles: Bool = false
+    ) throws(PortalError) -> Documents.Addition {
+        // Another daemon may have made the mount anew by now.
+        let mounted = try? Mountpoint(canonical: mount.path).mounted()
+        let translation = FileTranslation(documents: mounted?.device, takesOpenFiles: takesOpenFiles)
+        switch try translation.find(given, kind, caller: caller) {
+        case .host(let file): return .file(file)
+        case .inDocuments(let names, let status, let isWritable): return try shown(names[...], status, isWritable, caller)
+        }
+    }
+
+    /// What lies in the mount of documents is the document itself, or, in one that is a directory, a file of the host.
+    private func shown(
+        _ names: ArraySlice<[UInt8]>, _ status: FileStatus, _ isWritable: Bool, _ caller: Caller
+    ) throws(PortalError) -> Documents.Addition {
+        var (names, app) = (names, "")
+        if names.first == Array("by-app".utf8) {
+            app = String(decoding: names.dropFirst().first ?? [], as: UTF8.self)
+            names = names.dropFirst(2)
+            guard !app.isEmpty else { throw PortalError.noDescriptor }
+        }
+        // A sandbox has its own part of the mount, and nothing of another's.
+        guard caller.isOwner || caller.app == app, let first = names.popFirst(), let name = names.popFirst() else {
+            throw PortalError.noDescriptor
+        }
+        let id = String(decoding: first, as: UTF8.self)
+        guard let document = documents.state.withLock({ $0.documents[id] }), documents.fileName(of: id) == name else {
+            throw PortalError.noDescriptor
+        }
+        let own: Permissions = app.isEmpty ? permissions(of: caller, document) : document.permissions[app] ?? []
+        guard own.contains(.read) else { throw PortalError.noDescriptor }
+        if names.isEmpty, document.flags.contains(.directory) == (status.st.st_mode & S_IFMT == S_IFDIR) { return .document(id, own) }
+        guard document.flags.contains(.directory), let top = documents.state.withLock({ $0.path(of: id) }) else {
+            throw PortalError.noDescriptor
+        }
+        let path = names.reduce(top) { CanonicalPath.join($0, $1) }
+        guard let host = FileTranslation.open(path), let there = try? host.descriptor.status(),
+            there.st.st_mode & S_IFMT == status.st.st_mode & S_IFMT
+        else { throw PortalError.noDescriptor }
+        return .file(GivenFile(host: host, status: there, path: path, isWritable: isWritable && own.contains(.write)))
+    }
+
+    /// A document by its directory and name. One that is not there yet is made, empty: a bookmark is of a file. Programs outside of sandboxes alone may ask, because the answer
+    /// says what there is.
+    func addNamed(_ given: GivenDescriptor, _ name: BusValue, _ wish: Documents.Wish) throws(PortalError) -> String {
+        guard wish.caller.isOwner else { throw PortalError.notAllowed }
+        guard !wish.flags.contains(.exportDirectory) else { throw PortalError(.invalidArgument, "Invalid flags") }
+        guard let bytes = name.path, let name = try? GrantName(entry: bytes), name.isUTF8 else {
+            throw PortalError(.invalidArgument, "Invalid filename passed")
+        }
+        guard case .file(let directory) = try addition(given, .directory, wish.caller) else { throw PortalError.noDescriptor }
+        guard directory.isWritable else { throw PortalError.notAllowed }
+        let path = CanonicalPath.join(directory.path, name.bytes)
+        if wish.flags.contains(.asNeededByApp), !wish.app.isEmpty,
+            AppFiles.reaches(wish.app, path, writing: wish.permissions.contains(.write))
+        {
+            return ""
+        }
+        do throws(Errno) {
+            // Never what a link leads to, and never over what is there.
+            _ = try FileDescriptor.openAt(
+                directory.host.descriptor.number, name.bytes, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NOCTTY, mode: 0o666)
+        } catch {
+            guard error == Errno(EEXIST) else { throw PortalError(.failed, "the file cannot be made: \(error)") }
+        }
+        guard let opened = try? FileDescriptor.openAt(directory.host.descriptor.number, name.bytes, OpenFlags.path | O_NOFOLLOW),
+            let status = try? opened.status(), status.st.st_mode & S_IFMT == S_IFREG
+        else { throw PortalError.noDescriptor }
+        let file = GivenFile(host: GivenDescriptor(opened), status: status, path: path, isWritable: true)
+        return try documents.add([.file(file)], wish).first ?? ""
+    }
+
+    /// The document of what stands at a path of the host.
+    func lookup(_ path: [UInt8], _ caller: Caller) throws(PortalError) -> String? {
+        guard path.first == 0x2F else { throw PortalError(.invalidArgument, "The path is not absolute") }
+        let opened: FileDescriptor
+        do throws(Errno) {
+            opened = try FileDescriptor.open(path, OpenFlags.path)
+        } catch {
+            throw PortalError(error == Errno(ENOENT) ? .notFound : .failed, error.description)
+        }
+        let own = Caller(name: caller.name, pid: getpid(), app: nil)
+        switch try addition(GivenDescriptor(opened), .any, own) {
+        case .document(let id, _): return id
+        case .file(let file):
+            let proposal = try documents.propose(file)
+            // One that is unique is nobody's to find.
+            let found = documents.state.withLock { $0.documents(of: proposal.bookmark) }.filter { !$0.flags.contains(.unique) }
+            return (found.first { !$0.isTransient } ?? found.first)?.id
+        }
+    }
+}

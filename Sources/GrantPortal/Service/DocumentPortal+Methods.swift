@@ -1,0 +1,143 @@
+import GrantModel
+import GrantSystem
+
+// The methods: what comes in, and what goes out.
+extension DocumentPortal {
+    func answer(_ call: BusCall, _ bus: BusService) {
+        do throws(PortalError) {
+            let (types, values) = try result(of: call, bus)
+            bus.reply(to: call, types, values)
+        } catch {
+            bus.refuse(call, error)
+        }
+    }
+
+    private typealias Result = (types: String, values: [BusValue])
+
+    private func result(of call: BusCall, _ bus: BusService) throws(PortalError) -> Result {
+        let given = call.arguments
+        // Where everybody's documents are is no secret.
+        if call.member == "GetMountPoint" { return ("ay", [.path(mount.path)]) }
+        let caller = try callers.identify(call.sender)
+        switch (call.member, given.count) {
+        case ("Add", 3):
+            guard let descriptor = given[0].descriptor, let reuses = given[1].bool, let persists = given[2].bool else { break }
+            let ids = try add([descriptor], Documents.Wish(flags: Self.flags(reuses, persists), caller: caller))
+            return ("s", [.text(ids.first ?? "")])
+        case ("AddFull", 4):
+            guard let descriptors = given[0].list?.compactMap(\.descriptor) else { break }
+            let ids = try add(descriptors, wish(given[1], given[2], given[3], caller))
+            return ("asa{sv}", [.texts(ids), extra])
+        case ("AddNamed", 4):
+            guard let directory = given[0].descriptor, let reuses = given[2].bool, let persists = given[3].bool else { break }
+            let wish = Documents.Wish(flags: Self.flags(reuses, persists), caller: caller)
+            return ("s", [.text(try addNamed(directory, given[1], wish))])
+        case ("AddNamedFull", 5):
+            guard let directory = given[0].descriptor else { break }
+            let id = try addNamed(directory, given[1], wish(given[2], given[3], given[4], caller))
+            return ("sa{sv}", [.text(id), extra])
+        case ("GrantPermissions", 3), ("RevokePermissions", 3):
+            guard let id = given[0].text, let app = given[1].text, let words = given[2].texts else { break }
+            try change(id, app, words, caller, gives: call.member == "GrantPermissions")
+            return ("", [])
+        case ("Delete", 1):
+            guard let id = given[0].text else { break }
+            try delete(id, caller)
+            return ("", [])
+        case ("Lookup", 1):
+            guard caller.isOwner else { throw PortalError.notInSandbox }
+            guard let path = given[0].path else { break }
+            return ("s", [.text(try lookup(path, caller) ?? "")])
+        case ("Info", 1):
+            guard caller.isOwner else { throw PortalError.notInSandbox }
+            guard let id = given[0].text else { break }
+            return try info(id)
+        case ("List", 1):
+            guard caller.isOwner else { throw PortalError.notInSandbox }
+            guard let app = given[0].text else { break }
+            return ("a{say}", [list(of: app)])
+        case ("GetHostPaths", 1):
+            guard let ids = given[0].texts else { break }
+            return ("a{say}", [paths(of: ids, caller)])
+        default: return try transferResult(of: call, caller, bus)
+        }
+        throw PortalError.arguments
+    }
+
+    private static func flags(_ reuses: Bool, _ persists: Bool) -> AddFlags {
+        var flags: AddFlags = []
+        if reuses { flags.insert(.reuseExisting) }
+        if persists { flags.insert(.persistent) }
+        return flags
+    }
+
+    private func wish(_ flags: BusValue, _ app: BusValue, _ words: BusValue, _ caller: Caller) throws(PortalError) -> Documents.Wish {
+        guard let number = flags.unsigned.flatMap({ UInt32(exactly: $0) }), let app = app.text, let words = words.texts else {
+            throw PortalError.arguments
+        }
+        guard number & ~AddFlags.all.rawValue == 0 else { throw PortalError(.invalidArgument, "Invalid flags") }
+        guard app.isEmpty || DocumentNames.isApp(app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
+        return Documents.Wish(
+            flags: AddFlags(rawValue: number), app: app, permissions: try Permissions(asked: words), caller: caller)
+    }
+
+    private var extra: BusValue { .list([.pair(.text("mountpoint"), .variant(signature: "ay", .path(mount.path)))]) }
+
+    private func change(_ id: String, _ app: String, _ words: [String], _ caller: Caller, gives: Bool) throws(PortalError) {
+        try documents.changing { () throws(PortalError) in
+            guard let document = documents.state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
+            guard DocumentNames.isApp(app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
+            let asked = try Permissions(asked: words)
+            let (own, old) = (permissions(of: caller, document), document.permissions[app] ?? [])
+            if gives {
+                // Nobody gives what he has not.
+                guard own.isSuperset(of: asked.union(.grant)) else { throw PortalError.notAllowed }
+                try documents.set(old.union(asked), of: app, for: id)
+            } else {
+                guard own.contains(.grant) || app == caller.app else { throw PortalError.notAllowed }
+                try documents.set(old.subtracting(asked), of: app, for: id)
+            }
+        }
+    }
+
+    private func delete(_ id: String, _ caller: Caller) throws(PortalError) {
+        try documents.changing { () throws(PortalError) in
+            guard let document = documents.state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
+            guard permissions(of: caller, document).contains(.delete) else { throw PortalError.notAllowed }
+            try documents.drop(id, inStore: true)
+        }
+    }
+
+    func permissions(of caller: Caller, _ document: Document) -> Permissions {
+        caller.app.map { document.permissions[$0] ?? [] } ?? .all
+    }
+
+    private func info(_ id: String) throws(PortalError) -> Result {
+        let found = documents.state.withLock { state in state.documents[id].map { ($0, state.path(of: id) ?? $0.path) } }
+        // The name of the error is the one that programs know.
+        guard let (document, path) = found else { throw PortalError(.invalidArgument, "Invalid ID passed") }
+        let apps = document.permissions.sorted { $0.key < $1.key }
+        return ("aya{sas}", [.path(path), .list(apps.map { .pair(.text($0.key), .texts($0.value.words)) })])
+    }
+
+    private func list(of app: String) -> BusValue {
+        documents.state.withLock { state in
+            let those = state.documents.values.filter { app.isEmpty || $0.permissions[app] != nil }.sorted { $0.id < $1.id }
+            return .list(those.map { .pair(.text($0.id), .path(state.path(of: $0.id) ?? $0.path)) })
+        }
+    }
+
+    /// What the caller may not know of is left out, as what there is not.
+    private func paths(of ids: [String], _ caller: Caller) -> BusValue {
+        documents.state.withLock { state in
+            var seen: Set<String> = []
+            return .list(
+                ids.compactMap { id in
+                    guard seen.insert(id).inserted, let document = state.documents[id],
+                        caller.isOwner || document.permissions[caller.app ?? ""] != nil
+                    else { return nil }
+                    return .pair(.text(id), .path(state.path(of: id) ?? document.path))
+                })
+        }
+    }
+}

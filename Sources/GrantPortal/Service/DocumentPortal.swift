@@ -1,0 +1,186 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantStore
+import GrantSystem
+import Synchronization
+
+/// The service behind org.freedesktop.portal.Documents: takes calls, has a few workers answer them, and follows what others change.
+///
+/// Locking: what its parts say of themselves.
+public final class DocumentPortal: @unchecked Sendable {
+    // Safe to share: the bus is set before there are workers; the rest does not change or is locked.
+
+    /// The mount that shows the documents.
+    public struct Mount: Sendable {
+        /// Absolute, canonical.
+        public let path: [UInt8]
+        /// Makes it, unless it is there; returns when it answers.
+        let start: @Sendable () throws(GrantError) -> Void
+        let end: @Sendable () -> Void
+        /// Returns when it has ended, or after a second. Whether it has.
+        let hasEnded: @Sendable () -> Bool
+
+        public init(
+            path: [UInt8], start: @escaping @Sendable () throws(GrantError) -> Void, end: @escaping @Sendable () -> Void,
+            hasEnded: @escaping @Sendable () -> Bool
+        ) { (self.path, self.start, self.end, self.hasEnded) = (path, start, end, hasEnded) }
+    }
+
+    enum Work: Sendable {
+        case call(BusCall)
+        case permissionsChanged(String)
+        case grantsChanged
+        case takeOver(String)
+    }
+
+    static let name = "org.freedesktop.portal.Documents"
+    static let object = "/org/freedesktop/portal/documents"
+    static let transferInterface = "org.freedesktop.portal.FileTransfer"
+    private static let workers = 4
+    /// Who is told of changes, as a sender of work; no connection's name begins so.
+    private static let others = "others"
+
+    let documents: Documents
+    let mount: Mount
+    let callers = CallerIdentification(bus: BusClient())
+    let transfers = FileTransfers()
+    /// A descriptor counts as much as a call.
+    private let queue = CallQueue<Work>(mostOfOne: 16_384, most: 32_768)
+    private let dirty = Lock<Set<String>>([])
+    private let isEnding = Atomic(false)
+    private let say: @Sendable (SystemLog.Level, String) -> Void
+    private(set) var bus: BusService?
+
+    public init(_ administrator: GrantAdministrator, mount: Mount, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
+        documents = Documents(administrator, PermissionStore(bus: BusClient()), say: say)
+        (self.mount, self.say) = (mount, say)
+    }
+
+    /// Serves until `end`, or until the name is another's, or the bus has gone, which is an error (`.system`); then what was made for the session is withdrawn, and the
+    /// mount ends. `.alreadyExists` when somebody has the name and keeps it, `.unsupported` when there is no bus. `ready`: when calls are answered.
+    public func run(replaces: Bool, ready: () -> Void) throws(GrantError) {
+        let bus = try connect(replaces: replaces)
+        self.bus = bus
+        let missing = try documents.load()
+        try mount.start()
+        defer {
+            documents.endSession()
+            mount.end()
+        }
+        do throws(Errno) {
+            let workers = try (0..<Self.workers).map { number throws(Errno) in
+                try WorkerThread.start("portal-\(number)") { [self] in work(bus) }
+            }
+            try WorkerThread.start("portal-follow") { [self] in follow() }.detach()
+            try WorkerThread.start("portal-mount") { [self] in watchMount() }.detach()
+            defer {
+                isEnding.store(true, ordering: .releasing)
+                queue.end(workers: Self.workers)
+                for worker in workers { worker.join() }
+            }
+            for id in missing { _ = queue.add(.takeOver(id), weight: 0, from: Self.others) }
+            ready()
+            try bus.run()
+        } catch {
+            throw GrantError(.system, "the session bus has gone", cause: error.description)
+        }
+    }
+
+    /// From any thread.
+    public func end() {
+        isEnding.store(true, ordering: .releasing)
+        bus?.end()
+    }
+
+    private func connect(replaces: Bool) throws(GrantError) -> BusService {
+        do throws(Errno) {
+            let bus = try BusService(
+                path: Self.object, onCall: { [unowned self] in receive($0) }, isFull: { [unowned self] in queue.isFull })
+            try bus.listen(
+                to: "Changed", of: PermissionStore.service, at: PermissionStore.object, from: PermissionStore.service
+            ) { [unowned self] values, _ in
+                guard values.count >= 2, values[0].text == PermissionStore.table, let id = values[1].text else { return }
+                permissionsChanged(id)
+            }
+            try listenToTheBus(bus)
+            try bus.take(name: Self.name, replaces: replaces)
+            return bus
+        } catch {
+            switch error.rawValue {
+            case EEXIST:
+                throw GrantError(
+                    .alreadyExists, "the portal of documents is there already", cause: "somebody has the name \(Self.name)",
+                    advice: "--replace takes it over")
+            case ELIBACC: throw GrantError(.unsupported, "libsystemd.so.0 cannot be loaded", advice: "install the package libsystemd0")
+            default: throw GrantError(.unsupported, "the session bus cannot be reached", cause: error.description)
+            }
+        }
+    }
+
+    private func listenToTheBus(_ bus: BusService) throws(Errno) {
+        let daemon = "org.freedesktop.DBus"
+        try bus.listen(to: "NameOwnerChanged", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
+            guard sender == daemon, values.count == 3, let name = values[0].text, values[2].text == "" else { return }
+            if name.hasPrefix(":") { transfers.endAll(of: name) }
+        }
+        try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
+            guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
+            say(.notice, "somebody else is the portal of documents from now on")
+            bus.end()
+        }
+    }
+
+    /// On the listening thread.
+    private func receive(_ call: BusCall) {
+        let weight = 1 + call.arguments.reduce(0) { $0 + $1.descriptorCount }
+        if queue.add(.call(call), weight: weight, from: call.sender) { return }
+        bus?.refuseWhileListening(call, PortalError(.failed, "Too many calls at once"))
+    }
+
+    private func permissionsChanged(_ id: String) {
+        guard dirty.withLock({ $0.insert(id).inserted }) else { return }
+        _ = queue.add(.permissionsChanged(id), weight: 0, from: Self.others)
+    }
+
+    private func work(_ bus: BusService) {
+        while let (sender, work) = queue.next() {
+            switch work {
+            case .call(let call): answer(call, bus)
+            case .permissionsChanged(let id):
+                dirty.withLock { _ = $0.remove(id) }
+                documents.followPermissions(of: id)
+            case .grantsChanged: documents.followGrants()
+            case .takeOver(let id): documents.takeOver(id)
+            }
+            queue.done(with: sender)
+            bus.wakeUp()
+        }
+    }
+
+    /// Looks four times a second whether somebody else has changed the grants.
+    private func follow() {
+        let store = documents.administrator.store
+        var last = try? store.dataVersion()
+        while !isEnding.load(ordering: .acquiring) {
+            usleep(250_000)
+            let now = try? store.dataVersion()
+            if now != last, now != nil { _ = queue.add(.grantsChanged, weight: 0, from: Self.others) }
+            last = now
+        }
+    }
+
+    /// Makes the mount again when its daemon has ended by itself.
+    private func watchMount() {
+        while !isEnding.load(ordering: .acquiring) {
+            guard mount.hasEnded(), !isEnding.load(ordering: .acquiring) else { continue }
+            do throws(GrantError) {
+                try mount.start()
+                say(.warning, "the mount of documents had ended, and is there again")
+            } catch {
+                say(.error, "the mount of documents has ended: \(error)")
+                usleep(5_000_000)
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import Glibc
+import GrantAdministration
+import GrantModel
+import GrantPortal
+import GrantStore
+import GrantSystem
+
+/// `grantfs portal`
+enum PortalCommand {
+    static let declaration = CommandDeclaration(
+        "portal", "Is the desktop's portal of documents, until it is ended; one a session, as a service.",
+        options: [
+            OptionDeclaration("replace", help: "takes the name over from the portal that is there"),
+            OptionDeclaration("mountpoint", value: "DIR", help: "where the documents are shown; $XDG_RUNTIME_DIR/doc when left out"),
+        ],
+        notes: [
+            "It owns org.freedesktop.portal.Documents on the session bus. Each document is a grant of the view app: and of app:APP for each application that may use it, which "
+                + "all other commands work on; who may what is kept in the permission store, where Flatpak's commands look for it.",
+            "When it is ended in order the mount ends, and so do documents that were made for this session alone.",
+        ],
+        run: run)
+
+    private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+        let store = try GrantStore(directory: try arguments.storeDirectory(), create: true)
+        let mountpoint = try place(arguments)
+        signal(SIGPIPE, SIG_IGN)
+        _ = Daemon.raiseDescriptorLimit()
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
+        // Before there are threads, so that none of them gets one.
+        pthread_sigmask(SIG_BLOCK, &signals, nil)
+        SystemLog.open(isForeground: true)
+        let mount = PortalMount(store: store, mountpoint: mountpoint)
+        let portal = DocumentPortal(
+            GrantAdministrator.command(store),
+            mount: DocumentPortal.Mount(
+                path: mountpoint.path, start: { () throws(GrantError) in try mount.start() }, end: { mount.end() },
+                hasEnded: { mount.hasEnded }),
+            say: { level, text in SystemLog.write(level, "portal: " + Terminal.visible(text)) })
+        let waited = signals
+        do throws(Errno) {
+            try WorkerThread.start("portal-signals") {
+                var signals = waited
+                while sigwaitinfo(&signals, nil) < 0, errno == EINTR {}
+                ServiceManager.stopping()
+                portal.end()
+            }.detach()
+        } catch {
+            throw GrantError(.system, "no thread could be started", cause: error.description)
+        }
+        try portal.run(replaces: arguments.has("replace")) { ServiceManager.ready("documents are shown at \(mountpoint.shown)") }
+        return 0
+    }
+
+    /// The place that was named, made when it is missing.
+    private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {
+        var path = arguments.bytes("mountpoint") ?? []
+        if path.isEmpty {
+            guard let runtime = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }), runtime.hasPrefix("/") else {
+                throw GrantError(
+                    .usage, "there is no place for the documents", cause: "$XDG_RUNTIME_DIR is not set", advice: "--mountpoint DIR")
+            }
+            path = Array("\(runtime)/doc".utf8)
+        }
+        if withCString(path, { mkdir($0, 0o700) }) != 0, errno != EEXIST {
+            throw GrantError(
+                .mountFailed, "\(String(decoding: path, as: UTF8.self)) cannot be made", cause: Errno(errno).description)
+        }
+        return try Mountpoint(path)
+    }
+}
