@@ -119,7 +119,9 @@ extension EtcdClient {
 
     /// All keys that begin so, or of those the ones that do not come before `first`, as they were at one revision, in their order.
     /// `withValues`: false leaves them out, however large somebody has made them.
-    public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (entries: [EtcdEntry], revision: Int64) {
+    public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (
+        entries: [EtcdEntry], revision: Int64
+    ) {
         var (entries, revision, start) = ([EtcdEntry](), Int64(0), first ?? prefix)
         while true {
             var body: [String: JSONValue] = [
