@@ -61,8 +61,8 @@ extension MountRecord {
         }
     }
 
-    /// Whether its daemon runs, or another one will go on.
-    public func isServed(in directory: String) -> Bool { process.isRunning || isSupervised(in: directory) }
+    /// Whether its daemon runs, or another one will go on; or it cannot be told, since nobody may take a live mount for dead because the machine is busy.
+    public func isServed(in directory: String) -> Bool { process.mayRun || isSupervised(in: directory) }
 
     /// Whether its daemon serves nobody any more, and no other one will go on.
     public func isOver(in directory: String) -> Bool { process.isOver && !isSupervised(in: directory) }

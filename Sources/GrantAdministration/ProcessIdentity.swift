@@ -29,26 +29,45 @@ public struct ProcessIdentity: Hashable, Sendable {
     }
 
     private init?(reading pid: Int32) {
-        guard let text = try? File.contents(of: Array("/proc/\(pid)/stat".utf8)), let fields = ProcessIdentity.fields(text) else {
-            return nil
+        guard case .seen(let identity) = ProcessIdentity.sight(of: pid) else { return nil }
+        self = identity
+    }
+
+    private enum Sight {
+        case seen(ProcessIdentity)
+        case gone
+        /// Nobody could look: descriptors or memory have run out.
+        case unknown
+    }
+
+    private static func sight(of pid: Int32) -> Sight {
+        let text: [UInt8]
+        do throws(Errno) {
+            text = try File.contents(of: Array("/proc/\(pid)/stat".utf8))
+        } catch {
+            return [EMFILE, ENFILE, ENOMEM].contains(error.rawValue) ? .unknown : .gone
         }
         // Fields are counted from 3, the state: the name before it may hold anything.
-        guard let start = UInt64(fields[19]) else { return nil }
-        self.init(pid: pid, start: start, bootID: Boot.id)
+        guard let fields = ProcessIdentity.fields(text), let start = UInt64(fields[19]) else { return .gone }
+        return .seen(ProcessIdentity(pid: pid, start: start, bootID: Boot.id))
     }
 
     /// A child of this process, which never runs another program: nobody holds up who looks at it.
     init?(child pid: Int32) { self.init(reading: pid) }
 
-    /// Whether it runs, or it cannot be told: on a busy machine a look may take longer than it is waited for.
-    var mayRun: Bool {
-        guard let seen = ProcessLook.at([pid], { ProcessIdentity(reading: $0) }).found[pid] else { return true }
-        return seen == self && !ProcessState.isOver(pid)
+    /// Whether it runs, or it cannot be told: on a busy machine a look may take longer than it is waited for, and this process may have no descriptor left to look with.
+    public var mayRun: Bool {
+        switch ProcessLook.at([pid], { ProcessIdentity.sight(of: $0) }).found[pid] {
+        case .seen(let identity): identity == self && !ProcessState.isOver(pid)
+        case .gone: false
+        case .unknown, nil: true
+        }
     }
 
     /// This process.
     public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 
+    /// Whether it was seen to run. Not whether a mount is dead: `mayRun`.
     public var isRunning: Bool { ProcessIdentity(running: pid) == self }
 
     /// Whether it is known to be there and to run never more, whatever it still has open: what it listens at takes connections that nobody answers.

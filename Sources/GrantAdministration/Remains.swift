@@ -113,7 +113,7 @@ private struct DeadConnection {
         guard presence == .unknown else { return }
         // A filesystem of another type, or the mount of a daemon that runs, has the number: then this one is gone.
         let hasOther = table.entries.contains { [device] in $0.device == device && $0.type != GrantAdministrator.filesystemType }
-        let isServed = all.contains { [device] in $0.id != record.id && $0.connection?.device == device && $0.process.isRunning }
+        let isServed = all.contains { [device] in $0.id != record.id && $0.connection?.device == device && $0.process.mayRun }
         if hasOther || isServed { return nil }
     }
 

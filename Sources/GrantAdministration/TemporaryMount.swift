@@ -95,7 +95,7 @@ public final class TemporaryMount: Sendable {
         let place = try Mountpoint(Array(mountpoint.utf8))
         while try place.mounted()?.type == GrantAdministrator.filesystemType { try place.unmount(lazy: true) }
         // What is held of it stays on record.
-        _ = try store.remains(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.isRunning })
+        _ = try store.remains(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.mayRun })
         if let failure { throw failure }
         rmdir(mountpoint)
         // Last: as long as it is there, somebody cleans up.

@@ -226,6 +226,17 @@ extension MountTests {
             try ask(other, "try \(fixture.base)/mount/docs/a", "granted")
         }
 
+        @Test("of a program that has no descriptor left is refused for that reason, and not as where nothing is mounted")
+        func noDescriptors() throws {
+            let (fixture, source) = try mounted()
+            let words = [Programs.claimProbe, fixture.store, "many", source + "/a", "60"]
+            let probe = try Child(["sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"] + words)
+            try probe.expect("waiting", within: 60)
+            probe.send("go")
+            let end = try #require(probe.line(within: 60))
+            #expect(end.contains("failed, error numbers") && !end.contains("\(ENOTCONN)"), "\(end)")
+        }
+
         @Test(
             "is waited for by a thousand, none of whom takes a thread of the daemon, while commands are answered; each has its turn, one at a time"
         )

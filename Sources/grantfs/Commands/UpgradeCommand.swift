@@ -44,7 +44,7 @@ enum UpgradeCommand {
     }
 
     private static func chosen(_ arguments: ParsedArguments, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
-        let live = try store.mounts().filter { $0.process.isRunning && $0.connection != nil }
+        let live = try store.mounts().filter { $0.process.mayRun && $0.connection != nil }
         if arguments.has("all") { return live }
         var records: [MountRecord] = []
         for operand in arguments.operands {
