@@ -83,7 +83,7 @@ struct ABookmarkAndAMount {
             #expect(!file.startAccessingSecurityScopedResource())
             #expect(bench.failure(data) == .fileReadNoPermission)
             try bench.fixture.restore("docs")
-            try bench.fixture.grantfs("unmount", mountpoint).orThrow()
+            try bench.fixture.wait(until: "it is unmounted") { try bench.fixture.grantfs("unmount", mountpoint).status == 0 }
             // And if it does not answer, nobody waits for it.
             try other.fixture.killDaemon(at: other.fixture.base + "/mount", with: SIGSTOP)
             bench.programWithoutStore(Patience(look: 1)) { #expect(bench.failure(data) == .fileNoSuchFile) }

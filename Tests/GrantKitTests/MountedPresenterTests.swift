@@ -84,7 +84,9 @@ struct AFilePresenterAndAMount {
                 NSFileCoordinator().coordinate(writingItemAt: source, error: nil) { _ in }
                 #expect(presenter.all().filter { $0 == "writer" }.count == 1)
                 try presenter.events.wait(for: "changed")
-                try bench.fixture.grantfs("unmount", bench.fixture.base + "/mount").orThrow()
+                try bench.fixture.wait(until: "it is unmounted") {
+                    try bench.fixture.grantfs("unmount", bench.fixture.base + "/mount").status == 0
+                }
                 NSFileCoordinator().coordinate(writingItemAt: source, error: nil) { _ in }
                 try eventually("it is asked by its own process") { presenter.all().filter { $0 == "writer" }.count == 2 }
             }

@@ -125,7 +125,9 @@ struct NamesInAMount {
             // Its own URL is another one.
             #expect(try bench.resolve(onHost).isStale)
             // The view mounted elsewhere is the same view.
-            try bench.fixture.grantfs("unmount", inMount.deletingLastPathComponent().path).orThrow()
+            try bench.fixture.wait(until: "it is unmounted") {
+                try bench.fixture.grantfs("unmount", inMount.deletingLastPathComponent().path).status == 0
+            }
             let other = try bench.fixture.mount(at: "other")
             #expect(try made.map { try bench.resolve($0).isStale } == [false, false])
             // Renamed in the mount, or with the grant.
