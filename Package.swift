@@ -167,7 +167,7 @@ let package = Package(
         tests(
             "GrantKitTests",
             ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
-        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client"]),
+        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client", "chooser-backend"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),
