@@ -77,7 +77,7 @@ extension FleetAgent {
     /// Reads all grants for this host as they are at one revision, and makes the local store say so. Whoever waits for the mounts does it on a thread of his own.
     private func apply() throws(GrantError) {
         let (entries, revision, audiences) = try read()
-        var (orders, problems): ([FleetOrder], [GrantID: String]) = ([], [:])
+        var (desired, problems): ([FleetDesiredGrant], [GrantID: String]) = ([], [:])
         let known = Dictionary(try store.grants().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         let skew = applying.clockDifference ?? 0
         for entry in entries {
@@ -89,14 +89,14 @@ extension FleetAgent {
                 says(.error, error.description)
                 if let id = entry.key.split(separator: "/").last.flatMap({ GrantID($0) }) {
                     problems[id] = error.description
-                    if let own = known[id] { orders.append(Self.withdrawal(of: own)) }
+                    if let own = known[id] { desired.append(Self.withdrawal(of: own)) }
                 }
                 continue
             }
             guard grant.hosts.matches(host: host, audiences.labels) else { continue }
-            orders.append(order(grant, known[grant.id], skew, &problems))
+            desired.append(desiredGrant(grant, known[grant.id], skew, &problems))
         }
-        let result = try store.obey(orders, by: administrator.actor)
+        let result = try store.reconcile(desired, by: administrator.actor)
         // The agent before this one may have stored something, and ended before all mounts had confirmed it.
         let isFirst = shared.withLock { $0.batches == 0 }
         let changed =
@@ -117,34 +117,34 @@ extension FleetAgent {
         }
         // Grants that are to be opened wait for nothing else.
         wakeRenewing()
-        if !changed.isEmpty { confirm(changed, result.strays, batch) }
+        if !changed.isEmpty { confirm(changed, result.orphans, batch) }
     }
 
-    private static func withdrawal(of own: Grant) -> FleetOrder {
-        FleetOrder(
+    private static func withdrawal(of own: Grant) -> FleetDesiredGrant {
+        FleetDesiredGrant(
             id: own.id, view: own.view, name: own.name, access: own.access, isActive: false, expires: own.expires,
             coordination: own.coordination, activation: own.fleetActivation ?? 0, created: own.created)
     }
 
-    private func order(_ grant: FleetGrant, _ own: Grant?, _ skew: Int64, _ problems: inout [GrantID: String]) -> FleetOrder {
-        var order = FleetOrder(
+    private func desiredGrant(_ grant: FleetGrant, _ own: Grant?, _ skew: Int64, _ problems: inout [GrantID: String]) -> FleetDesiredGrant {
+        var desiredGrant = FleetDesiredGrant(
             id: grant.id, view: grant.view, name: grant.name, access: grant.access, isActive: grant.state == .active,
             expires: grant.expires,
             coordination: grant.coordination, activation: grant.activation, created: grant.created)
-        order.by = grant.by
+        desiredGrant.by = grant.by
         // An expiry means nothing to a clock that is wrong.
-        if order.isActive, grant.expires != nil, abs(skew) > FleetAgent.mostSkew {
+        if desiredGrant.isActive, grant.expires != nil, abs(skew) > FleetAgent.mostSkew {
             problems[grant.id] = "the clocks of this host and of etcd differ by \(abs(skew)) seconds, and it expires"
-            order.isActive = false
+            desiredGrant.isActive = false
             // Once the clocks agree it is to be opened again.
-            order.activation = own?.fleetActivation.map { min($0, grant.activation - 1) } ?? 0
+            desiredGrant.activation = own?.fleetActivation.map { min($0, grant.activation - 1) } ?? 0
         }
-        guard order.isActive, own == nil else { return order }
+        guard desiredGrant.isActive, own == nil else { return desiredGrant }
         switch administrator.bookmark(ofFleetDirectory: grant.path, view: grant.view, access: grant.access) {
-        case .success(let bookmark): order.bookmark = bookmark
+        case .success(let bookmark): desiredGrant.bookmark = bookmark
         case .failure(let error): problems[grant.id] = error.cause.map { "\(grant.path): \($0)" } ?? error.description
         }
-        return order
+        return desiredGrant
     }
 
     /// Seconds by which clocks may differ.
@@ -172,7 +172,7 @@ extension FleetAgent {
     }
 
     /// Asks the mounts until all have confirmed, and says so.
-    private func confirm(_ grants: [Grant], _ strays: [GrantID], _ batch: Int) {
+    private func confirm(_ grants: [Grant], _ orphans: [GrantID], _ batch: Int) {
         let work: @Sendable () -> Void = { [self] in
             var pause: UInt32 = 100
             while (try? administrator.confirm(grants, timeout: 10))?.areConfirmed != true {
@@ -182,15 +182,15 @@ extension FleetAgent {
                 pause = min(pause * 2, 2_000)
                 WorkerPause.milliseconds(pause)
             }
-            if !strays.isEmpty {
-                try? store.remove(strays, by: administrator.actor)
+            if !orphans.isEmpty {
+                try? store.remove(orphans, by: administrator.actor)
                 // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
-                _ = try? administrator.confirm(grants.filter { strays.contains($0.id) }, timeout: 1)
+                _ = try? administrator.confirm(grants.filter { orphans.contains($0.id) }, timeout: 1)
             }
             shared.withLock { shared in
                 shared.unconfirmed[batch] = nil
                 // Their names are free for others.
-                if !strays.isEmpty { shared.looksAgain = true }
+                if !orphans.isEmpty { shared.looksAgain = true }
             }
             wakeApplying()
         }

@@ -20,7 +20,7 @@ extension FleetAgent {
                 advice: "systemctl disable --now grantfs-agent")
         }
         _ = consume lock
-        try FleetValidity.write(0, in: store.runDirectory)
+        try FleetLease.write(0, in: store.runDirectory)
         let administrator = GrantAdministrator(store: store, lookout: lookout)
         // Those that an agent has withdrawn, too: it may have ended before the mounts had confirmed it.
         let own = try store.grants().filter { $0.fleetActivation != nil }

@@ -199,10 +199,10 @@ public final class FleetAgent: @unchecked Sendable {
     static func span(of seconds: Int64) -> Int64 { seconds * 1_000_000_000 / 3 * 2 }
 
     private func extend(until: Int64) throws(GrantError) {
-        let before = FleetValidity.read(in: store.runDirectory)
+        let before = FleetLease.read(in: store.runDirectory)
         let now = BootClock.now
         guard until > now else { return }
-        if until > before { try FleetValidity.write(until, in: store.runDirectory) }
+        if until > before { try FleetLease.write(until, in: store.runDirectory) }
         if before > now, wasOpen { return }
         wasOpen = true
         if before > 0, before <= now {

@@ -25,12 +25,12 @@ extension RunSnapshot {
             let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before), staging: staging)
             let changes = try comparison.compare(opened.before, opened.now)
             let own = try own(changes, known, force: force, &result)
-            try record.note(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .puttingBack)
+            try record.save(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .undoing)
             let work = TreeRestoring(opened, saved: directory, number: known.number, kept: comparison.kept, staging: staging)
             work.restore(own)
             // Of this call and of one that was killed.
-            work.finish(try record.files(of: known.number, .puttingBack).keys)
-            try record.finishPuttingBack(work.done.map(\.path), of: known.number)
+            work.finish(try record.files(of: known.number, .undoing).keys)
+            try record.finishUndo(work.done.map(\.path), of: known.number)
             result.done += work.done
             result.left += work.left
         }
@@ -54,7 +54,7 @@ extension RunSnapshot {
         // Nobody has noted what it left: it was killed with its command, and what there is is taken for it.
         let isUnnoted = try state == .running
         if force || isUnnoted { return changes }
-        let (after, begun) = (try record.files(of: known.number, .after), try record.files(of: known.number, .puttingBack))
+        let (after, begun) = (try record.files(of: known.number, .after), try record.files(of: known.number, .undoing))
         return changes.filter { change in
             if begun[change.path] != nil { return true }
             guard let noted = after[change.path] else {

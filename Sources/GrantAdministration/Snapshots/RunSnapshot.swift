@@ -106,7 +106,7 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
-            try record.note(files, of: directory.number, .before)
+            try record.save(files, of: directory.number, .before)
         }
     }
 
@@ -252,7 +252,7 @@ public final class RunSnapshot {
         let changes = try changes()
         for known in try record.directories {
             let own = changes.filter { $0.directory == known.number }
-            try record.note(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .after)
+            try record.save(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .after)
         }
         try record.setState(.ended)
         return changes

@@ -72,8 +72,8 @@ extension FleetTop {
     private func line(_ host: FleetHost, _ mark: String) -> Line {
         guard let picture else { return Line() }
         var line = Line(mark + DisplayWidth.fitted(VisibleText.of(host.id), to: nameWidth) + "  ")
-        let (state, ink) = FleetTop.state(of: host, picture)
-        line.add(DisplayWidth.fitted(state, to: 12), ink: ink)
+        let (state, colour) = FleetTop.state(of: host, picture)
+        line.add(DisplayWidth.fitted(state, to: 12), colour: colour)
         let left = host.lease == nil ? "-" : picture.left[host.id].map { "\($0) s" } ?? "lasts"
         if isNarrow {
             line.add("  " + left)
@@ -86,7 +86,7 @@ extension FleetTop {
         return line.cut(to: size.columns)
     }
 
-    static func state(of host: FleetHost, _ picture: FleetPicture) -> (String, Ink) {
+    static func state(of host: FleetHost, _ picture: FleetPicture) -> (String, Colour) {
         if host.registered == nil { return ("taken out", .bad) }
         if host.lease == nil { return ("not heard of", .bad) }
         if picture.isLagging(host) { return ("behind", .warning) }
@@ -97,12 +97,12 @@ extension FleetTop {
         guard let picture else { return Line() }
         var line = Line(mark + DisplayWidth.fitted(VisibleText.of(grant.name.bytes), to: nameWidth) + "  ")
         let state = grant.state(at: picture.time)
-        line.add(DisplayWidth.fitted(state.rawValue, to: 12), ink: state == .active ? .good : .warning)
+        line.add(DisplayWidth.fitted(state.rawValue, to: 12), colour: state == .active ? .good : .warning)
         let counts = counts(of: grant, picture)
         let all = counts.confirmed + counts.waiting + counts.gone
         line.add("  ")
         let text = counts.waiting > 0 ? "\(counts.waiting) of \(all) wait" : all == 0 ? "none" : "all \(all)"
-        line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), ink: counts.waiting > 0 ? .warning : .plain)
+        line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), colour: counts.waiting > 0 ? .warning : .plain)
         if !isNarrow {
             line.add("  " + DisplayWidth.fitted(grant.access.rawValue, to: 10) + "  " + VisibleText.of(grant.view.description) + "  ")
             line.add(DisplayWidth.cutStart(VisibleText.of(grant.path), to: max(1, size.columns - line.width)))
@@ -144,13 +144,13 @@ extension FleetTop {
         switch standing {
         case .gone: line.add(isActive ? "not heard of, shows nothing" : "fenced: its lease is gone")
         case .waiting:
-            line.add(isActive ? "has not opened it yet" : "may still serve it", ink: .warning)
+            line.add(isActive ? "has not opened it yet" : "may still serve it", colour: .warning)
             if let left = picture.left[host.id] { line.add(", for \(left &+ 1) s at the most unless it renews its lease") }
         case .confirmed:
             if let problem = host.problems[grant.id.description] {
-                line.add(VisibleText.of(String(problem.prefix(300))), ink: .warning)
+                line.add(VisibleText.of(String(problem.prefix(300))), colour: .warning)
             } else {
-                line.add(isActive ? "serves it" : "withdrawn", ink: .good)
+                line.add(isActive ? "serves it" : "withdrawn", colour: .good)
             }
         }
         return line

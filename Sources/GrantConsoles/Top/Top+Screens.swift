@@ -54,7 +54,7 @@ extension Top {
 
     private var title: Line {
         var left = plainTitle
-        if hiddenCount > 0 { left.add(", \(hiddenCount) hidden", ink: .warning) }
+        if hiddenCount > 0 { left.add(", \(hiddenCount) hidden", colour: .warning) }
         return Line.split(left, Line("by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
     }
 
@@ -76,7 +76,7 @@ extension Top {
         var line = Line(mark + "  " + DisplayWidth.fitted(VisibleText.of(row.name.bytes), to: nameWidth) + "  ")
         // What no mount has said is only on record.
         let state = row.state.rawValue + (row.isLive || section.mount == nil ? "" : " ?")
-        line.add(DisplayWidth.fitted(state, to: 11), ink: row.state == .active ? .good : .warning)
+        line.add(DisplayWidth.fitted(state, to: 11), colour: row.state == .active ? .good : .warning)
         line.add("  " + DisplayWidth.fitted(row.access.rawValue, to: 10))
         if !isNarrow {
             let column = { (text: String?, width: Int) in
@@ -102,12 +102,12 @@ extension Top {
             return left.cut(to: size.columns)
         }
         if section.isDead {
-            left.add("  ! dead: its daemon has ended", ink: .bad)
+            left.add("  ! dead: its daemon has ended", colour: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }
         if let silence = section.silence {
-            left.add("  ! does not answer: \(VisibleText.of(silence))", ink: .bad)
+            left.add("  ! does not answer: \(VisibleText.of(silence))", colour: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }

@@ -120,7 +120,7 @@ enum LogCommand {
         if let newPath = entry.newPath { text += " to \(Terminal.visible(newPath))" }
         if let access = entry.access { text += access.purpose }
         if let error = entry.error, error != 0 { text += ": \(Errno(error))" }
-        if entry.hasNotEnded { text += ": begun, and not known to have ended" }
+        if entry.isUnfinished { text += ": begun, and not known to have ended" }
         if !entry.detail.isEmpty { text += ": \(Terminal.visible(entry.detail))" }
         return text + "  [\(entry.actor.description)]"
     }
@@ -128,7 +128,7 @@ enum LogCommand {
 
 extension LogEntry {
     /// Whether it is of a change that is just being made: whoever shows entries as they come waits until it has ended, for some seconds at the most.
-    var isUnderWay: Bool { hasNotEnded && Instant(nanoseconds: Clock.realtime).seconds(since: time) < 5 }
+    var isUnderWay: Bool { isUnfinished && Instant(nanoseconds: Clock.realtime).seconds(since: time) < 5 }
 }
 
 extension OpenAccess {

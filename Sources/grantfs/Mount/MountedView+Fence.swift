@@ -24,7 +24,7 @@ final class FleetFence: Sendable {
     /// Whether the fleet's grants may be used now, by what the agent has said last.
     func isOpen() -> Bool {
         if until.load(ordering: .relaxed) > BootClock.now || isMissing { return true }
-        until.store(FleetValidity.read(in: directory), ordering: .relaxed)
+        until.store(FleetLease.read(in: directory), ordering: .relaxed)
         return until.load(ordering: .relaxed) > BootClock.now
     }
 

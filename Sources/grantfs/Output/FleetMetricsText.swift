@@ -11,7 +11,7 @@ enum FleetMetricsText {
     /// Nothing where no agent has worked since the machine was started.
     static func addAgent(of store: GrantStore, to text: inout OpenMetrics) {
         guard let report = AgentReport(in: store.runDirectory) else { return }
-        add(report, valid: FleetValidity.read(in: store.runDirectory), isUp: isUp(report), to: &text)
+        add(report, valid: FleetLease.read(in: store.runDirectory), isUp: isUp(report), to: &text)
     }
 
     private static func isUp(_ report: AgentReport) -> Bool {

@@ -12,9 +12,9 @@ enum SandboxStarter {
         let thread = try WorkerThread.start("sandbox") {
             // The filter of system calls keeps keys away in any case; this also keeps the kernel from looking there for the program. A user may have as many
             // keyrings as there are keys for one (200), so that it cannot be had is no failure.
-            try? SharedThings.leaveSessionKeyring()
+            try? SharedResources.leaveSessionKeyring()
             // With a network of its own, there are none of others. A bwrap that needs its set-id bit could not work afterwards.
-            if hasNetwork, !needsSetID { try? SharedThings.leaveAbstractSockets() }
+            if hasNetwork, !needsSetID { try? SharedResources.leaveAbstractSockets() }
             do throws(Errno) {
                 let child = try start()
                 result.withLock { $0 = .success(child) }

@@ -1,9 +1,9 @@
 import GrantModel
 
-// What programs do through mounts with `-o audit`.
+// The log of operations through mounts with `-o audit`.
 extension GrantStore {
-    /// Of one grant, entries that were never written down.
-    public struct Unwritten: Sendable {
+    /// A number of entries of one grant that were dropped before they were written.
+    public struct DroppedEntries: Sendable {
         public let view: ViewName
         public let grant: GrantID?
         public let name: GrantName?
@@ -14,10 +14,11 @@ extension GrantStore {
         }
     }
 
-    /// Adds entries, says of earlier ones how they ended, and counts what was not written down, all or none. Forgets older ones but for about `limit`: a sixteenth
-    /// more, at the most. Gives the new entries' numbers, in order. `actor`: who keeps the log.
+    /// Appends entries, sets the results of earlier ones, and counts dropped ones, in one transaction. It keeps about `limit` entries,
+    /// at most a sixteenth more. Returns the numbers of the new entries, in order. `actor`: the process that writes the log.
     public func append(
-        _ uses: [LogEntry], results: [(number: Int64, error: Int32)] = [], unwritten: [Unwritten] = [], keeping limit: Int, by actor: Actor
+        _ entries: [LogEntry], results: [(number: Int64, error: Int32)] = [], dropped: [DroppedEntries] = [], keeping limit: Int,
+        by actor: Actor
     ) throws(GrantError) -> [Int64] {
         try write { (database) throws(GrantError) in
             let before = try database.integer("SELECT ifnull(max(number), 0) FROM log")
@@ -27,16 +28,16 @@ extension GrantStore {
                     [.integer(Int64(truncatingIfNeeded: error)), .integer(number)])
             }
             var numbers: [Int64] = []
-            for entry in uses {
+            for entry in entries {
                 try add(entry, to: database)
                 numbers.append(database.lastRow)
             }
-            for lost in unwritten {
-                try noteForgotten(lost.count, of: lost.grant, lost.view, lost.name, actor, in: database)
+            for group in dropped {
+                try recordDropped(group.count, of: group.grant, group.view, group.name, actor, in: database)
             }
             let after = try database.integer("SELECT ifnull(max(number), 0) FROM log")
             let step = max(16, Int64(clamping: limit) / 16)
-            if before / step != after / step { try trim(.uses, to: limit, by: actor, in: database) }
+            if before / step != after / step { try trim(.audit, to: limit, by: actor, in: database) }
             return numbers
         }
     }

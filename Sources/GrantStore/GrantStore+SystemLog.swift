@@ -1,10 +1,10 @@
 import GrantModel
 import GrantSystem
 
-// What somebody did to grants is in the system's log too, where whoever may write to the store cannot take it back.
+// Changes of grants go to the system's log as well, where users with write access to the store cannot remove them.
 extension GrantStore {
-    /// Says it once it is on disk. Holding no lock.
-    func note(_ entries: [LogEntry]) {
+    /// Writes entries to the system's log, once they are on disk. Must be called without a lock.
+    func writeToSystemLog(_ entries: [LogEntry]) {
         for entry in entries {
             var message = entry.event.rawValue
             var fields: [SystemLog.Field] = [
@@ -33,7 +33,7 @@ extension GrantStore {
 }
 
 extension LogEvent {
-    /// What entries of this kind have in common in the journal (sd_journal_print(3)): `journalctl MESSAGE_ID=…`. Never changed once it was released.
+    /// The journal's message id for entries of this kind (sd_journal_print(3)): `journalctl MESSAGE_ID=…`. Released ids never change.
     var messageID: String {
         switch self {
         case .granted: "6d4b3a9a1e2c4f57a0d1b3a3f6c0e101"
