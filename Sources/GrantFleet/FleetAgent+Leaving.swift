@@ -7,7 +7,7 @@ import GrantSystem
 extension FleetAgent {
     /// Takes this host out of its fleet: what the fleet granted is forgotten here, and when all mounts have confirmed that, the lease is given back and the invitation is removed. Where a mount has not
     /// confirmed, the invitation stays, and so does the lease until it ends. `.alreadyExists` when an agent runs.
-    public static func leave(_ store: GrantStore, lookout: Lookout, timeout: Double) throws(GrantError) -> [GrantChange] {
+    public static func leave(_ store: GrantStore, probe: DirectoryProbe, timeout: Double) throws(GrantError) -> [GrantChange] {
         let place = store.directory + "/fleet/"
         guard access(place + "host.json", F_OK) == 0 else { throw GrantError(.notFound, "this host is in no fleet") }
         let lock: FileLock
@@ -21,7 +21,7 @@ extension FleetAgent {
         }
         _ = consume lock
         try FleetLease.write(0, in: store.runDirectory)
-        let administrator = GrantAdministrator(store: store, lookout: lookout)
+        let administrator = GrantAdministrator(store: store, probe: probe)
         // Those that an agent has withdrawn, too: it may have ended before the mounts had confirmed it.
         let own = try store.grants().filter { $0.fleetActivation != nil }
         let result = try store.obey([], by: administrator.actor)

@@ -64,7 +64,7 @@ public final class FleetAgent: @unchecked Sendable {
 
     /// `.alreadyExists` when an agent runs here for the same store; `.notFound` when the host is in no fleet.
     public init(
-        store: GrantStore, lookout: Lookout, version: String, says: @escaping @Sendable (SystemLog.Level, String) -> Void
+        store: GrantStore, probe: DirectoryProbe, version: String, says: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
         let file = FleetCredentials.place(host: true, store: store.directory)
         let credentials: FleetCredentials
@@ -86,7 +86,7 @@ public final class FleetAgent: @unchecked Sendable {
             throw GrantError(.system, "the agent cannot be started", cause: error.description)
         }
         (self.host, self.store, self.version, self.says) = (host, store, version, says)
-        administrator = GrantAdministrator(store: store, lookout: lookout)
+        administrator = GrantAdministrator(store: store, probe: probe)
         renewing = try EtcdClient(credentials.settings, patience: 1_500)
         applying = try EtcdClient(credentials.settings)
         listening = try EtcdClient(credentials.settings)

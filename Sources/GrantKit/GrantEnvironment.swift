@@ -20,8 +20,8 @@ import GrantStore
 public struct GrantEnvironment: Sendable {
     /// The directory of the store, absolute; nil for the one the commands have.
     public var store: String?
-    /// How directories are looked at. `.here` waits as long as a filesystem takes to answer.
-    public var lookout: Lookout
+    /// How directories are looked at. `.inProcess` waits as long as a filesystem takes to answer.
+    public var probe: DirectoryProbe
     /// Whether what was granted is reached through mounts alone, where a revocation binds. Else a granted directory that no mount of its
     /// view shows is used itself.
     public var usesMountsOnly: Bool
@@ -29,9 +29,9 @@ public struct GrantEnvironment: Sendable {
     var patience = Patience()
 
     /// The commands' store, looked at by the caller itself, mounts or not, unless something else is said.
-    public init(store: String? = nil, lookout: Lookout = .here, usesMountsOnly: Bool = false) {
+    public init(store: String? = nil, probe: DirectoryProbe = .inProcess, usesMountsOnly: Bool = false) {
         self.store = store
-        self.lookout = lookout
+        self.probe = probe
         self.usesMountsOnly = usesMountsOnly
     }
 
@@ -42,6 +42,6 @@ public struct GrantEnvironment: Sendable {
     /// cannot be one.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
         let directory = try StoreLocation.directory(explicit: store.map { Array($0.utf8) })
-        return GrantAdministrator(store: try OpenStores.store(directory, create: create), lookout: lookout)
+        return GrantAdministrator(store: try OpenStores.store(directory, create: create), probe: probe)
     }
 }

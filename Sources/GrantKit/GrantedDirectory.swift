@@ -38,7 +38,7 @@ public struct GrantedDirectory: Sendable, Identifiable {
         }
         let proposal = try GrantAdministrator.propose(
             directory: try FilePath.bytes(directory), name: chosen, store: administrator.store.directory, document: document,
-            lookout: administrator.lookout)
+            probe: administrator.probe)
         let expiry = expires.map { Instant(nanoseconds: Int64($0.timeIntervalSince1970 * 1e9)) }
         let change = try administrator.grant(proposal, view: view, access: access, expires: expiry)
         return try GrantedDirectory(change.grant, administrator, environment)

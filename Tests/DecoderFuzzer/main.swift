@@ -24,15 +24,15 @@ func tryBytes(_ bytes: [UInt8]) {
     case 4: if let news = try? SessionNews.decode(rest) { check((try? SessionNews.decode(news.encoded))?.encoded, news.encoded) }
     default:
         var reader = BinaryReader(rest[...])
-        if let question = Question(from: &reader) { check(rewritten(question) { Question(from: &$0) }, written(question)) }
+        if let question = ProbeRequest(from: &reader) { check(rewritten(question) { ProbeRequest(from: &$0) }, written(question)) }
         reader = BinaryReader(rest[...])
-        if let answer = Answer(from: &reader) { check(rewritten(answer) { Answer(from: &$0) }, written(answer)) }
+        if let answer = ProbeAnswer(from: &reader) { check(rewritten(answer) { ProbeAnswer(from: &$0) }, written(answer)) }
     }
 }
 
 protocol Written { func write(to writer: inout BinaryWriter) }
-extension Question: Written {}
-extension Answer: Written {}
+extension ProbeRequest: Written {}
+extension ProbeAnswer: Written {}
 
 func written(_ value: some Written) -> [UInt8] {
     var writer = BinaryWriter()

@@ -61,7 +61,7 @@ import Testing
             Issue.record("the new daemon was not asked")
             return
         }
-        #expect(try bench.store.remains(of: [before]).isEmpty)
+        #expect(try bench.store.deadMounts(of: [before]).isEmpty)
         #expect(try bench.store.mounts().map(\.id) == [record.id], "it stays on record")
         #expect(access("\(bench.store.runDirectory)/a", F_OK) == 0, "and can be asked")
     }

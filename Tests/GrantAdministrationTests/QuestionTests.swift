@@ -11,7 +11,7 @@ import Testing
         owner: 0,
         created: Instant(seconds: 0), tag: .random())
 
-    private var questions: [Question] {
+    private var questions: [ProbeRequest] {
         [
             .find(bookmark, heldAt: nil), .find(bookmark, heldAt: [0x2F, 0xFE]), .bookmark(directory: [0x61, 0xFF]), .canonical([0x2F]),
             .tag(bookmark, bookmark.tag), .tag(bookmark, nil),
@@ -19,13 +19,13 @@ import Testing
         ]
     }
 
-    private var answers: [Answer] {
+    private var answers: [ProbeAnswer] {
         let lost = FoundDirectory(finding: .missing, path: [0x2F, 0xFF], isInTrash: true, copy: nil)
         let copied = FoundDirectory(finding: .replaced, path: nil, isInTrash: false, copy: [0x2F, 0xFF])
         let named = NamedDirectory(bookmark: bookmark, device: DeviceNumber(major: 8, minor: .max), tag: bookmark.tag)
         return [
             .found(lost), .found(copied), .bookmarked(named), .canonical([0x2F, 0xFF]), .tagged(before: nil), .tagged(before: .random()),
-            .failed(GrantError(.invalidDirectory, "what", cause: "why", advice: nil)), .errno(Errno(EPERM)), .silent,
+            .failed(GrantError(.invalidDirectory, "what", cause: "why", advice: nil)), .errno(Errno(EPERM)), .unresponsive,
             .listed(DirectoryListing(path: [0x2F], directories: [[0x61], [0xFF]], links: [[0x62]])), .links([[0x61]]), .links([]),
         ]
     }
@@ -35,14 +35,14 @@ import Testing
             var writer = BinaryWriter()
             question.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = Question(from: &reader)
+            let read = ProbeRequest(from: &reader)
             #expect(read.map { "\($0)" } == "\(question)" && reader.isAtEnd)
         }
         for answer in answers {
             var writer = BinaryWriter()
             answer.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = Answer(from: &reader)
+            let read = ProbeAnswer(from: &reader)
             #expect(read.map { "\($0)" } == "\(answer)" && reader.isAtEnd)
         }
     }
@@ -53,7 +53,7 @@ import Testing
             question.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(Question(from: &reader) == nil)
+                #expect(ProbeRequest(from: &reader) == nil)
             }
         }
         for answer in answers {
@@ -61,7 +61,7 @@ import Testing
             answer.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(Answer(from: &reader) == nil)
+                #expect(ProbeAnswer(from: &reader) == nil)
             }
         }
     }
@@ -71,11 +71,13 @@ import Testing
         let bench = try Bench()
         let directory = Array(try bench.directory("a").utf8)
         for arguments in [["sh", "-c", "exit 1"], ["sh", "-c", "printf '\\0\\0\\0\\1x' >&3"]] {
-            let answers = Lookout.helper(program: "sh", arguments: arguments).ask([.canonical(directory), .bookmark(directory: directory)])
+            let answers = DirectoryProbe.helper(program: "sh", arguments: arguments).ask([
+                .canonical(directory), .bookmark(directory: directory),
+            ])
             #expect(answers.map { "\($0)" } == ["silent", "silent"])
         }
-        let answers = Lookout.helper(program: bench.root + "/none", arguments: ["none"]).ask([.canonical(directory)])
-        #expect(answers.map { "\($0)" } == ["\(Answer.canonical(directory))"])
+        let answers = DirectoryProbe.helper(program: bench.root + "/none", arguments: ["none"]).ask([.canonical(directory)])
+        #expect(answers.map { "\($0)" } == ["\(ProbeAnswer.canonical(directory))"])
     }
 
     /// A helper that is at work for longer than a filesystem may take, and then answers: it had no processor, perhaps.
@@ -83,15 +85,17 @@ import Testing
         let bench = try Bench()
         let directory = Array(try bench.directory("a").utf8)
         var writer = BinaryWriter()
-        Answer.canonical(directory).write(to: &writer)
+        ProbeAnswer.canonical(directory).write(to: &writer)
         let frame = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(writer.bytes.count) >> $0) } + writer.bytes
         let answer = frame.map { "\\0" + String($0, radix: 8) }.joined()
         let works = "end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done"
         // The kernel's mount table is nobody's filesystem: whoever waits for it may.
         let mounts = "printf '\\0\\0\\0\\2\\0\\1' >&3; sleep 3"
-        for (wait, expected) in [(works, Answer.canonical(directory)), (mounts, .canonical(directory)), ("exec sleep 30", .silent)] {
+        for (wait, expected) in [
+            (works, ProbeAnswer.canonical(directory)), (mounts, .canonical(directory)), ("exec sleep 30", .unresponsive),
+        ] {
             let script = "printf '\\0\\0\\0\\1\\0' >&3; \(wait); printf '%b' '\(answer)' >&3; read"
-            let answers = Lookout.helper(program: "bash", arguments: ["bash", "-c", script]).ask([.canonical(directory)])
+            let answers = DirectoryProbe.helper(program: "bash", arguments: ["bash", "-c", script]).ask([.canonical(directory)])
             #expect(answers.map { "\($0)" } == ["\(expected)"])
         }
     }

@@ -106,8 +106,8 @@ extension Top {
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }
-        if let silence = section.silence {
-            left.add("  ! does not answer: \(VisibleText.of(silence))", colour: .bad)
+        if let unresponsiveReason = section.unresponsiveReason {
+            left.add("  ! does not answer: \(VisibleText.of(unresponsiveReason))", colour: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }

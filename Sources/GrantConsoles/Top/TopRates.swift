@@ -21,8 +21,9 @@ struct TopRates: Sendable, Equatable {
         // What was made anew counts from 0.
         let rate = { (now: UInt64, then: UInt64) in now >= then ? Double(now - then) / seconds : 0 }
         var result: [Source: TopRates] = [:]
-        for section in new.sections where section.silence == nil && !section.isDead {
-            guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.silence == nil }) else {
+        for section in new.sections where section.unresponsiveReason == nil && !section.isDead {
+            guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.unresponsiveReason == nil })
+            else {
                 continue
             }
             let optional = { (now: UInt64?, then: UInt64?) in now.flatMap { now in then.map { rate(now, $0) } } }

@@ -14,7 +14,7 @@ public struct TopSnapshot: Sendable {
         public var mountpoint: [UInt8] = []
         public var pid: Int32 = 0
         /// Why it does not answer; nil when it does, or is not mounted.
-        public var silence: String?
+        public var unresponsiveReason: String?
         /// Its daemon has ended.
         public var isDead = false
         public var inodes: UInt64 = 0
@@ -81,7 +81,7 @@ public struct TopSnapshot: Sendable {
     private static func section(of view: ViewName, _ report: MountReport, _ recorded: [Row]) -> Section {
         var section = Section(view: view, mount: report.record.id)
         (section.mountpoint, section.pid) = (report.record.mountpoint, report.record.pid)
-        (section.silence, section.holders, section.grants) = (report.silence, report.holders, recorded)
+        (section.unresponsiveReason, section.holders, section.grants) = (report.unresponsiveReason, report.holders, recorded)
         section.isDead = report.isDead
         guard let status = report.status else { return section }
         (section.inodes, section.requests) = (status.inodes, status.requests.reduce(0) { $0 &+ $1.count })

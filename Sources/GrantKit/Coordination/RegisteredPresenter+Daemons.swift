@@ -8,11 +8,11 @@ extension RegisteredPresenter {
     func listen(in environment: GrantEnvironment) {
         guard let administrator = try? environment.administrator() else { return }
         let presentation = try? Presentation(
-            path, in: FileCoordination(administrator), purpose: purpose, patience: environment.patience.presenter,
-            asked: { [weak self] request in
+            path, in: FileCoordination(administrator), purpose: purpose, timeout: environment.patience.presenter,
+            onRequest: { [weak self] request in
                 if let self { answer(request) } else { request.answer() }
             },
-            told: { [weak self] notice in self?.hear(notice) }, storeChanged: { [weak self] in self?.renew() })
+            onNotice: { [weak self] notice in self?.hear(notice) }, onStoreChange: { [weak self] in self?.renew() })
         if let presentation { listens(by: presentation, in: administrator.store.directory) }
     }
 

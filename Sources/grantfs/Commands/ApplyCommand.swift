@@ -30,7 +30,7 @@ enum ApplyCommand {
         let directory = try arguments.storeDirectory()
         // It is made when something is granted, and not before.
         let store = try arguments.openStoreIfThere()
-        let planner = ApplyPlanner(administrator: store.map { GrantAdministrator.command($0) }, store: directory, lookout: .command)
+        let planner = ApplyPlanner(administrator: store.map { GrantAdministrator.command($0) }, store: directory, probe: .command)
         let plan = try planner.plan(state, restores: arguments.has("restore"))
         let isDry = arguments.has("dry-run")
         let needsStore = store != nil || plan.steps.contains(where: \.isChange)

@@ -69,7 +69,7 @@ enum GrantCommand {
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for operand in arguments.operands {
             let proposal = try GrantAdministrator.propose(
-                directory: operand, name: name, store: store, document: form, lookout: .command)
+                directory: operand, name: name, store: store, document: form, probe: .command)
             if form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(
                     .usage, "“\(String(decoding: operand, as: UTF8.self))” is a directory, and --as-directory is for files",

@@ -8,17 +8,17 @@ enum LookCommand {
         "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) -> Int32 {
-        Lookout.serve(descriptor: 3)
+        DirectoryProbe.serve(descriptor: 3)
         return 0
     }
 }
 
-extension Lookout {
+extension DirectoryProbe {
     /// How commands look at directories. The arguments begin with the program's name, as ps(1) shows it.
-    static let command = Lookout.helper(program: "/proc/self/exe", arguments: ["grantfs", "look"])
+    static let command = DirectoryProbe.helper(program: "/proc/self/exe", arguments: ["grantfs", "look"])
 }
 
 extension GrantAdministrator {
     /// One that does not hang with a directory.
-    static func command(_ store: GrantStore) -> GrantAdministrator { GrantAdministrator(store: store, lookout: .command) }
+    static func command(_ store: GrantStore) -> GrantAdministrator { GrantAdministrator(store: store, probe: .command) }
 }

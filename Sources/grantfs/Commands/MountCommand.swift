@@ -53,8 +53,8 @@ enum MountCommand {
         let temporary = try arguments.text("temporary")
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
         // Until it is mounted, or has failed.
-        var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
-        try mountpoint.prepare(for: shown, store: store, lookout: .command, isTemporary: temporary != nil) { Terminal.note($0) }
+        var turn: MountLock? = try mountpoint.lockForMounting(in: store)
+        try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil) { Terminal.note($0) }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(

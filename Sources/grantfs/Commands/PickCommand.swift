@@ -90,11 +90,11 @@ enum PickCommand {
         let placeholder: GrantName
         do { placeholder = try GrantName(entry: Array("picked".utf8)) } catch { throw GrantError(.system, error.rawValue) }
         var work = PickerSession.Work(
-            list: { path throws(GrantError) in try DirectoryListing.of(path, lookout: .command) },
-            links: { $0.linksToDirectories(lookout: .command) },
+            list: { path throws(GrantError) in try DirectoryListing.of(path, probe: .command) },
+            links: { $0.linksToDirectories(probe: .command) },
             propose: { path throws(GrantError) in
                 let proposal = try GrantAdministrator.propose(
-                    directory: path, name: placeholder, store: directory, document: .file, lookout: .command)
+                    directory: path, name: placeholder, store: directory, document: .file, probe: .command)
                 if let store = try arguments.openStoreIfThere() { try GrantAdministrator.command(store).check(proposal) }
                 return proposal
             },

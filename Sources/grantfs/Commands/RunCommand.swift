@@ -127,7 +127,7 @@ enum RunCommand {
         for wish in request.grants {
             // A file that may be written to is shown in a directory of its own: most programs save by putting a new file in its place.
             let proposal = try GrantAdministrator.propose(
-                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, lookout: .command)
+                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: .command)
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(

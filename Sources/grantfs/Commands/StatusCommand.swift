@@ -36,8 +36,9 @@ enum StatusCommand {
             }
         }
         for report in reports {
-            guard let silence = report.silence else { continue }
-            Terminal.note("the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(silence)")
+            guard let unresponsiveReason = report.unresponsiveReason else { continue }
+            Terminal.note(
+                "the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(unresponsiveReason)")
         }
         for report in reports where report.isDead {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)

@@ -21,7 +21,7 @@ enum UnmountCommand {
             // One that was detached from here before, while it is held, does not end now.
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
-        if let store { for record in records ?? [] { record.cutIfOver(in: store) } }
+        if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         try mountpoint.unmount()
         awaitEnd(of: records ?? [])
         return 0

@@ -55,7 +55,7 @@ enum StoreChecks {
             case .ok, .moved: return nil
             case .weak: return .note("grants", "\(name) is on a filesystem without lasting handles: \(path)")
             case .unavailable:
-                let why = grant.isSilent ? "whose filesystem does not answer" : "whose filesystem is not mounted"
+                let why = grant.isUnresponsive ? "whose filesystem does not answer" : "whose filesystem is not mounted"
                 return .note("grants", "\(name) is of a directory \(why): \(path)", "it is back when that is; grantfs revoke takes it away")
             case .replaced:
                 return .problem(
@@ -94,11 +94,11 @@ enum StoreChecks {
         var findings: [Finding] = []
         let reports = try administrator.status()
         for report in reports {
-            guard let silence = report.silence else { continue }
+            guard let unresponsiveReason = report.unresponsiveReason else { continue }
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
             findings.append(
                 .problem(
-                    "mounts", "the mount at \(place) does not answer: \(silence)",
+                    "mounts", "the mount at \(place) does not answer: \(unresponsiveReason)",
                     "if it stays so: kill \(report.record.pid), and mount it again"))
         }
         let dead = try administrator.deadMounts()

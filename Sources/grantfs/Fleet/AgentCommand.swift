@@ -24,7 +24,7 @@ enum AgentCommand {
         // Before there are threads, so that none of them gets one.
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let agent = try FleetAgent(
-            store: store, lookout: .command, version: CommandLineProgram.version,
+            store: store, probe: .command, version: CommandLineProgram.version,
             says: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
         SystemLog.open(isForeground: true)
         let waited = signals

@@ -50,7 +50,7 @@ enum FleetMembership {
     /// Forgets what the fleet granted here, in every mount, and then gives the lease back: nobody has to wait for this host any more.
     static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStore()
-        let changes = try FleetAgent.leave(store, lookout: .command, timeout: GrantAdministrator.standardTimeout)
+        let changes = try FleetAgent.leave(store, probe: .command, timeout: GrantAdministrator.standardTimeout)
         let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: GrantAdministrator.standardTimeout)
         if status == 0 {
             Terminal.note("this host is in no fleet any more (grantfs fleet leave HOST, by an administrator, forgets its password)")

@@ -45,7 +45,7 @@ final class MCPGrants {
     }
 
     func look(at path: [UInt8]) throws(GrantError) -> GrantAdministrator.Proposal {
-        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, lookout: .command)
+        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, probe: .command)
     }
 
     /// The one of the same directory.

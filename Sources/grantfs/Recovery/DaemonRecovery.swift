@@ -42,7 +42,7 @@ final class DaemonRecovery: @unchecked Sendable {
         } catch {
             throw GrantError(.system, "the view “\(view)” cannot be mounted with -o recover", cause: error.description)
         }
-        MountRecord.note(supervisor: supervisor.process, of: id, in: store.runDirectory)
+        MountRecord.record(supervisor: supervisor.process, of: id, in: store.runDirectory)
     }
 
     /// Writes down what never changes.

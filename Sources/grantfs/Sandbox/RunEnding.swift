@@ -72,7 +72,7 @@ final class RunEnding {
     func abandon() {
         guard !hasEnded, let snapshot else { return }
         hasEnded = true
-        guard let changes = try? snapshot.noteEnd() else { return }
+        guard let changes = try? snapshot.recordEnd() else { return }
         if changes.isEmpty { try? snapshot.forget() } else { leave(snapshot, changes) }
     }
 
@@ -80,7 +80,7 @@ final class RunEnding {
     func end() throws(GrantError) {
         guard let snapshot else { return }
         hasEnded = true
-        let changes = try snapshot.noteEnd()
+        let changes = try snapshot.recordEnd()
         if changes.isEmpty {
             Terminal.note("the program has changed nothing in what it was granted")
             return try snapshot.forget()
@@ -100,7 +100,7 @@ final class RunEnding {
     }
 
     private func putBack(_ snapshot: RunSnapshot) throws(GrantError) {
-        let result = try snapshot.putBack()
+        let result = try snapshot.undo()
         Terminal.note("put back: \(ChangeText.count(result.done))")
         if result.left.isEmpty { return try snapshot.forget() }
         throw UndoCommand.report(result, snapshot)

@@ -33,7 +33,7 @@ enum ServeCommand {
             let policy = try PolicyFiles.read()
             let user = PolicyUser(uid: peer.uid)
             // What is not in a view in which he may revoke does not exist for him.
-            let administrator = GrantAdministrator(store: try arguments.openStore(), actor: Actor.peer(peer), lookout: .command)
+            let administrator = GrantAdministrator(store: try arguments.openStore(), actor: Actor.peer(peer), probe: .command)
             let grants = try administrator.store.grants().filter { grant in
                 (request.view == nil || grant.view == request.view) && user.mayRevoke(in: grant.view, by: policy)
             }

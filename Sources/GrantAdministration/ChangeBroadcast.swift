@@ -3,28 +3,29 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Tells the mounts of a store that it has changed, and collects what they say.
-struct Announcer: Sendable {
+/// Tells the mounts of a store about a change, and collects their answers.
+struct ChangeBroadcast: Sendable {
     let store: GrantStore
-    /// Something is taken away altogether, so that even a mount whose daemon has died counts while it is held.
+    /// Whether something is taken away altogether. Then even a mount whose daemon has died counts while a process holds something of
+    /// it.
     let withdraws: Bool
-    /// Whoever holds something of a mount whose daemon has died is ended, and the mount confirmed then.
+    /// Whether to kill the processes that hold something of a mount whose daemon has died, and count the mount as confirmed then.
     var endsHolders = false
-    /// What every mount is asked; its time is in milliseconds.
+    /// Makes the request for each mount. Time is in milliseconds.
     var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
 
     private enum Answer: Sendable {
         case outcomes([GrantOutcome], milliseconds: Double)
         case none(reason: String, milliseconds: Double)
-        /// The daemon has ended, and nobody holds anything of what it served.
+        /// The daemon has ended, and no process holds anything of its mount.
         case dead
-        /// The daemon has ended. What is cached can be read on as long as it is held; `ended` were.
-        case left(Remains?, ended: [Holder])
+        /// The daemon has ended. What is cached stays readable as long as a process holds it. `ended`: the processes that were killed.
+        case left(DeadMount?, ended: [Holder])
     }
 
-    /// Asks every mount of the grants' views, all at once, and waits `seconds` for them. `progress` is called on this thread, while that takes longer
-    /// than a moment.
-    func announce(
+    /// Asks every mount of the grants' views concurrently, and waits `seconds` for them. `progress` is called on this thread if that
+    /// takes longer than a moment.
+    func broadcast(
         _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
@@ -32,7 +33,7 @@ struct Announcer: Sendable {
         let deadline = Clock.deadline(seconds: seconds)
         let work: @Sendable () -> [Answer] = {
             let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
-            return bury(records, answers, until: deadline)
+            return reapDead(records, answers, until: deadline)
         }
         let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
         return grants.map { grant in
@@ -43,7 +44,7 @@ struct Announcer: Sendable {
         }
     }
 
-    /// Has `work` done by another thread, and says meanwhile how far the mounts are.
+    /// Runs `work` on another thread, and reports the mounts' progress meanwhile.
     private func waiting(
         for work: @escaping @Sendable () -> [Answer], _ records: [MountRecord], _ grants: [GrantID],
         _ show: (CoordinationProgress) -> Void
@@ -55,7 +56,7 @@ struct Announcer: Sendable {
             isDone.post()
         }
         guard let thread else { return work() }
-        // Most are done before anybody could read it.
+        // Most requests are done before anybody could read a report.
         while !isDone.wait(until: Clock.monotonic + 200_000_000) {
             let states = inParallel(records) { record -> [GrantProgress] in
                 let answer = Daemons.ask(record, .progress(grants: grants), of: store, deadline: Clock.deadline(seconds: 0.2))
@@ -68,12 +69,12 @@ struct Announcer: Sendable {
         return answers.withLock { $0 }
     }
 
-    /// Shuts grants whose withdrawal could not be recorded. Returns how many mounts did, of how many.
-    func shut(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
+    /// Closes grants whose revocation could not be recorded. Returns how many mounts did so, and how many there are.
+    func close(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
         let views = Set(grants.map(\.view))
         guard let records = try? store.mounts().filter({ views.contains(where: $0.shows) }) else { return (0, 0) }
         let answers = inParallel(records) { record -> Bool? in
-            let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+            let request = ControlRequest.close(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
             switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
             case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
             case .failure(.dead): return nil
@@ -81,8 +82,8 @@ struct Announcer: Sendable {
             }
         }
         let dead = zip(records, answers).filter { $1 == nil }.map(\.0)
-        // What cannot be told is not said to be shut.
-        let held = (try? store.remains(of: dead).count(where: \.isHeld)) ?? dead.count
+        // An unknown state does not count as closed.
+        let held = (try? store.deadMounts(of: dead).count(where: \.isHeld)) ?? dead.count
         return (answers.count { $0 ?? true } - held, answers.count)
     }
 
@@ -90,14 +91,14 @@ struct Announcer: Sendable {
         let start = Clock.monotonic
         let elapsed = { Double(Clock.monotonic - start) / 1e6 }
         let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
-        // A daemon that cannot make it in time says so itself, and tells what it has reached: its word may take a moment longer.
+        // A daemon that cannot finish in time says so itself and reports how far it is; its answer may take a moment longer.
         switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
         case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
         case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
         case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
             return .none(reason: "its daemon answered something else", milliseconds: elapsed())
         case .failure(.dead): return .dead
-        case .failure(.silent(let reason)): return .none(reason: reason, milliseconds: elapsed())
+        case .failure(.unresponsive(let reason)): return .none(reason: reason, milliseconds: elapsed())
         }
     }
 
@@ -105,11 +106,11 @@ struct Announcer: Sendable {
         switch answer {
         case .dead:
             return nil
-        case .left(let remains, let ended):
+        case .left(let deadMounts, let ended):
             return MountConfirmation(
-                mountpoint: record.mountpoint, pid: record.pid, confirmed: remains?.isHeld != true, milliseconds: 0,
-                reason: remains?.explanation, isDead: true, holders: remains?.holders ?? [], ended: ended,
-                unseen: remains?.unseen ?? [])
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: deadMounts?.isHeld != true, milliseconds: 0,
+                reason: deadMounts?.explanation, isDead: true, holders: deadMounts?.holders ?? [], ended: ended,
+                unseen: deadMounts?.unseen ?? [])
         case .none(let reason, let milliseconds):
             return MountConfirmation(
                 mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
@@ -134,14 +135,15 @@ struct Announcer: Sendable {
         return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
     }
 
-    /// Forgets mounts whose daemon has ended and of which nothing is left, and says of the others who holds something of them.
-    private func bury(_ records: [MountRecord], _ answers: [Answer], until deadline: Int64) -> [Answer] {
+    /// Removes the records of mounts whose daemon has ended and of which nothing is left. For the others, finds who holds something of
+    /// them.
+    private func reapDead(_ records: [MountRecord], _ answers: [Answer], until deadline: Int64) -> [Answer] {
         let dead = zip(records, answers).compactMap { record, answer in
             if case .dead = answer { return record }
             return nil
         }
         if dead.isEmpty { return answers }
-        guard let remains = try? store.remains(of: dead) else {
+        guard let deadMounts = try? store.deadMounts(of: dead) else {
             return zip(records, answers).map { record, answer in
                 dead.contains(record)
                     ? .none(reason: "what is left of it cannot be told: the store cannot be read", milliseconds: 0) : answer
@@ -149,16 +151,16 @@ struct Announcer: Sendable {
         }
         guard withdraws else { return answers }
         return zip(records, answers).map { record, answer in
-            guard let left = remains.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
+            guard let left = deadMounts.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
             guard endsHolders else { return .left(left, ended: []) }
-            // A process takes a moment to end, also when the mounts that live have needed all the time.
+            // A process takes a moment to end, even if the live mounts have used up the time.
             let ended = left.endHolders(until: max(deadline, Clock.deadline(seconds: 2)))
-            return .left((try? store.remains(of: [record])).map { $0.first } ?? left, ended: ended)
+            return .left((try? store.deadMounts(of: [record])).map { $0.first } ?? left, ended: ended)
         }
     }
 }
 
-/// Calls `body` for all items at once, on a thread each, and returns the results in their order.
+/// Calls `body` for all items concurrently, on a thread each, and returns the results in order.
 func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @escaping @Sendable (Item) -> Result) -> [Result] {
     if items.count == 1 { return [body(items[0])] }
     let results = Lock([Result?](repeating: nil, count: items.count))
@@ -167,7 +169,7 @@ func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @esca
             let result = body(items[index])
             results.withLock { $0[index] = result }
         }
-        // Without a thread it takes its turn here.
+        // Without a thread it runs here.
         guard let thread = try? WorkerThread.start("ask", work) else {
             work()
             return WorkerThread?.none

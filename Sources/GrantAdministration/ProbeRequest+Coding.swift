@@ -1,8 +1,8 @@
 import GrantModel
 import GrantSystem
 
-// Questions and answers as bytes, for the program that looks. Both ends are the same program, so there is no version.
-extension Question {
+// Requests and answers as bytes, for the helper process. Both ends are the same program, so there is no version.
+extension ProbeRequest {
     package func write(to writer: inout BinaryWriter) {
         switch self {
         case .find(let bookmark, let held):
@@ -33,7 +33,7 @@ extension Question {
         }
     }
 
-    /// nil for bytes that are none.
+    /// nil for invalid bytes.
     package init?(from reader: inout BinaryReader) {
         switch try? reader.read(UInt8.self) {
         case 1:
@@ -64,7 +64,7 @@ extension Question {
     }
 }
 
-extension Answer {
+extension ProbeAnswer {
     package func write(to writer: inout BinaryWriter) {
         switch self {
         case .found(let found):
@@ -94,7 +94,7 @@ extension Answer {
         case .errno(let error):
             writer.write(UInt8(6))
             writer.write(error.rawValue)
-        case .silent: writer.write(UInt8(7))
+        case .unresponsive: writer.write(UInt8(7))
         case .listed(let listing):
             writer.write(UInt8(8))
             writer.write(listing.path)
@@ -106,7 +106,7 @@ extension Answer {
         }
     }
 
-    /// nil for bytes that are none.
+    /// nil for invalid bytes.
     package init?(from reader: inout BinaryReader) {
         switch try? reader.read(UInt8.self) {
         case 1:
@@ -138,7 +138,7 @@ extension Answer {
         case 6:
             guard let number = try? reader.read(Int32.self) else { return nil }
             self = .errno(Errno(number))
-        case 7: self = .silent
+        case 7: self = .unresponsive
         case 8:
             guard let path = try? reader.readBytes(), let directories = reader.names(), let links = reader.names() else { return nil }
             self = .listed(DirectoryListing(path: path, directories: directories, links: links))
@@ -173,7 +173,7 @@ extension BinaryReader {
         return try? Bookmark(encoded: bytes)
     }
 
-    /// A value that may be absent, when it can be read.
+    /// An optional value that was decoded.
     fileprivate struct Optional {
         let value: [UInt8]?
     }

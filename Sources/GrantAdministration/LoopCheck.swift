@@ -2,15 +2,15 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What may not be granted or mounted, because the filesystem would then show itself: a loop that nobody can end.
-struct Placement {
+/// Checks that no grant or mount makes the filesystem show itself: a loop without end.
+struct LoopCheck {
     private let store: GrantStore
     private let table: MountTable
     private let mounts: [MountRecord]
 
     init(store: GrantStore) throws(GrantError) {
         self.store = store
-        table = try Placement.currentTable()
+        table = try LoopCheck.currentTable()
         mounts = try store.mounts()
     }
 
@@ -22,7 +22,7 @@ struct Placement {
         }
     }
 
-    /// `.invalidDirectory` when the directory (canonical) holds the store or lies in it. The store need not exist.
+    /// `.invalidDirectory` if the directory (canonical) contains the store or lies in it. The store need not exist.
     static func check(_ directory: [UInt8], store: String) throws(GrantError) {
         let table = try currentTable()
         let place = Place(directory, in: table)
@@ -37,25 +37,25 @@ struct Placement {
         if storePlace.holds(place) { throw refusal(directory, "it lies in the store \(store)") }
     }
 
-    /// `.invalidDirectory` when a grant of the directory (canonical; `device` that of its mount) would hold or lie in the store
-    /// or one of its mounts.
+    /// `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`) would contain or lie in the store or one of
+    /// its mounts.
     func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
-        try Placement.check(directory, store: store.directory)
+        try LoopCheck.check(directory, store: store.directory)
         let place = Place(directory, in: table)
         for entry in ownMounts {
             let mountpoint = String(decoding: entry.mountpoint, as: UTF8.self)
             let mounted = DeviceNumber(major: entry.major, minor: entry.minor)
             if place.device == mounted || device == mounted || MountTable.path(directory, isAtOrBelow: entry.mountpoint) {
-                throw Placement.refusal(directory, "it lies inside the mount at \(mountpoint), which is of the same store")
+                throw LoopCheck.refusal(directory, "it lies inside the mount at \(mountpoint), which is of the same store")
             }
             if place.holds(Place(below: entry.mountpoint, in: table)) {
-                throw Placement.refusal(directory, "the mount at \(mountpoint), which is of the same store, lies inside it")
+                throw LoopCheck.refusal(directory, "the mount at \(mountpoint), which is of the same store, lies inside it")
             }
         }
     }
 
-    /// `.mountFailed` when a mount at the canonical path would lie inside a grant, inside another mount of the store, or hide
-    /// the store. `grants`: their names, and the places they are at now.
+    /// `.mountFailed` if a mount at the canonical path would lie inside a grant or another mount of the store, or hide the store.
+    /// `grants`: names and present paths.
     func check(mountpoint: [UInt8], grants: [(name: GrantName, path: [UInt8])]) throws(GrantError) {
         let place = Place(mountpoint, in: table)
         let advice = "choose a mountpoint elsewhere"
@@ -73,7 +73,7 @@ struct Placement {
         }
     }
 
-    /// The mounts of this store that stand, alive or dead.
+    /// This store's mounts in the mount table, live or dead.
     private var ownMounts: [MountEntry] {
         mounts.compactMap { record in
             table.entries.last { entry in
@@ -90,10 +90,10 @@ struct Placement {
 }
 
 extension GrantAdministrator {
-    /// `.invalidDirectory` when the file or directory (canonical) has to do with the store's directory, which need not exist yet: a program that sees it could give
-    /// itself anything.
-    public static func checkShown(_ path: [UInt8], store: String) throws(GrantError) { try Placement.check(path, store: store) }
+    /// `.invalidDirectory` if the file or directory (canonical) overlaps the store's directory, which need not exist yet: a program
+    /// that sees the store could grant itself anything.
+    public static func checkShown(_ path: [UInt8], store: String) throws(GrantError) { try LoopCheck.check(path, store: store) }
 
-    /// The same, also when it holds or lies in a mount of the store.
-    public func checkShown(_ path: [UInt8]) throws(GrantError) { try Placement(store: store).check(path) }
+    /// The same, and also if it contains or lies in a mount of the store.
+    public func checkShown(_ path: [UInt8]) throws(GrantError) { try LoopCheck(store: store).check(path) }
 }

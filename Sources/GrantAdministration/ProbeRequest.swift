@@ -2,24 +2,24 @@ import GrantBookmarks
 import GrantModel
 import GrantSystem
 
-/// What has to be looked at on filesystems that may not answer.
-package enum Question: Sendable {
-    /// Where a bookmark's directory is; `heldAt` as a running mount says.
+/// A request about files on filesystems that may hang.
+package enum ProbeRequest: Sendable {
+    /// Resolves a bookmark; `heldAt` is the path where a running mount holds it.
     case find(Bookmark, heldAt: [UInt8]?)
-    /// The bookmark of the directory at a path as somebody gave it.
+    /// Bookmarks the directory at a path as it was given.
     case bookmark(directory: [UInt8])
-    /// The bookmark of the file at a path as somebody gave it.
+    /// Bookmarks the file at a path as it was given.
     case document([UInt8], DocumentBookmark.Form)
-    /// The canonical path, as far as there is something.
+    /// Resolves a path, as far as it exists.
     case canonical([UInt8])
-    /// Gives a bookmarked directory a tag, or takes it away.
+    /// Sets a bookmarked directory's tag, or removes it.
     case tag(Bookmark, DirectoryTag?)
-    /// What a directory holds that is one or leads to one.
+    /// Lists the subdirectories and links of a directory.
     case listing(directory: [UInt8])
-    /// Which of the links in a directory (canonical) lead to directories.
+    /// Finds which of the links in a directory (canonical) lead to directories.
     case links(directory: [UInt8], names: [[UInt8]])
 
-    /// Where it begins to look.
+    /// The path that is looked up first.
     var path: [UInt8] {
         switch self {
         case .find(let bookmark, let held): held ?? bookmark.path
@@ -31,22 +31,22 @@ package enum Question: Sendable {
     }
 }
 
-package enum Answer: Sendable {
+package enum ProbeAnswer: Sendable {
     case found(FoundDirectory)
     case bookmarked(NamedDirectory)
     case canonical([UInt8])
-    /// It is done; the tag that was there before.
+    /// Done; the previous tag.
     case tagged(before: DirectoryTag?)
     case listed(DirectoryListing)
-    /// The names of those that do.
+    /// The names of the links that lead to directories.
     case links([[UInt8]])
     case failed(GrantError)
     case errno(Errno)
     /// The filesystem does not answer.
-    case silent
+    case unresponsive
 }
 
-/// What became of a bookmark's directory.
+/// The result of resolving a bookmark.
 package struct FoundDirectory: Sendable {
     var finding: BookmarkFinding
     var path: [UInt8]?
@@ -54,17 +54,17 @@ package struct FoundDirectory: Sendable {
     var copy: [UInt8]?
 }
 
-/// A directory that somebody named.
+/// The bookmark of a directory that somebody named.
 package struct NamedDirectory: Sendable {
     var bookmark: Bookmark
-    /// Of the mount it was reached through.
+    /// The device of the mount through which it was reached.
     var device: DeviceNumber
     var tag: DirectoryTag?
 }
 
-extension Question {
-    /// Looks; this may take as long as the filesystem likes. `progress` is called now and then while there is much to read.
-    func answer(_ resolver: BookmarkResolver, progress: () -> Void = {}) -> Answer {
+extension ProbeRequest {
+    /// Carries the request out, which may block as long as the filesystem likes. `progress` is called now and then while much is read.
+    func answer(_ resolver: BookmarkResolver, progress: () -> Void = {}) -> ProbeAnswer {
         switch self {
         case .find(let bookmark, let held):
             let resolved = resolver.resolve(bookmark, heldAt: held, copies: true)

@@ -4,31 +4,31 @@ import GrantStore
 import GrantSystem
 
 extension RunSnapshot {
-    /// What came of putting back.
-    public struct PutBack: Sendable {
-        /// What is as it was.
+    /// The result of an undo.
+    public struct UndoResult: Sendable {
+        /// The changes that were undone.
         public fileprivate(set) var done: [TreeChange] = []
-        /// What was left as it is, and why.
+        /// The changes that were left, and why.
         public fileprivate(set) var left: [(change: TreeChange, cause: String)] = []
     }
 
-    /// Puts back what the program has changed: the directories are as they were before it began, but for what somebody else has changed since it ended. That is left as
-    /// it is unless `force`.
+    /// Undoes the program's changes, so that the directories are as they were before it began, except for what others have changed
+    /// since it ended. That is left, unless `force`.
     ///
-    /// What is taken away lies in `after` then. Each file is put back in one step; whatever is killed meanwhile, the next call goes on. Names are followed by
-    /// descriptors, never by links.
-    public func putBack(force: Bool = false) throws(GrantError) -> PutBack {
-        try take()
-        var result = PutBack()
+    /// What is removed is moved to `after`. Each file is restored in one step; if the process is killed, the next call continues. It
+    /// works with descriptors and follows no link.
+    public func undo(force: Bool = false) throws(GrantError) -> UndoResult {
+        try lock()
+        var result = UndoResult()
         for known in try record.directories {
             let opened = try open(known)
             let comparison = TreeComparison(known, stamps: try record.files(of: known.number, .before), staging: staging)
             let changes = try comparison.compare(opened.before, opened.now)
             let own = try own(changes, known, force: force, &result)
             try record.save(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .undoing)
-            let work = TreeRestoring(opened, saved: directory, number: known.number, kept: comparison.kept, staging: staging)
+            let work = TreeRestorer(opened, saved: directory, number: known.number, kept: comparison.kept, staging: staging)
             work.restore(own)
-            // Of this call and of one that was killed.
+            // From this call and from one that was killed.
             work.finish(try record.files(of: known.number, .undoing).keys)
             try record.finishUndo(work.done.map(\.path), of: known.number)
             result.done += work.done
@@ -38,32 +38,33 @@ extension RunSnapshot {
         return result
     }
 
-    /// What would be put back, and what would be left.
-    public func planPuttingBack(force: Bool = false) throws(GrantError) -> PutBack {
-        var result = PutBack()
+    /// Returns what an undo would restore, and what it would leave.
+    public func planUndo(force: Bool = false) throws(GrantError) -> UndoResult {
+        var result = UndoResult()
         for known in try record.directories {
             result.done += try own(try changes(in: known), known, force: force, &result)
         }
         return result
     }
 
-    /// Those that are as the program has left them.
+    /// Returns the changes to files that are still as the program left them.
     private func own(
-        _ changes: [TreeChange], _ known: RunRecord.Directory, force: Bool, _ result: inout PutBack
+        _ changes: [TreeChange], _ known: RunRecord.Directory, force: Bool, _ result: inout UndoResult
     ) throws(GrantError) -> [TreeChange] {
-        // Nobody has noted what it left: it was killed with its command, and what there is is taken for it.
-        let isUnnoted = try state == .running
-        if force || isUnnoted { return changes }
+        // The state at the end was never recorded, because the program was killed with its command; the present state is taken for it.
+        let endIsUnrecorded = try state == .running
+        if force || endIsUnrecorded { return changes }
         let (after, begun) = (try record.files(of: known.number, .after), try record.files(of: known.number, .undoing))
         return changes.filter { change in
             if begun[change.path] != nil { return true }
-            guard let noted = after[change.path] else {
+            guard let recorded = after[change.path] else {
                 result.left.append((change, "it was changed after the program had ended"))
                 return false
             }
             let now = change.now ?? .none
             // A directory's stamp changes with every name in it.
-            if noted == now || (change.isDirectory && (noted.inode, noted.born, noted.mode) == (now.inode, now.born, now.mode)) {
+            if recorded == now || (change.isDirectory && (recorded.inode, recorded.born, recorded.mode) == (now.inode, now.born, now.mode))
+            {
                 return true
             }
             result.left.append((change, "it was changed again after the program had ended"))
@@ -72,8 +73,8 @@ extension RunSnapshot {
     }
 }
 
-/// Makes one tree what its copy is, change by change.
-private final class TreeRestoring {
+/// Restores one tree from its copy, change by change.
+private final class TreeRestorer {
     private(set) var done: [TreeChange] = []
     private(set) var left: [(change: TreeChange, cause: String)] = []
     private let trees: RunSnapshot.Opened
@@ -81,7 +82,7 @@ private final class TreeRestoring {
     private let number: Int
     private let staging: [UInt8]
     private var data = DataCopy()
-    /// Of files of several names, one that is as it was.
+    /// For files with several names: one name that is already restored.
     private var kept: [FileKey: [UInt8]]
     private var count = 0
 
@@ -93,13 +94,13 @@ private final class TreeRestoring {
 
     func restore(_ changes: [TreeChange]) {
         var finished: Set<[UInt8]> = []
-        // What is too much goes first, from below; then what is missing comes, from above.
+        // First remove what was added, bottom up; then restore what is missing, top down.
         for change in changes.reversed() where change.now != nil && (change.before == nil || change.aspects.contains(.type)) {
-            if attempt(change, { () throws(Errno) in try takeAway(change) }) { finished.insert(change.path) }
+            if attempt(change, { () throws(Errno) in try removeCurrent(change) }) { finished.insert(change.path) }
         }
         for change in changes where change.before != nil {
             if change.aspects.contains(.type), !finished.contains(change.path) { continue }
-            if attempt(change, { () throws(Errno) in try bring(change) }) {
+            if attempt(change, { () throws(Errno) in try restoreOriginal(change) }) {
                 finished.insert(change.path)
             } else {
                 finished.remove(change.path)
@@ -133,15 +134,15 @@ private final class TreeRestoring {
         try FileDescriptor.openBeneath(tree.number, path.isEmpty ? [0x2E] : path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
     }
 
-    /// The directory that a name is changed in. One that its owner may not write to is opened for him, and closed again at the end (`finish`).
+    /// Opens the directory of a name. If its owner may not write to it, its mode is changed, and restored at the end (`finish`).
     private func openParent(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
-        let directory = try TreeRestoring.directory(path, in: trees.now)
+        let directory = try TreeRestorer.directory(path, in: trees.now)
         let status = try directory.status().st
         if status.st_mode & 0o300 != 0o300, status.st_uid == geteuid() { try? directory.setMode(status.st_mode | 0o300) }
         return directory
     }
 
-    /// A name for what is on its way.
+    /// Returns a name for a temporary file.
     private func freshName() -> [UInt8] {
         count += 1
         return staging + Array("\(GrantID.random())-\(count)".utf8)
@@ -152,10 +153,10 @@ private final class TreeRestoring {
             && status.st.st_mtim.tv_sec == expected.st.st_mtim.tv_sec && status.st.st_mtim.tv_nsec == expected.st.st_mtim.tv_nsec
     }
 
-    /// Takes what there is now away; a directory when it is empty.
-    private func takeAway(_ change: TreeChange) throws(Errno) {
+    /// Removes what exists now; a directory only if it is empty.
+    private func removeCurrent(_ change: TreeChange) throws(Errno) {
         guard let expected = change.nowStatus else { return }
-        let (parentPath, name) = TreeRestoring.split(change.path)
+        let (parentPath, name) = TreeRestorer.split(change.path)
         let parent = try openParent(parentPath)
         if expected.st.st_mode & S_IFMT == S_IFDIR {
             guard FileKey(try DirectoryEntry.status(parent.number, name)) == FileKey(expected) else { throw Errno(ESTALE) }
@@ -176,11 +177,11 @@ private final class TreeRestoring {
         }
     }
 
-    /// Gives the directories that these names are of, or lie in, their attributes and times, from below, and saves what a process that was killed has left in them: new files, and old ones
-    /// that had been replaced.
+    /// Restores attributes and times of these directories and of those that hold these names, bottom up. Moves what a killed process
+    /// has left in them to `after`: new files, and replaced old ones.
     func finish(_ names: some Sequence<[UInt8]>) {
         var directories = Set(names)
-        for name in directories where !name.isEmpty { directories.insert(TreeRestoring.split(name).parent) }
+        for name in directories where !name.isEmpty { directories.insert(TreeRestorer.split(name).parent) }
         for path in directories.sorted(by: { $1.lexicographicallyPrecedes($0) }) {
             clean(path)
             try? finish(path)
@@ -188,7 +189,7 @@ private final class TreeRestoring {
     }
 
     private func clean(_ path: [UInt8]) {
-        guard let directory = try? TreeRestoring.directory(path, in: trees.now) else { return }
+        guard let directory = try? TreeRestorer.directory(path, in: trees.now) else { return }
         var names: [[UInt8]] = []
         _ = try? directory.forEachEntry(limit: .max) { _, _, name in
             if name.starts(with: staging) { names.append(Array(name)) }
@@ -196,14 +197,14 @@ private final class TreeRestoring {
         for name in names { try? save(name, in: directory, as: name) }
     }
 
-    /// Brings what was there before.
-    private func bring(_ change: TreeChange) throws(Errno) {
+    /// Restores what existed before.
+    private func restoreOriginal(_ change: TreeChange) throws(Errno) {
         guard let then = change.before else { return }
         let type = then.st.st_mode & S_IFMT
         if change.path.isEmpty { return }
-        let (parentPath, name) = TreeRestoring.split(change.path)
+        let (parentPath, name) = TreeRestorer.split(change.path)
         let parent = try openParent(parentPath)
-        let source = try TreeRestoring.directory(parentPath, in: trees.before)
+        let source = try TreeRestorer.directory(parentPath, in: trees.before)
         let isThere = change.now != nil && !change.aspects.contains(.type)
         if type == S_IFDIR {
             if !isThere { try DirectoryEntry.makeDirectory(parent.number, name, 0o700) }
@@ -247,7 +248,7 @@ private final class TreeRestoring {
             let made = try FileDescriptor.openAt(parent.number, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
             try data.copy(file, to: made, size: Int64(then.st.st_size)) { _, _ in }
             try FileAttributes.apply(then, attributes, to: made)
-            // It takes the place of a file that is on the disk.
+            // It replaces a file that is on disk, so it has to be durable first.
             if fsync(made.number) != 0 { throw Errno(errno) }
             return
         case S_IFLNK: try DirectoryEntry.makeLink(parent.number, fresh, to: try entry.linkText())
@@ -256,7 +257,7 @@ private final class TreeRestoring {
         try FileAttributes.apply(then, attributes, to: try FileDescriptor.openAt(parent.number, fresh, OpenFlags.path | O_NOFOLLOW))
     }
 
-    /// In one step; what was there has the other name then.
+    /// Exchanges both names in one step.
     private func replace(
         _ name: [UInt8], by fresh: [UInt8], in parent: borrowing FileDescriptor, _ expected: FileStatus
     ) throws(Errno) {
@@ -267,9 +268,9 @@ private final class TreeRestoring {
         }
     }
 
-    /// Moves it to `after`, or copies it where that is on another filesystem.
+    /// Moves it to `after`, or copies it if that is another filesystem.
     private func save(_ fresh: [UInt8], in parent: borrowing FileDescriptor, as path: [UInt8]) throws(Errno) {
-        let (parentPath, name) = TreeRestoring.split(path)
+        let (parentPath, name) = TreeRestorer.split(path)
         var target = try FileDescriptor.openBeneath(saved, Array("after/\(number)".utf8), O_RDONLY | O_DIRECTORY)
         for part in parentPath.split(separator: 0x2F) {
             do throws(Errno) {
@@ -279,12 +280,12 @@ private final class TreeRestoring {
             }
             target = try FileDescriptor.openBeneath(target.number, Array(part), O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
         }
-        // From a call before, or where a directory has to be.
+        // Left by an earlier call, or where a directory has to be.
         try? DirectoryEntry.remove(target.number, name, isDirectory: false)
         do throws(Errno) {
             return try DirectoryEntry.move(parent.number, fresh, to: target.number, name)
         } catch {
-            // A directory, of a call before.
+            // A directory left by an earlier call.
             if error == Errno(EEXIST) { return try DirectoryEntry.move(parent.number, fresh, to: target.number, name + fresh) }
             guard error == Errno(EXDEV) else { throw error }
         }
@@ -298,10 +299,10 @@ private final class TreeRestoring {
         try DirectoryEntry.remove(parent.number, fresh, isDirectory: false)
     }
 
-    /// A directory's attributes and times, which every name in it has changed.
+    /// Restores a directory's attributes and times, which every change of a name in it has altered.
     private func finish(_ path: [UInt8]) throws(Errno) {
-        let source = try TreeRestoring.directory(path, in: trees.before)
-        let target = try TreeRestoring.directory(path, in: trees.now)
+        let source = try TreeRestorer.directory(path, in: trees.before)
+        let target = try TreeRestorer.directory(path, in: trees.now)
         let attributes = try FileAttributes.extended(of: source)
         for name in try target.attributeNames() where name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") {
             if !attributes.contains(where: { $0.name == name }) { try target.removeAttribute(name) }

@@ -2,22 +2,22 @@ import Glibc
 import GrantFiles
 import GrantSystem
 
-/// What in a policy is probably not what its writer meant. It takes nothing from what the policy forbids.
-public struct PolicyOddity: Sendable {
+/// A warning about a policy entry that is probably a mistake. The policy forbids what it forbids all the same.
+public struct PolicyWarning: Sendable {
     /// `FILE:LINE`
     public let place: String
     public let message: String
 
-    /// Looks at users, groups and directories of this machine.
-    public static func all(in policy: GrantPolicy) -> [PolicyOddity] {
-        var found: [PolicyOddity] = []
+    /// Checks users, groups and directories of this machine.
+    public static func all(in policy: GrantPolicy) -> [PolicyWarning] {
+        var found: [PolicyWarning] = []
         for (who, place) in policy.rules.map({ ($0.who, $0.place) }) + policy.revokers.map({ ($0.who, $0.place) }) {
             for subject in who {
                 switch subject {
                 case .user(let name) where PolicyUser.uid(of: name) == nil:
-                    found.append(PolicyOddity(place: place, message: "there is no user “\(name)”"))
+                    found.append(PolicyWarning(place: place, message: "there is no user “\(name)”"))
                 case .group(let name) where PolicyUser.gid(of: name) == nil:
-                    found.append(PolicyOddity(place: place, message: "there is no group “\(name)”"))
+                    found.append(PolicyWarning(place: place, message: "there is no group “\(name)”"))
                 default: break
                 }
             }
@@ -29,14 +29,14 @@ public struct PolicyOddity: Sendable {
                     let message =
                         "“\(directory.text)” allows nothing: a link leads from there to \(String(decoding: target, as: UTF8.self)), which is "
                         + "to be named instead"
-                    found.append(PolicyOddity(place: directory.place, message: message))
+                    found.append(PolicyWarning(place: directory.place, message: message))
                 } else if !isThere(directory.path) {
-                    found.append(PolicyOddity(place: directory.place, message: "there is no “\(directory.text)” now"))
+                    found.append(PolicyWarning(place: directory.place, message: "there is no “\(directory.text)” now"))
                 }
             }
         }
         for directory in policy.never where !directory.isInHome && !isThere(directory.path) {
-            found.append(PolicyOddity(place: directory.place, message: "there is no “\(directory.text)” now"))
+            found.append(PolicyWarning(place: directory.place, message: "there is no “\(directory.text)” now"))
         }
         return found
     }

@@ -3,18 +3,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-// Holders of what no daemon can take back are ended, where the owner wishes.
-extension Remains {
-    /// Ends the processes that hold something of the mount, and waits until they are gone, as well as those that they have started meanwhile.
-    /// Returns those that were ended. Nobody is, when the mount's filesystem cannot be told from a later one.
+// Kills the processes that hold what no daemon can withdraw any more, if the owner wants that.
+extension DeadMount {
+    /// Kills the processes that hold something of the mount, and those they start meanwhile, and waits for their end. Returns them.
+    /// Kills none if the mount's filesystem cannot be distinguished from a later one.
     ///
-    /// What a holder has can be of any grant of the mount: which, only its daemon knew.
+    /// A holder may hold something of any grant of the mount: only its daemon knew of which.
     func endHolders(until deadline: Int64) -> [Holder] {
         guard isCertain else { return [] }
         var ended: [Int32: Holder] = [:]
         while true {
             let found = Holder.search(of: [device]).holders[device] ?? []
-            let holders = found.filter { $0.pid != getpid() && Remains.mayHold($0, record) }
+            let holders = found.filter { $0.pid != getpid() && DeadMount.mayHold($0, record) }
             if holders.isEmpty { break }
             for holder in holders where end(holder.pid) { ended[holder.pid] = holder }
             if Clock.monotonic >= deadline { break }
@@ -23,11 +23,11 @@ extension Remains {
         return ended.values.sorted { $0.pid < $1.pid }
     }
 
-    /// Whether it holds something and was sent SIGKILL.
+    /// Returns whether the process holds something and was sent SIGKILL.
     private func end(_ pid: Int32) -> Bool {
         guard let process = try? ProcessHandle(pid) else { return false }
-        // Looked at while the handle is open: if the process has not ended after that, no other one was looked at.
-        let isHolder = Holder.search(by: pid, of: device).map { Remains.mayHold($0, record) } ?? false
+        // Inspected while a pidfd is open: if that process has not ended afterwards, no other one was inspected.
+        let isHolder = Holder.search(by: pid, of: device).map { DeadMount.mayHold($0, record) } ?? false
         guard isHolder, !process.hasEnded else { return false }
         return (try? process.send(SIGKILL)) != nil
     }
