@@ -1,14 +1,14 @@
 import GrantModel
 import GrantTerminal
 
-// What the pages look like. No row says by colour or brightness alone what it says.
+// The screens of `pick`. Nothing is shown by colour or brightness alone.
 extension Picker {
     private static let headRows = 3
     private static let footRows = 2
 
-    /// The rows for directories.
+    /// The rows for the list of directories.
     var bodyHeight: Int { max(1, size.rows - Picker.headRows - Picker.footRows) }
-    /// The choices that are to be seen at once: two rows for each, and one for a problem.
+    /// The number of choices visible at once: two rows each, and one for a problem.
     var reviewHeight: Int { max(1, (size.rows - 4) / 3) }
 
     func browsingFrame(_ size: Size) -> Frame {

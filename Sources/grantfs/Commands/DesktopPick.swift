@@ -25,7 +25,7 @@ struct DesktopPick {
         }
         let store = try GrantStore(directory: directory, create: true)
         let changes = try GrantAdministrator.command(store).grant(choices, timeout: timeout)
-        LastPlace.write(CanonicalPath.parent(of: first))
+        LastDirectory.write(CanonicalPath.parent(of: first))
         return try PickCommand.print(changes, arguments, timeout)
     }
 }

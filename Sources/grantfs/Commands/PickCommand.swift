@@ -30,7 +30,7 @@ enum PickCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let view = try arguments.view() ?? .standard
         let timeout = try arguments.timeout()
-        let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastPlace.read() ?? LastPlace.home
+        let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastDirectory.read() ?? LastDirectory.home
         for (option, needed) in [("files", "desktop"), ("as-directory", "files")] where arguments.has(option) && !arguments.has(needed) {
             throw GrantError(.usage, "pick: --\(option) needs --\(needed)", advice: "grantfs grant FILE grants a file by its path")
         }
@@ -38,7 +38,7 @@ enum PickCommand {
         if let expiry { _ = try PickCommand.expiry(expiry) }
         if arguments.has("desktop") {
             return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
-                start: arguments.operands.isEmpty ? LastPlace.read() : start)
+                start: arguments.operands.isEmpty ? LastDirectory.read() : start)
         }
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
         let picker = Picker(
@@ -52,7 +52,7 @@ enum PickCommand {
             changes = try session.run(on: screen)
             screen.close()
         }
-        LastPlace.write(session.directory)
+        LastDirectory.write(session.directory)
         guard let changes else { return cancelled() }
         return try print(changes, arguments, timeout)
     }
@@ -99,7 +99,7 @@ enum PickCommand {
                 return proposal
             },
             taken: { () throws(GrantError) in
-                try arguments.openStoreIfThere()?.grants().map { PickerChoice.Place(view: $0.view, name: $0.name) } ?? []
+                try arguments.openStoreIfThere()?.grants().map { PickerChoice.Slot(view: $0.view, name: $0.name) } ?? []
             },
             grant: { choices throws(GrantError) in
                 let store = try GrantStore(directory: directory, create: true)

@@ -25,7 +25,7 @@ enum AgentCommand {
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let agent = try FleetAgent(
             store: store, probe: .command, version: CommandLineProgram.version,
-            says: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
+            log: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
         SystemLog.open(isForeground: true)
         let waited = signals
         do throws(Errno) {

@@ -13,9 +13,9 @@ enum FleetApply {
         var wanted: [(grant: FleetGrant, place: String)] = []
         for item in declared.grants { wanted.append((try grant(item, now), item.place)) }
         let fleet = try arguments.openFleet()
-        let (known, flaws) = try fleet.grants()
+        let (known, invalidEntries) = try fleet.grants()
         // What cannot be read could be what is declared.
-        if let flaw = flaws.first { throw flaw }
+        if let flaw = invalidEntries.first { throw flaw }
         let plan = try FleetPlan(wanted, views: declared.views, known: known, restores: arguments.has("restore"), now: now)
         let isDry = arguments.has("dry-run")
         let hosts = isDry ? try fleet.hosts().hosts : []

@@ -71,7 +71,7 @@ enum FleetCommand {
 
     private static func make(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("again") {
-            try FleetSetup.begin(again: try arguments.openFleet())
+            try FleetSetup.startNewEpoch(of: try arguments.openFleet())
             Terminal.note("every grant of the fleet is withdrawn, and hosts go on; grantfs restore --fleet gives back what is wanted")
             return 0
         }

@@ -40,7 +40,7 @@ enum FleetConsoleCommand {
             var actor = Actor.current()
             if !who.isEmpty { actor.program = "grantfs fleet console, for \(who)" }
             return try arguments.openFleet(actor)
-        } says: { text in
+        } log: { text in
             Terminal.note("console: " + text)
         }
         try console.run {

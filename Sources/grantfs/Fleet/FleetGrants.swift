@@ -73,8 +73,8 @@ enum FleetGrants {
     static func list(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, isAll) = (try arguments.view(), arguments.has("all"))
         let fleet = try arguments.openFleet()
-        let (all, flaws) = try fleet.grants()
-        for flaw in flaws { Terminal.report(flaw) }
+        let (all, invalidEntries) = try fleet.grants()
+        for flaw in invalidEntries { Terminal.report(flaw) }
         let now = Instant(nanoseconds: Clock.realtime)
         let shown = all.filter { (view == nil || $0.view == view) && (isAll || $0.state(at: now) == .active) }
         if arguments.wantsJSON {

@@ -17,12 +17,12 @@ enum FleetTopCommand {
         let fleet = try arguments.openFleet()
         guard TopCommand.hasScreen else {
             var top = FleetTop(delay: delay, view: view)
-            top.handle(.seen(try fleet.picture(leases: Int.max)))
+            top.handle(.seen(try fleet.snapshot(leases: Int.max)))
             try Terminal.print(top.text())
             return 0
         }
         let work = LiveSession<FleetTop>.Work(
-            look: { () throws(GrantError) in try fleet.picture(leases: leases) },
+            look: { () throws(GrantError) in try fleet.snapshot(leases: leases) },
             act: { action throws(GrantError) in try change(action, try arguments.openFleet(), timeout) })
         let session = try LiveSession(FleetTop(delay: delay, view: view), delay: delay, work: work)
         let screen = try Screen()

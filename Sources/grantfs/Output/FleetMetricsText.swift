@@ -76,7 +76,7 @@ enum FleetMetricsText {
 
     // MARK: a fleet
 
-    static func text(of fleet: FleetPicture) -> String {
+    static func text(of fleet: FleetSnapshot) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
         text.add("grantfs_build_info", [("version", CommandLineProgram.version)], 1)
@@ -104,7 +104,7 @@ enum FleetMetricsText {
         return text.text
     }
 
-    private static func addHosts(_ fleet: FleetPicture, to text: inout OpenMetrics) {
+    private static func addHosts(_ fleet: FleetSnapshot, to text: inout OpenMetrics) {
         let families: [(String, String, (FleetHost) -> Int64)] = [
             ("grantfs_fleet_host_up", "Whether the host's lease is there.", { $0.lease == nil ? 0 : 1 }),
             ("grantfs_fleet_host_lagging", "Whether the host has not done all that concerns it.", { fleet.isLagging($0) ? 1 : 0 }),

@@ -3,8 +3,8 @@ import GrantModel
 import Glibc
 import GrantSystem
 
-/// Where somebody picked last, in `$XDG_STATE_HOME/grantfs`. Nothing here fails: what cannot be kept is not.
-public enum LastPlace {
+/// The directory of the last pick, kept in `$XDG_STATE_HOME/grantfs`. Best effort: all errors are ignored.
+public enum LastDirectory {
     private static let file = "/picked"
 
     public static func read() -> [UInt8]? {
@@ -14,7 +14,7 @@ public enum LastPlace {
         return bytes
     }
 
-    /// Replaces the file in one step; its directory is made with mode 0700.
+    /// Replaces the file atomically. Its directory is created with mode 0700.
     public static func write(_ path: [UInt8]) {
         guard let directory else { return }
         var made: [UInt8] = []
@@ -30,7 +30,7 @@ public enum LastPlace {
         if !isDone { withCString(temporary) { _ = unlink($0) } }
     }
 
-    /// The specification tells to ignore a relative path there.
+    /// The XDG specification says to ignore a relative path.
     private static var directory: [UInt8]? {
         if let state = environment("XDG_STATE_HOME"), state.first == UInt8(ascii: "/") { return state + Array("/grantfs".utf8) }
         guard let home = environment("HOME"), home.first == UInt8(ascii: "/") else { return nil }
