@@ -74,7 +74,7 @@ struct ChangeBroadcast: Sendable {
         let views = Set(grants.map(\.view))
         guard let records = try? store.mounts().filter({ views.contains(where: $0.shows) }) else { return (0, 0) }
         let answers = inParallel(records) { record -> Bool? in
-            let request = ControlRequest.close(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+            let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
             switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
             case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
             case .failure(.dead): return nil

@@ -102,7 +102,7 @@ private struct DeadConnection {
             // No file was ever opened, or an older program made the mount: a mount here that belongs to no other record is this one.
             let known = Set(all.compactMap(\.connection?.device))
             guard let entry = views.last(where: { $0.mountpoint == record.mountpoint }), !known.contains(entry.device) else { return nil }
-            guard (try? Mountpoint(entry.mountpoint))?.isDead(ifSilent: record.process.isOver) == true else { return nil }
+            guard (try? Mountpoint(entry.mountpoint))?.isDead(ifSilent: record.process.isDefunct) == true else { return nil }
             (device, presence, standing) = (entry.device, .unknown, entry)
             return
         }

@@ -19,11 +19,11 @@ public struct ProcessIdentity: Hashable, Sendable {
     /// The running process with this pid; nil if there is none, or it is defunct: only waiting for its parent, or for a thread in a
     /// system call that no signal ends.
     public init?(running pid: Int32) {
-        guard let identity = ProcessIdentity.inspect(at: pid), !ProcessState.isOver(pid) else { return nil }
+        guard let identity = ProcessIdentity.inspect(pid), !ProcessState.isOver(pid) else { return nil }
         self = identity
     }
 
-    private static func inspect(at pid: Int32) -> ProcessIdentity? {
+    private static func inspect(_ pid: Int32) -> ProcessIdentity? {
         // By now another process may have the pid, and be one that cannot be inspected.
         ProcessInspector.inspect([pid]) { ProcessIdentity(reading: $0) }.found[pid] ?? nil
     }
@@ -72,7 +72,7 @@ public struct ProcessIdentity: Hashable, Sendable {
 
     /// Whether it exists and is known never to run again, whatever it still has open: connections to its sockets are accepted and never
     /// answered. Unlike a missing process, that does not depend on the PID namespace.
-    public var isDefunct: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.inspect(at: pid) == self }
+    public var isDefunct: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.inspect(pid) == self }
 
     private static func fields(_ stat: [UInt8]) -> [String]? {
         guard let name = stat.lastIndex(of: UInt8(ascii: ")")) else { return nil }

@@ -38,7 +38,7 @@ enum ProcessInspector {
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }
-        Round.run(free, timeout: timeout, with: {}, leaving: leave) { pid, _ in
+        Round.run(free, patience: timeout, with: {}, leaving: leave) { pid, _ in
             _ = progress.withLock { $0.begun.insert(pid) }
             let result = look(pid)
             progress.withLock { $0.found[pid] = result }

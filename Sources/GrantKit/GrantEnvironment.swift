@@ -26,7 +26,7 @@ public struct GrantEnvironment: Sendable {
     /// view shows is used itself.
     public var usesMountsOnly: Bool
     /// How long others are waited for.
-    var patience = Patience()
+    var timeouts = Timeouts()
 
     /// The commands' store, looked at by the caller itself, mounts or not, unless something else is said.
     public init(store: String? = nil, probe: DirectoryProbe = .inProcess, usesMountsOnly: Bool = false) {

@@ -14,7 +14,7 @@ extension FleetTop {
     private var nameWidth: Int { isNarrow ? 14 : size.columns >= 110 ? 28 : 18 }
 
     public func frame(_ size: Size) -> Frame {
-        if isHelping { return helpFrame(size) }
+        if isShowingHelp { return helpFrame(size) }
         var body = window.rows(count: rows.count, height: listHeight).map { index in
             let line = line(rows[index], isSelected: index == window.selected)
             return index == window.selected ? line.styled(.reverse, columns: size.columns) : line

@@ -35,7 +35,7 @@ public struct FleetTop: LiveConsole {
     var order = Order.name
     var window = ListWindow()
     var question: Question?
-    var isHelping = false
+    var isShowingHelp = false
     var filter = ""
     var isFiltering = false
     /// Whether inactive grants are hidden.
@@ -65,8 +65,8 @@ public struct FleetTop: LiveConsole {
     }
 
     public mutating func handle(_ key: Key) -> [LiveEffect<Action>] {
-        if isHelping {
-            isHelping = false
+        if isShowingHelp {
+            isShowingHelp = false
             return key == .control("c") ? [.quit] : []
         }
         if key == .control("c") { return [.quit] }
@@ -82,7 +82,7 @@ public struct FleetTop: LiveConsole {
         case .character("q"), .escape: return [.quit]
         case .character("/"): isFiltering = true
         case .character("x"): hidesWithdrawn.toggle()
-        case .character("?"), .character("h"), .function(1): isHelping = true
+        case .character("?"), .character("h"), .function(1): isShowingHelp = true
         case .character("s"):
             let all = Order.allCases
             order = all[((all.firstIndex(of: order) ?? 0) + 1) % all.count]

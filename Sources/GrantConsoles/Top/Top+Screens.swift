@@ -16,7 +16,7 @@ extension Top {
     private var isWide: Bool { size.columns >= 100 }
 
     public func frame(_ size: Size) -> Frame {
-        if isHelping { return helpFrame(size) }
+        if isShowingHelp { return helpFrame(size) }
         let columns = size.columns
         let rows = rows
         var body = window.rows(count: rows.count, height: listHeight).map { index in

@@ -39,7 +39,7 @@ public struct Top: LiveConsole {
     var order = Order.name
     var window = ListWindow()
     var question: Question?
-    var isHelping = false
+    var isShowingHelp = false
     /// Shows the grants and views that have this text in their name or directory.
     private(set) var filter = ""
     /// Whether the filter is being edited.
@@ -75,8 +75,8 @@ public struct Top: LiveConsole {
     }
 
     public mutating func handle(_ key: Key) -> [Effect] {
-        if isHelping {
-            isHelping = false
+        if isShowingHelp {
+            isShowingHelp = false
             return key == .control("c") ? [.quit] : []
         }
         if key == .control("c") { return [.quit] }
@@ -94,7 +94,7 @@ public struct Top: LiveConsole {
         case .character("x"):
             hidesWithdrawn.toggle()
             show()
-        case .character("?"), .character("h"), .function(1): isHelping = true
+        case .character("?"), .character("h"), .function(1): isShowingHelp = true
         case .character("s"):
             let all = Order.allCases
             order = all[((all.firstIndex(of: order) ?? 0) + 1) % all.count]

@@ -9,7 +9,7 @@ struct DesktopPick {
     let view: ViewName
     let timeout: Double
 
-    /// Grants what somebody chooses in the desktop's dialog, each under its own name: all of it or nothing.
+    /// Grants what the person chooses in the desktop's dialog, each under its own name: all or nothing.
     func run(start: [UInt8]?) throws(GrantError) -> Int32 {
         let directory = try arguments.storeDirectory()
         guard let chosen = try DesktopChooser.choose(folder: start, files: arguments.has("files")), let first = chosen.first else {

@@ -38,7 +38,7 @@ enum GrantCommand {
         }
         let new = choices.filter { choice in !existing.contains { $0.name == choice.name } }
         let made = new.isEmpty ? [] : try administrator.grant(new, timeout: timeout)
-        // Nothing changes for them; a mount that has not confirmed them yet is asked once more.
+        // Nothing changes for them, but mounts that have not confirmed them are asked again.
         let left = existing.isEmpty ? [] : try administrator.restore(existing, timeout: timeout)
         let changes = choices.compactMap { choice in (made + left).first { $0.grant.name == choice.name } }
         if arguments.wantsJSON {
@@ -56,7 +56,7 @@ enum GrantCommand {
         return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
     }
 
-    /// What is to be granted, each directory once; nothing is written yet.
+    /// Returns what is to be granted, each directory once. Writes nothing.
     private static func choices(_ arguments: ParsedArguments, store: String) throws(GrantError) -> [GrantAdministrator.Choice] {
         let view = try arguments.view() ?? .standard
         let name = try arguments.name()

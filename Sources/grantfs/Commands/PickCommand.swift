@@ -57,12 +57,12 @@ enum PickCommand {
         return try print(changes, arguments, timeout)
     }
 
-    /// Counted from now.
+    /// Counts from now.
     static func expiry(_ text: String) throws(GrantError) -> Instant {
         try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
     }
 
-    /// How chosen files are shown; nil where directories are chosen.
+    /// How chosen files are shown; nil if directories are chosen.
     static func form(_ arguments: ParsedArguments) -> DocumentBookmark.Form? {
         arguments.has("files") ? arguments.has("as-directory") ? .directory : .file : nil
     }
@@ -72,7 +72,7 @@ enum PickCommand {
         return 1
     }
 
-    /// As `grant` prints one.
+    /// Prints the grants as `grant` does.
     static func print(_ changes: [GrantChange], _ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let described = GrantAdministrator.command(try arguments.openStore()).describe(changes.map(\.grant))
@@ -84,7 +84,7 @@ enum PickCommand {
         return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
     }
 
-    /// The store is made when something is granted, and not before.
+    /// The store is created only when something is granted.
     static func work(_ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> PickerSession.Work {
         let directory = try arguments.storeDirectory()
         let placeholder: GrantName

@@ -47,7 +47,7 @@ enum UndoCommand {
         ])
     }
 
-    /// Names what was left, and gives the error that says so.
+    /// Prints what was left, and returns the error for it.
     static func report(_ result: RunSnapshot.UndoResult, _ snapshot: RunSnapshot) -> GrantError {
         for (change, cause) in result.left {
             Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")

@@ -4,7 +4,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The store, its grants and its mounts.
+/// Checks the store, its grants and its mounts.
 enum StoreChecks {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> [Finding] {
         let directory = try arguments.storeDirectory()
@@ -28,7 +28,7 @@ enum StoreChecks {
         return findings
     }
 
-    /// A revocation that cannot be written is none that lasts.
+    /// A revocation that cannot be written does not last.
     private static func space(_ directory: String) -> Finding {
         var filesystem = statvfs()
         guard statvfs(directory, &filesystem) == 0 else {
@@ -73,7 +73,7 @@ enum StoreChecks {
             ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
     }
 
-    /// What is granted stays so when the administrator forbids it later; somebody has to take it away.
+    /// What is granted stays granted when the administrator forbids it later; somebody has to revoke it.
     private static func policy(_ administrator: GrantAdministrator, _ grants: [GrantDescription]) -> [Finding] {
         do throws(GrantError) {
             let forbidden = try administrator.forbidden(among: grants)

@@ -21,7 +21,7 @@ enum AgentCommand {
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
-        // Before there are threads, so that none of them gets one.
+        // Blocked before there are threads, so that none of them gets one.
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let agent = try FleetAgent(
             store: store, probe: .command, version: CommandLineProgram.version,

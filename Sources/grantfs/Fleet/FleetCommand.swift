@@ -130,7 +130,7 @@ enum FleetCommand {
 }
 
 extension ParsedArguments {
-    /// What is in the file that an option names; nil without it. `.system`.
+    /// Returns the contents of the file that an option names; nil without the option. `.system`.
     func contents(_ option: String) throws(GrantError) -> String? {
         guard let file = bytes(option) else { return nil }
         do throws(Errno) {

@@ -41,7 +41,7 @@ enum FleetGrants {
         return FleetOutput.exitStatus(of: changes, "the grant")
     }
 
-    /// What is granted already in the same way.
+    /// Returns an equal grant that exists already.
     private static func same(as grant: FleetGrant, _ fleet: FleetStore) throws(GrantError) -> FleetGrant? {
         guard let own = try fleet.grants().grants.first(where: { $0.view == grant.view && $0.name == grant.name }) else { return nil }
         guard own.path == grant.path, own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,

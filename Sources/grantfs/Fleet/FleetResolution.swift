@@ -2,7 +2,7 @@ import GrantFleet
 import GrantModel
 import GrantSystem
 
-/// `resolve --fleet`: a grant of the fleet, and how each host stands to it.
+/// `resolve --fleet`: a grant of the fleet, and each host's status for it.
 enum FleetResolution {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try arguments.refuse(["recorded"])
@@ -24,11 +24,11 @@ enum FleetResolution {
         return 0
     }
 
-    /// How a host stands to a grant.
+    /// A host's status for a grant.
     private struct HostStatus {
         let host: String
         let isLive: Bool
-        /// Whether it has done what the fleet says of the grant.
+        /// Whether it has applied the fleet's state of the grant.
         let isCurrent: Bool
         let problem: String?
 

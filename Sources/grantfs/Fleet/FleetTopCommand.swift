@@ -7,13 +7,13 @@ import GrantTerminal
 
 /// `top --fleet`
 enum FleetTopCommand {
-    /// Of so many hosts it is asked in each look how long their leases last.
+    /// For how many hosts each update reads the remaining time of the lease.
     private static let leases = 32
 
     static func run(_ arguments: ParsedArguments, delay: Double) throws(GrantError) -> Int32 {
         let timeout = try arguments.timeout()
         let view = try arguments.view()
-        // One for looking; whatever is done has its own, and keeps nobody waiting.
+        // The connection for updates; each action has its own, so that it blocks nothing.
         let fleet = try arguments.openFleet()
         guard TopCommand.hasScreen else {
             var top = FleetTop(delay: delay, view: view)

@@ -134,7 +134,8 @@ enum Daemon {
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {
         let claims = ClaimService(
-            files: mounted.files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
+            files: mounted.files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) },
+            logFailures: { mounted.say($0) })
         mounted.claims = claims
         return claims
     }

@@ -58,7 +58,7 @@ extension MountedView {
             defer { state.changesCoordination = false }
             return state.changesCoordination
         }) {
-            claims?.reconsider(until: deadline)
+            claims?.rebind(until: deadline)
         }
         awaitNames(of: grants, until: deadline)
         return reply

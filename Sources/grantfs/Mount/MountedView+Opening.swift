@@ -54,8 +54,8 @@ extension MountedView {
         if !shown.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
             files.noteNamesChanged()
-            claims?.reconsider(until: 0)
-            claims?.seatAnew(afterOpening: shown)
+            claims?.rebind(until: 0)
+            claims?.relocatePresenters(afterOpening: shown)
         }
         record(renewals)
     }

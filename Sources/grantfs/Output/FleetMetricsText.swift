@@ -4,11 +4,11 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What an agent and a fleet measure, as OpenMetrics.
+/// The metrics of an agent and of a fleet, as OpenMetrics.
 enum FleetMetricsText {
     // MARK: the agent of this host
 
-    /// Nothing where no agent has worked since the machine was started.
+    /// Adds nothing if no agent has run since the machine was booted.
     static func addAgent(of store: GrantStore, to text: inout OpenMetrics) {
         guard let report = AgentReport(in: store.runDirectory) else { return }
         add(report, valid: FleetLease.read(in: store.runDirectory), isUp: isUp(report), to: &text)
@@ -19,7 +19,7 @@ enum FleetMetricsText {
         return kill(pid, 0) == 0 || errno == EPERM
     }
 
-    /// `valid`: until when the fleet's grants may be used here, by `BootClock`; 0: nobody has said so.
+    /// `valid`: until when the fleet's grants may be used here, by `BootClock`; 0 if that is unknown.
     static func add(_ report: AgentReport, valid: Int64, isUp: Bool, to text: inout OpenMetrics) {
         let now = BootClock.now
         let gauges: [(String, String, Int64)] = [

@@ -1,17 +1,17 @@
 import GrantModel
 import GrantSystem
 
-/// How long a program waits for those who may never answer, in seconds.
-struct Patience: Sendable {
-    /// For the daemon of a mount, which is to say what it shows.
+/// The time-outs for others who may never answer, in seconds.
+struct Timeouts: Sendable {
+    /// For the daemon of a mount, to say what it shows.
     var daemon = 0.5
-    /// For a filesystem that may belong to anybody.
+    /// For a filesystem of any origin.
     var look = 1.0
-    /// For a presenter's answer, all in all.
+    /// For all answers of presenters together.
     var presenter = 5.0
 
-    /// Looks at what may never answer: a system call that waits for a filesystem cannot be given up. Runs `look` on a thread of its own; nil when it has
-    /// not come back in time. The thread is then left to itself.
+    /// Runs `look` on a thread of its own, because a system call that waits for a filesystem cannot be cancelled. Returns nil after the
+    /// time-out, and abandons the thread.
     func ask<Answer: Sendable>(_ look: @escaping @Sendable () -> Answer) -> Answer? {
         let answer = Lock<Answer?>(nil)
         let answered = Semaphore()
@@ -20,7 +20,7 @@ struct Patience: Sendable {
             answer.withLock { $0 = found }
             answered.post()
         }
-        // Without a thread nobody can be waited for who may not answer.
+        // Without a thread, something that may hang cannot be waited for.
         guard let thread = try? WorkerThread.start("look", work) else { return nil }
         thread.detach()
         return answered.wait(until: Clock.deadline(seconds: self.look)) ? answer.withLock { $0 } : nil

@@ -2,13 +2,13 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// How somebody names what others name otherwise: below a mount, or on the host, over links.
-struct PathTerms: Sendable, Equatable {
-    /// A directory of the host, and the same one as it was named.
+/// The form in which a process names files: in a mount, or on the host, perhaps through links.
+struct PathForm: Sendable, Equatable {
+    /// A directory on the host; `named` is the same one as it was named.
     let host: [UInt8]
     let named: [UInt8]
-    /// In a mount: the grant, whose directory may get another path on the host and whose name may change, and where the whole view is seen; nil where
-    /// the granted directory alone was bound elsewhere.
+    /// In a mount: the grant, whose directory may move on the host and whose name may change, and the mountpoint of the view; nil where
+    /// only the granted directory was bound elsewhere.
     private let mounted: Mounted?
 
     private struct Mounted: Equatable {
@@ -16,7 +16,7 @@ struct PathTerms: Sendable, Equatable {
         let mountpoint: [UInt8]?
     }
 
-    /// Those of who named `path` (by its words). In a mount whose store cannot be read, what is seen in it counts as the host.
+    /// Takes the form from `path`, by its text. In a mount whose store cannot be read, the mount counts as the host.
     init(of path: [UInt8], in environment: GrantEnvironment) {
         let above = CanonicalPath.parent(of: path)
         let directory = CanonicalPath.resolveWhatExists(above)
@@ -36,26 +36,26 @@ struct PathTerms: Sendable, Equatable {
 
     private init(host: [UInt8], named: [UInt8], mounted: Mounted?) { (self.host, self.named, self.mounted) = (host, named, mounted) }
 
-    /// Whether something in a mount was named: it is never to be named otherwise.
+    /// Whether the path is in a mount. Then it must never be named otherwise.
     var isInMount: Bool { mounted != nil }
 
-    /// Those of now, of the same grant. The daemon of a mount is asked where it has the directory, so its filesystem is not. They stay as they are while
-    /// nobody knows.
-    func renewed(in environment: GrantEnvironment) -> PathTerms {
+    /// Returns the present form for the same grant. The mount's daemon is asked for the directory, not its filesystem. Unchanged if
+    /// that is unknown.
+    func renewed(in environment: GrantEnvironment) -> PathForm {
         guard let mounted, let administrator = try? environment.administrator(),
             let grant = try? administrator.store.grant(mounted.grant),
             let directory = try? FileCoordination(administrator).path(of: grant)
         else { return self }
         let seen = mounted.mountpoint.map { CanonicalPath.join($0, grant.name.bytes) } ?? named
-        return PathTerms(host: directory, named: seen, mounted: mounted)
+        return PathForm(host: directory, named: seen, mounted: mounted)
     }
 
-    /// Whether a place of the host can be named.
+    /// Whether a path on the host can be named in this form.
     func holds(_ path: [UInt8]) -> Bool { FilePath.below(host, path) != nil }
 
-    /// A place of the host, named so; what lies elsewhere stays as it is.
+    /// Converts a path on the host to this form; others stay as they are.
     func named(_ path: [UInt8]) -> [UInt8] { FilePath.below(host, path).map { FilePath.join(named, $0) } ?? path }
 
-    /// Where on the host what is named so is; what lies elsewhere stays as it is.
+    /// Converts a path in this form to the host; others stay as they are.
     func host(_ path: [UInt8]) -> [UInt8] { FilePath.below(named, path).map { FilePath.join(host, $0) } ?? path }
 }
