@@ -80,7 +80,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     // MARK: The way into the mount
 
     /// Called before `path`, of the host, is used: a granted directory that was renamed holds it at a new place.
-    private func refreshForm(with path: [UInt8]) {
+    private func refreshForm(for path: [UInt8]) {
         let form = state.withLock { $0.form }
         if form.isInMount, !form.holds(path) { renew() }
     }
@@ -122,7 +122,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {
-        refreshForm(with: path)
+        refreshForm(for: path)
         let subitem = isAbove(path) ? url(path) : nil
         deliver(orElse: { done(true) }) { presenter in
             if let url = subitem {
@@ -144,7 +144,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func moved(_ path: [UInt8], to newPath: [UInt8]) {
-        refreshForm(with: path)
+        refreshForm(for: path)
         if isAbove(path) {
             guard let old = url(path) else { return changed(self.path) }
             guard let new = url(newPath) else { return deliver { $0.presentedSubitemDidChange(at: old) } }
@@ -153,7 +153,7 @@ final class RegisteredPresenter: @unchecked Sendable {
         // The item itself was moved, or a directory above it.
         guard let below = FilePath.below(path, self.path) else { return }
         let (place, old) = (FilePath.join(newPath, below), url(self.path))
-        refreshForm(with: place)
+        refreshForm(for: place)
         state.withLock { $0.path = place }
         // In the mount it may be where it was, or nowhere: the presenter has to look.
         guard let new = url(place), new != old else { return deliver { $0.presentedItemDidChange() } }
@@ -161,7 +161,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func changed(_ path: [UInt8]) {
-        refreshForm(with: path)
+        refreshForm(for: path)
         let subitem = isAbove(path) ? url(path) : nil
         deliver { presenter in
             if let subitem { presenter.presentedSubitemDidChange(at: subitem) } else { presenter.presentedItemDidChange() }
@@ -169,7 +169,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func appeared(_ path: [UInt8]) {
-        refreshForm(with: path)
+        refreshForm(for: path)
         guard let url = url(path) else { return }
         deliver { $0.presentedSubitemDidAppear(at: url) }
     }
