@@ -1,6 +1,6 @@
 import GrantModel
 
-/// The layout of keys in etcd. Hosts may read `format`, `changeSignal`, their own registry entry and the grants of their audiences, and write
+/// The layout of keys in etcd. Hosts may read `format`, `bell`, their own registry entry and the grants of their audiences, and write
 /// below `hosts/ID/`.
 enum FleetKeys {
     static let root = "grantfs/"

@@ -170,7 +170,7 @@ public final class FleetStore: Sendable {
             _ = try Self.mapping("nothing is forgotten") { () throws(EtcdFailure) in
                 try client.transaction(
                     then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
-                        + [Self.changeSignal(part.map(\.hosts.audience))])
+                        + [Self.signal(part.map(\.hosts.audience))])
             }
         }
     }
@@ -184,10 +184,10 @@ public final class FleetStore: Sendable {
                     "hosts": .string($0.hosts.description),
                 ])
             })
-        return [Self.changeSignal(grants.map(\.hosts.audience))] + logging(event, ("grants", subjects))
+        return [Self.signal(grants.map(\.hosts.audience))] + logging(event, ("grants", subjects))
     }
 
-    static func changeSignal(_ audiences: [String]) -> EtcdOperation {
+    static func signal(_ audiences: [String]) -> EtcdOperation {
         .put(FleetKeys.changeSignal, JSONValue.object(["audiences": .array(Set(audiences).sorted().map { .string($0) })]).text)
     }
 }

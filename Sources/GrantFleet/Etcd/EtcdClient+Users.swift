@@ -98,7 +98,7 @@ extension EtcdClient {
         for endpoint in settings.endpoints {
             var settings = settings
             settings.endpoints = [endpoint]
-            let client = try EtcdClient(settings, timeout: patience)
+            let client = try EtcdClient(settings, timeout: timeout)
             do throws(EtcdFailure) {
                 let answer = try client.call("/v3/maintenance/status", [:])
                 let own = answer["header"]?["member_id"]?.string
