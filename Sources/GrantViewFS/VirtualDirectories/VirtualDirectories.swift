@@ -247,7 +247,8 @@ public final class VirtualDirectories: Sendable {
                 table.directories[id]?.isMountpoint = true
                 isChanged = true
             }
-            for (name, id) in table.directories[1]?.directories ?? [:] where !names.contains(name) && table.directories[id]?.isFixed == true {
+            for (name, id) in table.directories[1]?.directories ?? [:] where !names.contains(name) && table.directories[id]?.isFixed == true
+            {
                 table.directories[id]?.isFixed = false
                 isChanged = true
             }
