@@ -13,21 +13,25 @@ func tryBytes(_ bytes: [UInt8]) {
     let rest = Array(bytes.dropFirst())
     switch kind % 6 {
     case 0:
-        if let request = try? ControlRequest.decode(rest) { check((try? ControlRequest.decode(request.encoded))?.encoded, request.encoded) }
-    case 1: if let reply = try? ControlReply.decode(rest) { check((try? ControlReply.decode(reply.encoded))?.encoded, reply.encoded) }
+        tryMessage(ControlRequest.self, rest)
+        tryMessage(HandoverMessage.self, rest)
+    case 1: tryMessage(ControlReply.self, rest)
     case 2:
         if let bookmark = try? Bookmark(encoded: rest) {
             check((try? Bookmark(encoded: bookmark.encoded()))?.encoded(), bookmark.encoded())
         }
-    case 3:
-        if let request = try? SessionRequest.decode(rest) { check((try? SessionRequest.decode(request.encoded))?.encoded, request.encoded) }
-    case 4: if let news = try? SessionNews.decode(rest) { check((try? SessionNews.decode(news.encoded))?.encoded, news.encoded) }
+    case 3: tryMessage(SessionRequest.self, rest)
+    case 4: tryMessage(SessionNews.self, rest)
     default:
         var reader = BinaryReader(rest[...])
         if let question = Question(from: &reader) { check(rewritten(question) { Question(from: &$0) }, written(question)) }
         reader = BinaryReader(rest[...])
         if let answer = Answer(from: &reader) { check(rewritten(answer) { Answer(from: &$0) }, written(answer)) }
     }
+}
+
+func tryMessage<Message: WireMessage>(_: Message.Type, _ bytes: [UInt8]) {
+    if let message = try? Message.decode(bytes) { check((try? Message.decode(message.encoded))?.encoded, message.encoded) }
 }
 
 protocol Written { func write(to writer: inout BinaryWriter) }
