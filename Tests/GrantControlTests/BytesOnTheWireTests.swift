@@ -61,4 +61,24 @@ import Testing
             #expect(try Self.isRead(bytes, as: message), "\(name) is read otherwise")
         }
     }
+
+    /// How many properties the records in the samples have, by their type, and how many fields they are said to have on the wire.
+    private static func countRecords(in value: Any, into counts: inout [String: (properties: Int, fields: Int)]) {
+        if let record = value as? any WireRecord { count(record, into: &counts) }
+        for child in Mirror(reflecting: value).children { countRecords(in: child.value, into: &counts) }
+    }
+
+    private static func count<Record: WireRecord>(_ record: Record, into counts: inout [String: (properties: Int, fields: Int)]) {
+        counts["\(Record.self)"] = (Mirror(reflecting: record).children.count, Record.fields.count)
+    }
+
+    @Test func everyPropertyOfARecordIsAField() throws {
+        var counts: [String: (properties: Int, fields: Int)] = [:]
+        for type in sampledMessages { for sample in try Self.samples(of: type) { Self.countRecords(in: sample.message, into: &counts) } }
+        #expect(counts.count >= 20)
+        // A number is no record to look into; and each of these has one that came later, in a message of its own.
+        counts["Double"] = nil
+        for name in ["GrantOutcome", "GrantStatus"] { counts[name]?.properties -= 1 }
+        for (name, count) in counts { #expect(count.properties == count.fields, "\(name)") }
+    }
 }
