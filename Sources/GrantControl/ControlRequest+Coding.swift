@@ -2,7 +2,9 @@ import GrantModel
 
 extension ControlRequest: WireMessage {
     package static let cases: [WireCase<ControlRequest>] = [
-        WireCase(1, { .apply(grants: $1, timeoutMilliseconds: $0) }) { if case .apply(let ids, let time) = $0 { (time, ids) } else { nil } },
+        WireCase(1, { .apply(grants: $1, timeoutMilliseconds: $0) }) {
+            if case .apply(let ids, let time) = $0 { (time, ids) } else { nil }
+        },
         WireCase(2, .status),
         WireCase(3, .ping),
         WireCase(4, .unmount),

@@ -25,7 +25,9 @@ extension SessionNews: WireMessage {
         },
         WireCase(5, tells) { if case .tells(let event) = $0 { event } else { nil } },
         WireCase(6, listening) { if case .listening(let mark, let hasMissed) = $0 { (mark, hasMissed) } else { nil } },
-        WireCase(7, presenting) { if case .presenting(let number, let mark, let hasMissed) = $0 { (number, mark, hasMissed) } else { nil } },
+        WireCase(7, presenting) {
+            if case .presenting(let number, let mark, let hasMissed) = $0 { (number, mark, hasMissed) } else { nil }
+        },
         WireCase(8, notPresenting) {
             if case .notPresenting(let number, let refusal, let text) = $0 { (number, refusal, text) } else { nil }
         },

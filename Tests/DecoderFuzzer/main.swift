@@ -23,10 +23,8 @@ func tryBytes(_ bytes: [UInt8]) {
     case 3: tryMessage(SessionRequest.self, rest)
     case 4: tryMessage(SessionNews.self, rest)
     default:
-        var reader = BinaryReader(rest[...])
-        if let question = Question(from: &reader) { check(rewritten(question) { Question(from: &$0) }, written(question)) }
-        reader = BinaryReader(rest[...])
-        if let answer = Answer(from: &reader) { check(rewritten(answer) { Answer(from: &$0) }, written(answer)) }
+        tryChoice(Question.self, rest)
+        tryChoice(Answer.self, rest)
     }
 }
 
@@ -34,20 +32,18 @@ func tryMessage<Message: WireMessage>(_: Message.Type, _ bytes: [UInt8]) {
     if let message = try? Message.decode(bytes) { check((try? Message.decode(message.encoded))?.encoded, message.encoded) }
 }
 
-protocol Written { func write(to writer: inout BinaryWriter) }
-extension Question: Written {}
-extension Answer: Written {}
+/// What has no version before it, and need not fill the bytes.
+func tryChoice<Choice: WireChoice>(_: Choice.Type, _ bytes: [UInt8]) {
+    guard let first = readAndWritten(Choice.self, bytes) else { return }
+    check(readAndWritten(Choice.self, first), first)
+}
 
-func written(_ value: some Written) -> [UInt8] {
+func readAndWritten<Choice: WireChoice>(_: Choice.Type, _ bytes: [UInt8]) -> [UInt8]? {
+    var reader = BinaryReader(bytes[...])
+    guard let value = try? Choice.read(from: &reader) else { return nil }
     var writer = BinaryWriter()
     value.write(to: &writer)
     return writer.bytes
-}
-
-/// The bytes of what was read from the bytes of `value`.
-func rewritten<Value: Written>(_ value: Value, _ read: (inout BinaryReader) -> Value?) -> [UInt8]? {
-    var reader = BinaryReader(written(value)[...])
-    return read(&reader).map { written($0) }
 }
 
 func check(_ again: [UInt8]?, _ value: [UInt8]) {
