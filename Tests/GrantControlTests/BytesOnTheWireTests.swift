@@ -43,6 +43,18 @@ import Testing
         for type in sampledMessages { #expect(try Self.namesWithoutSample(of: type) == [], "\(type)") }
     }
 
+    /// The numbers of the table, and those of the samples.
+    private static func numbers<Message: Sampled>(of type: Message.Type) throws -> (table: [UInt8], samples: Set<UInt8>) {
+        (type.cases.map(\.number), Set(try type.samples().map { $0.encoded[1] }))
+    }
+
+    @Test func everyNumberIsGivenOnceAndHasASample() throws {
+        for type in sampledMessages {
+            let (table, samples) = try Self.numbers(of: type)
+            #expect(Set(table) == samples && Set(table).count == table.count && !table.contains(0), "\(type)")
+        }
+    }
+
     @Test func areTheOnesOfTheReleasesBefore() throws {
         let samples = try sampledMessages.flatMap { try Self.samples(of: $0) }
         if ProcessInfo.processInfo.environment["GRANTFS_RECORD_MESSAGES"] != nil {
