@@ -24,6 +24,9 @@ public enum ChildProcess {
     /// The exit status of the child, or 128 and the number of the signal that ended it.
     public static func wait(_ pid: Int32) throws(Errno) -> Int32 { try Errno.check(clinux_wait_for_child(pid)) }
 
+    /// Collects all children that have ended. For a process in which nobody else waits for one meanwhile.
+    public static func reap() { while waitpid(-1, nil, WNOHANG) > 0 {} }
+
     /// Waits until the child has ended, and leaves its status to `wait`, which another thread may call.
     public static func awaitEnd(_ pid: Int32) { clinux_await_end_of_child(pid) }
 

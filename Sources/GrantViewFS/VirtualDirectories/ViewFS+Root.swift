@@ -74,7 +74,8 @@ extension ViewFS {
         guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
         attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
-        attributes.st_mode = S_IFDIR | 0o555
+        // fusermount3 mounts only where its user may write, by the mode; the daemon refuses that all the same.
+        attributes.st_mode = S_IFDIR | (status.isMountpoint ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
         attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
         attributes.st_gid = getegid()

@@ -49,6 +49,9 @@ public final class VirtualDirectories: Sendable {
         var lookups: UInt64 = 0
         /// It is listed, and stays, whatever is in it.
         var isFixed = false
+        /// A view may be mounted on it: it is found for as long as this mount lives. A name that is not found any more the kernel drops, with what is mounted there
+        /// (fs/dcache.c, d_invalidate).
+        var isMountpoint = false
         var changed: Int64 = Clock.realtime
         var listed: [(name: GrantName, position: UInt64, entry: Listed)]?
 
@@ -80,6 +83,8 @@ public final class VirtualDirectories: Sendable {
     }
 
     private let table = Lock(Table())
+    /// Set before the first request: see `MountOptions.isPrivate`.
+    public nonisolated(unsafe) var isPrivate = false
     /// A directory in which any name leads to a directory, as if it had always been there: who uses it is given one before there is anything in it.
     private let nursery: UInt64?
 
@@ -146,7 +151,7 @@ public final class VirtualDirectories: Sendable {
     private static func prune(_ id: UInt64, _ table: inout Table) {
         var id = id
         while let directory = table.directories[id], directory.isEmpty, directory.lookups == 0, !directory.isFixed,
-            let parent = directory.parent, let name = directory.name
+            !directory.isMountpoint, let parent = directory.parent, let name = directory.name
         {
             table.directories[id] = nil
             table.untold.remove(id)
@@ -231,6 +236,26 @@ public final class VirtualDirectories: Sendable {
         return names.reversed()
     }
 
+    /// Makes a mountpoint at the root for each of these names. Those of names that are gone are not listed any more. Returns whether anything has changed.
+    public func setMountpoints(_ names: Set<GrantName>) -> Bool {
+        table.withLock { table in
+            var isChanged = false
+            for name in names {
+                guard let id = table.directories[1]?.directories[name] ?? Self.make(name, in: 1, &table) else { continue }
+                if table.directories[id]?.isFixed == true { continue }
+                table.directories[id]?.isFixed = true
+                table.directories[id]?.isMountpoint = true
+                isChanged = true
+            }
+            for (name, id) in table.directories[1]?.directories ?? [:] where !names.contains(name) && table.directories[id]?.isFixed == true {
+                table.directories[id]?.isFixed = false
+                isChanged = true
+            }
+            if isChanged { Self.note(1, &table) }
+            return isChanged
+        }
+    }
+
     // MARK: requests
 
     /// What a name in a directory leads to: the kernel may believe it for a moment. A directory is known once more then, until `forget`.
@@ -239,7 +264,7 @@ public final class VirtualDirectories: Sendable {
             guard let directory = table.directories[id] else { return .nothing }
             if let next = directory.directories[name] {
                 // Whoever was given one that is empty now has it still, and what is granted next is shown in it; nobody else finds it meanwhile.
-                let isThere = id == nursery || table.directories[next].map { !$0.isEmpty || $0.isFixed } ?? false
+                let isThere = id == nursery || table.directories[next].map { !$0.isEmpty || $0.isFixed || $0.isMountpoint } ?? false
                 guard isThere else { return .nothing }
                 table.directories[next]?.lookups += 1
                 return .directory(next)
@@ -267,10 +292,12 @@ public final class VirtualDirectories: Sendable {
     }
 
     /// What is known of a directory; nil when there is none of that id.
-    func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64)? {
+    func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64, isMountpoint: Bool)? {
         guard let listed = listing(of: id) else { return nil }
         return table.withLock { table in
-            table.directories[id].map { (parent: $0.parent ?? id, entries: listed.count, changed: $0.changed) }
+            table.directories[id].map {
+                (parent: $0.parent ?? id, entries: listed.count, changed: $0.changed, isMountpoint: $0.isMountpoint)
+            }
         }
     }
 

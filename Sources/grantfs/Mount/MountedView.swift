@@ -119,6 +119,10 @@ final class MountedView: @unchecked Sendable {
                 let grants = try MountedView.patiently { () throws(GrantError) in try state.store.grants(shown) }
                 isRecovered = state.isRefusing
                 state.failure = nil
+                if case .mountpoints = shown {
+                    let names = Set(try state.store.views().compactMap { shown.mountpoint(of: $0) })
+                    isChanged = files.names.setMountpoints(names)
+                }
                 return (withdraw(grants, &state, &isChanged), false)
             } catch {
                 if !state.isRefusing { began = error }
