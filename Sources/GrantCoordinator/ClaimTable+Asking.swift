@@ -19,6 +19,6 @@ extension ClaimTable {
     public mutating func answered(_ id: ClaimID) -> Effect {
         guard let place = place(of: id), claims[place].awaited != nil else { return Effect() }
         claims[place].awaited = nil
-        return promoteAndBreakCircles()
+        return promoteAndBreakDeadlocks()
     }
 }

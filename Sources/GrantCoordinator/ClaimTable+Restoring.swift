@@ -14,7 +14,7 @@ extension ClaimTable {
 
 extension ClaimTable {
     /// Grants what nobody blocks, after some of its claims may not have come along.
-    public mutating func reconsider() -> Effect { promoteAndBreakCircles() }
+    public mutating func reconsider() -> Effect { promoteAndBreakDeadlocks() }
 }
 
 extension ClaimTable.Claim {

@@ -11,7 +11,7 @@ extension ClaimTable {
         if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
         var overtaken: Set<ClaimID>?
         for other in claims where !other.isHeld && other.id < claim.id && other.conflicts(with: claim) {
-            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
             if overtaken?.contains(other.id) == false { return true }
         }
         return false
@@ -22,14 +22,14 @@ extension ClaimTable {
         return claims.filter { other in
             guard other.isHeld || other.id < claim.id, other.conflicts(with: claim) else { return false }
             if other.isHeld { return true }
-            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
             return overtaken?.contains(other.id) == false
         }
     }
 
     /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds, or for what a presenter of its purpose says.
-    private func waitingForFamily(of claim: Claim) -> Set<ClaimID> {
-        let own = claims.filter { $0.isHeld && $0.isFamily(of: claim) }
+    private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
+        let own = claims.filter { $0.isHeld && $0.isRelated(to: claim) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
         if own.isEmpty && asking.isEmpty { return [] }
         var result = Set(asking.map(\.id))
@@ -46,7 +46,7 @@ extension ClaimTable {
     }
 
     /// Whether the claimant of `claim`, which waits, would in the end wait for itself.
-    func closesCircle(_ claim: Claim) -> Bool {
+    func wouldDeadlock(_ claim: Claim) -> Bool {
         // Nobody can wait for who has nothing else; most claims are seen off by this.
         guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }
         var seen: Set<ClaimID> = []

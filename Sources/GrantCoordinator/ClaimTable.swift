@@ -41,7 +41,7 @@ public struct ClaimTable: Sendable {
             return false
         }
 
-        func isFamily(of other: Claim) -> Bool { claimant == other.claimant || (purpose != nil && purpose == other.purpose) }
+        func isRelated(to other: Claim) -> Bool { claimant == other.claimant || (purpose != nil && purpose == other.purpose) }
     }
 
     /// What becomes of a new claim.
@@ -89,7 +89,7 @@ public struct ClaimTable: Sendable {
             claims[claims.count - 1].isHeld = true
             return .granted(claim.id)
         }
-        if closesCircle(claim) {
+        if wouldDeadlock(claim) {
             claims.removeLast()
             return .deadlock
         }
@@ -118,13 +118,13 @@ public struct ClaimTable: Sendable {
             claims[place].accesses = accesses
             hasChanged = true
         }
-        return hasChanged ? promoteAndBreakCircles() : Effect()
+        return hasChanged ? promoteAndBreakDeadlocks() : Effect()
     }
 
-    mutating func promoteAndBreakCircles() -> Effect {
+    mutating func promoteAndBreakDeadlocks() -> Effect {
         var effect = Effect(granted: promote())
         // The youngest goes: the others have waited longer.
-        while let stuck = claims.last(where: { !$0.isHeld && closesCircle($0) }) {
+        while let stuck = claims.last(where: { !$0.isHeld && wouldDeadlock($0) }) {
             effect.deadlocked.append(stuck.id)
             effect.granted += remove(stuck.id).granted
         }

@@ -99,7 +99,7 @@ public final class Coordinator: @unchecked Sendable {
 
     // MARK: the way of an operation
 
-    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter`, `.claimed` and `.crowded` the thread is inside until `leave(slot)`;
+    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter`, `.claimed` and `.congested` the thread is inside until `leave(slot)`;
     /// after anything else it is outside.
     @inline(__always)
     public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
@@ -112,14 +112,14 @@ public final class Coordinator: @unchecked Sendable {
             | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
-        if refused & entry.obstacles == 0 {
+        if refused & entry.refusalMask == 0 {
             count(scope, slot: slot)
             return .enter
         }
         // Its mark stands while it looks at the claims, so whoever takes one either is seen by it or waits for it.
-        if refused & entry.obstacles & ~Refusals.detours.rawValue == 0 {
+        if refused & entry.refusalMask & ~Refusals.slowPath.rawValue == 0 {
             count(scope, slot: slot)
-            return refused & Refusals.crowded.rawValue != 0 ? .crowded : .claimed
+            return refused & Refusals.congested.rawValue != 0 ? .congested : .claimed
         }
         own.pointee.mark.store(0, ordering: .releasing)
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
@@ -128,7 +128,7 @@ public final class Coordinator: @unchecked Sendable {
     /// Shows the thread that owns `slot` inside `scope`, whatever the gate says, until `leave`: it gives back what was given out, which always passes, and
     /// is not counted. Whether it is crowded there.
     @inline(__always)
-    public func show(_ scope: ScopeID, slot: Int) -> Bool {
+    public func forceEnter(_ scope: ScopeID, slot: Int) -> Bool {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
@@ -136,7 +136,7 @@ public final class Coordinator: @unchecked Sendable {
             UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: Entry.closing.rawValue) << 32
             | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
-        return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.crowded.rawValue != 0
+        return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.congested.rawValue != 0
     }
 
     /// Leaves whatever scope the slot is in.
@@ -146,7 +146,7 @@ public final class Coordinator: @unchecked Sendable {
     }
 
     /// Counts a refusal.
-    public func noteDenial(_ scope: ScopeID) {
+    public func countDenial(_ scope: ScopeID) {
         let gate = gate(scope)
         // Counted first and said afterwards; whoever takes the counts does it the other way round.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
@@ -162,7 +162,7 @@ public final class Coordinator: @unchecked Sendable {
     // MARK: the way of a revocation
 
     /// Somebody who was inside a scope when a revoker looked.
-    public struct Visit: Hashable, Sendable {
+    public struct Occupant: Hashable, Sendable {
         public let slot: Int
         let mark: UInt64
         /// What it entered for.
@@ -180,7 +180,7 @@ public final class Coordinator: @unchecked Sendable {
         var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
         while old & Refusals.read.rawValue == 0 {
             let (done, seen) = gate.pointee.refusals.compareExchange(
-                expected: old, desired: old & Refusals.detours.rawValue, ordering: .sequentiallyConsistent)
+                expected: old, desired: old & Refusals.slowPath.rawValue, ordering: .sequentiallyConsistent)
             if done { return }
             old = seen
         }
@@ -197,12 +197,12 @@ public final class Coordinator: @unchecked Sendable {
     }
 
     /// Sends whoever comes into a scope to look whether there is room first, or no more.
-    public func setCrowded(_ scope: ScopeID, _ isCrowded: Bool) {
+    public func setCongested(_ scope: ScopeID, _ isCongested: Bool) {
         let gate = gate(scope)
-        if isCrowded {
-            gate.pointee.refusals.bitwiseOr(Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+        if isCongested {
+            gate.pointee.refusals.bitwiseOr(Refusals.congested.rawValue, ordering: .sequentiallyConsistent)
         } else {
-            gate.pointee.refusals.bitwiseAnd(~Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+            gate.pointee.refusals.bitwiseAnd(~Refusals.congested.rawValue, ordering: .sequentiallyConsistent)
         }
     }
 
@@ -215,17 +215,17 @@ public final class Coordinator: @unchecked Sendable {
     }
 
     /// Who is inside `scope` now.
-    public func visits(in scope: ScopeID) -> [Visit] {
-        var result: [Visit] = []
+    public func occupants(of scope: ScopeID) -> [Occupant] {
+        var result: [Occupant] = []
         for index in 0..<slotCount {
             let mark = slots[index].mark.load(ordering: .sequentiallyConsistent)
-            if mark != 0, UInt32(truncatingIfNeeded: mark) == scope.rawValue { result.append(Visit(slot: index, mark: mark)) }
+            if mark != 0, UInt32(truncatingIfNeeded: mark) == scope.rawValue { result.append(Occupant(slot: index, mark: mark)) }
         }
         return result
     }
 
     /// Whether that very visit still goes on.
-    public func isInside(_ visit: Visit) -> Bool {
-        slots[visit.slot].mark.load(ordering: .sequentiallyConsistent) == visit.mark
+    public func isInside(_ occupant: Occupant) -> Bool {
+        slots[occupant.slot].mark.load(ordering: .sequentiallyConsistent) == occupant.mark
     }
 }

@@ -19,18 +19,18 @@ public enum Entry: UInt32, Sendable {
 
     /// What in a gate's word stands in its way.
     @inline(__always)
-    var obstacles: UInt32 {
+    var refusalMask: UInt32 {
         switch self {
-        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
-        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
-        case .cacheWrite: Refusals.cacheWrite.rawValue | Refusals.crowded.rawValue
-        case .closing: Refusals.read.rawValue | Refusals.crowded.rawValue
+        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue | Refusals.congested.rawValue
+        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue | Refusals.congested.rawValue
+        case .cacheWrite: Refusals.cacheWrite.rawValue | Refusals.congested.rawValue
+        case .closing: Refusals.read.rawValue | Refusals.congested.rawValue
         }
     }
 
     /// Whether a set of refusals, of a gate or of one file, names it.
     @inline(__always)
-    public func isRefused(by refusals: UInt32) -> Bool { obstacles & refusals != 0 }
+    public func isRefused(by refusals: UInt32) -> Bool { refusalMask & refusals != 0 }
 
     /// Whether it brings a change.
     public var isChange: Bool { self == .write || self == .cacheWrite }
@@ -47,9 +47,9 @@ public struct Refusals: OptionSet, Sendable {
     /// Claims are held here: who reads or writes has to look at them first.
     public static let claimed = Refusals(rawValue: 8)
     /// So many are inside, here or for one user, that others could be left without a worker: who comes has to look whether there is room.
-    public static let crowded = Refusals(rawValue: 16)
+    public static let congested = Refusals(rawValue: 16)
     /// What refuses nobody by itself.
-    static let detours: Refusals = [.claimed, .crowded]
+    static let slowPath: Refusals = [.claimed, .congested]
 
     /// `open`: nothing is refused.
     public static let none: Refusals = []
@@ -76,7 +76,7 @@ public struct Gate: ~Copyable {
     let writtenBytes = Atomic<UInt64>(0)
 
     /// What is refused, whether or not it is crowded.
-    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)).subtracting(.crowded) }
+    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)).subtracting(.congested) }
 }
 
 public enum Verdict {
@@ -92,5 +92,5 @@ public enum Verdict {
     /// Inside, and to look at the claims before anything is done.
     case claimed
     /// Inside, and to look whether there is room before anything is done, and then at the claims.
-    case crowded
+    case congested
 }

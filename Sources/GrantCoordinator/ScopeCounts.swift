@@ -78,22 +78,22 @@ extension Coordinator {
     @inline(__always)
     func count(_ scope: ScopeID, slot: Int) {
         let cell = cells.cell(slot, scope)
-        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        if !cell.pointee.isOf(scope) { reassign(cell, to: scope) }
         ScopeCells.Cell.add(1, to: cell.pointee.operations)
     }
 
     /// Counts bytes that were read or written in `scope`, on the thread that owns `slot`.
     @inline(__always)
-    public func note(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
+    public func count(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
         let cell = cells.cell(slot, scope)
-        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        if !cell.pointee.isOf(scope) { reassign(cell, to: scope) }
         if read > 0 { ScopeCells.Cell.add(UInt64(clamping: read), to: cell.pointee.readBytes) }
         if written > 0 { ScopeCells.Cell.add(UInt64(clamping: written), to: cell.pointee.writtenBytes) }
     }
 
     /// What a cell has counted goes to the gate of its scope, and it begins anew for another.
     @inline(never)
-    private func hand(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
+    private func reassign(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
         let owner = cell.pointee.owner.load(ordering: .relaxed)
         let changes = (owner >> 32) &+ 1
         cell.pointee.owner.store(changes << 32, ordering: .relaxed)

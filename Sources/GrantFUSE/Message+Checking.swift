@@ -6,7 +6,7 @@ import Glibc
 extension Message {
     /// Whether the message has all that its opcode brings: the structure, names with an end, and as much data as it says.
     @inline(__always)
-    var isWhole: Bool {
+    var isComplete: Bool {
         guard size >= Self.head else { return false }
         switch opcode {
         // LOOKUP, UNLINK, RMDIR, REMOVEXATTR; SYMLINK
@@ -41,7 +41,7 @@ extension Message {
     }
 
     /// Whether it is answered at all: not FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
-    var wantsAnswer: Bool { ![2, 36, 41, 42].contains(opcode) }
+    var needsReply: Bool { ![2, 36, 41, 42].contains(opcode) }
 
     private static let head = 40
 

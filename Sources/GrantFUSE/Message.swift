@@ -58,14 +58,14 @@ struct Message {
     @inline(__always)
     var mayTakeLong: Bool {
         switch opcode {
-        case Opcode.read: number(at: 56) >= Self.much
-        case Opcode.write: bytes.count >= Self.much
+        case Opcode.read: number(at: 56) >= Self.largeTransfer
+        case Opcode.write: bytes.count >= Self.largeTransfer
         case Opcode.sync, Opcode.syncDirectory, Opcode.allocate, Opcode.seek, Opcode.copy: true
         default: false
         }
     }
 
-    private static let much = 128 << 10
+    private static let largeTransfer = 128 << 10
 
     /// The kernel's number for the request.
     var unique: UInt64 { wide(at: 8) }
@@ -77,7 +77,7 @@ struct Message {
     var offered: UInt64 {
         guard opcode == Opcode.initialize else { return 0 }
         let low = UInt64(truncatingIfNeeded: number(at: 52))
-        return low & Exchange.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
+        return low & DeviceIO.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
     }
 
     /// Two requests that the library of version 3.14 answers with ENOSYS are other ones in all that they bring, so the operations of those get them.
@@ -86,7 +86,7 @@ struct Message {
     /// - FUSE_STATX (statx(2) that asks for the time of birth) begins as FUSE_GETATTR does (struct fuse_statx_in), and wants another answer, known
     ///   by `Request.wantsBirth`.
     @inline(__always)
-    static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
+    static func translateOpcode(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
         if opcode < Opcode.createNameless { return }
         let other =
             switch opcode {

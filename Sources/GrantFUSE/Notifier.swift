@@ -11,10 +11,10 @@ public struct Notifier: @unchecked Sendable {
     let session: OpaquePointer
 
     /// The node's attributes, and with them the permission to use a cached name.
-    public func forgetAttributes(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, -1, 0) }
+    public func invalidateAttributes(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, -1, 0) }
 
     /// The node's attributes and cached data; dirty pages are written back first (fs/fuse/inode.c, fuse_reverse_inval_inode).
-    public func forgetData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
+    public func invalidateData(_ node: NodeID) -> Int32 { fuse_lowlevel_notify_inval_inode(session, node.rawValue, 0, 0) }
 
     /// Has the kernel let go of those of `nodes` that nobody uses, with names, attributes and pages (fs/fuse/dev.c, fuse_notify_prune; Linux 6.18 and later). It sends FORGET for each; the others
     /// stay as they are. -EINVAL where the kernel knows no such thing, which a call without nodes finds out.
@@ -41,7 +41,7 @@ public struct Notifier: @unchecked Sendable {
     private static let mayPrune = getenv("GRANTFS_TEST_NO_PRUNING") == nil
 
     /// Makes the next use of every name of the mount ask again, of names that are missing as well (fs/fuse/dev.c, fuse_notify_inc_epoch; Linux 6.16 and later, else -EINVAL). Waits for nobody.
-    public func expireAllNames() -> Int32 {
+    public func expireAllEntries() -> Int32 {
         // struct fuse_out_header; FUSE_NOTIFY_INC_EPOCH is 8.
         var header: (UInt32, Int32, UInt64) = (16, 8, 0)
         return write(fuse_session_fd(session), &header, 16) == 16 ? 0 : -errno
@@ -70,26 +70,26 @@ public struct Notifier: @unchecked Sendable {
         return result == 0 ? fuse_lowlevel_notify_inval_inode(session, node.rawValue, place, 1) : result
     }
 
-    /// `expireName` for `length` bytes at `name`, with a 0 behind them: the library sends that as well.
-    public func expireName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
+    /// `expireEntry` for `length` bytes at `name`, with a 0 behind them: the library sends that as well.
+    public func expireEntry(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
         let result = cfuse3_expire_entry(session, parent.rawValue, name, length)
         return result == -ENOSYS ? fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length) : result
     }
 
     /// Drops a name with all that the kernel knows below it, but for what is in use. What is mounted below it is detached. Waits for the lock of
     /// `parent`, which whoever lists it may hold for ever: never for a name at the root.
-    public func forgetTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
+    public func invalidateTree(_ name: [UInt8], in parent: NodeID) -> Int32 {
         withCString(name) { fuse_lowlevel_notify_inval_entry(session, parent.rawValue, $0, name.count) }
     }
 
-    /// Drops a name of a file, and the file with it when nobody uses it. Waits for the lock of `parent`, as `expireName`.
-    public func forgetName(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
+    /// Drops a name of a file, and the file with it when nobody uses it. Waits for the lock of `parent`, as `expireEntry`.
+    public func invalidateEntry(_ name: UnsafePointer<CChar>, length: Int, in parent: NodeID) -> Int32 {
         fuse_lowlevel_notify_inval_entry(session, parent.rawValue, name, length)
     }
 
     /// Makes the next use of `name` ask again, without detaching what is mounted below; falls back to dropping the name where
     /// the kernel cannot expire (before 6.2).
-    public func expireName(_ name: [UInt8], in parent: NodeID) -> Int32 {
-        withCString(name) { expireName($0, length: name.count, in: parent) }
+    public func expireEntry(_ name: [UInt8], in parent: NodeID) -> Int32 {
+        withCString(name) { expireEntry($0, length: name.count, in: parent) }
     }
 }

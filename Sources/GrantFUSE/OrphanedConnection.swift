@@ -47,7 +47,7 @@ public struct OrphanedConnection: ~Copyable, Sendable {
 
     /// Has the kernel forget attributes and data of a node (FUSE_NOTIFY_INVAL_INODE). Waits for pages that somebody has locked, and for dirty ones until their
     /// write has been refused.
-    public func forgetData(_ node: UInt64) {
+    public func invalidateData(_ node: UInt64) {
         // struct fuse_out_header and struct fuse_notify_inval_inode_out, from the beginning to the end.
         var message: (UInt32, Int32, UInt64, UInt64, Int64, Int64) = (40, 2, 0, node, 0, 0)
         _ = write(device.number, &message, 40)

@@ -53,7 +53,7 @@ public struct Request: ~Copyable {
         fuse_reply_err(raw, EIO)
     }
 
-    /// The kernel's number for it, as `Session.suspend` gives it; 0 for what is no longer there.
+    /// The kernel's number for it, as `Session.park` gives it; 0 for what is no longer there.
     public var unique: UInt64 {
         let message = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed))
         return message?.load(fromByteOffset: 8, as: UInt64.self) ?? 0
@@ -154,10 +154,10 @@ public struct Request: ~Copyable {
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)
         // Before anybody can answer it.
-        let note = worker.pointee.noteAside()
+        let journalEntry = worker.pointee.journalParked()
         discard self
-        if worker.pointee.claim(sequence) { return DetachedRequest(raw: raw, caller: caller, note: note) }
-        note?.remove()
+        if worker.pointee.claim(sequence) { return DetachedRequest(raw: raw, caller: caller, journalEntry: journalEntry) }
+        journalEntry?.remove()
         return nil
     }
 }
@@ -168,22 +168,22 @@ public struct DetachedRequest: ~Copyable, @unchecked Sendable {
     let raw: fuse_req_t
     public let caller: Caller
     /// Where it is noted for the next daemon, until it is answered.
-    private let note: RequestNote?
+    private let journalEntry: JournalEntry?
 
-    init(raw: fuse_req_t, caller: Caller, note: RequestNote?) {
-        (self.raw, self.caller, self.note) = (raw, caller, note)
+    init(raw: fuse_req_t, caller: Caller, journalEntry: JournalEntry?) {
+        (self.raw, self.caller, self.journalEntry) = (raw, caller, journalEntry)
     }
 
     deinit {
         fuse_reply_err(raw, EIO)
-        note?.remove()
+        journalEntry?.remove()
     }
 
     public consuming func reply(error: Int32) {
-        let (raw, note) = (raw, note)
+        let (raw, journalEntry) = (raw, journalEntry)
         discard self
         fuse_reply_err(raw, answerable(error))
-        note?.remove()
+        journalEntry?.remove()
     }
 
     /// Calls `function(request, data)` when the caller is interrupted; at once when it has been. Not called after the reply.

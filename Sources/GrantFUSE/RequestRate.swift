@@ -10,7 +10,7 @@ struct RequestRate {
     static let patience = 8
 
     /// `requests`: since it was told last. Returns whether `isHigh` has changed.
-    mutating func note(_ requests: UInt32) -> Bool {
+    mutating func update(_ requests: UInt32) -> Bool {
         quiet = requests >= Self.high ? 0 : quiet + 1
         let now = isHigh ? quiet < Self.patience : quiet == 0
         defer { isHigh = now }

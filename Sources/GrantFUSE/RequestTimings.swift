@@ -20,15 +20,15 @@ public struct RequestTimings: Sendable {
 extension Worker {
     /// Counts a request that took so long. On the worker's thread.
     @inline(__always)
-    func note(nanoseconds: Int64, of kind: Int) {
+    func recordLatency(nanoseconds: Int64, of kind: Int) {
         let counters = timings + kind * RequestTimings.width
         Worker.add(1, to: counters + DurationBuckets.index(of: nanoseconds))
         Worker.add(UInt64(clamping: nanoseconds), to: counters + DurationBuckets.count)
     }
 
     /// Counts bytes that were read or written for a program. On the worker's thread.
-    @inline(__always) public func note(read count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.readBytes) }
-    @inline(__always) public func note(written count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.writtenBytes) }
+    @inline(__always) public func count(read count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.readBytes) }
+    @inline(__always) public func count(written count: Int) { Worker.add(UInt64(clamping: count), to: counts + RequestCounts.writtenBytes) }
 
     /// One writer: no exchange is needed.
     @inline(__always)

@@ -26,7 +26,7 @@ extension Session {
             lost.wrappingAdd(1, ordering: .relaxed).oldValue < mostLost
         else { return false }
         worker.pointee.answerLost()
-        worker.pointee.noteEnd()
+        worker.pointee.recordEnd()
         worker.pointee.activity.store(.none, ordering: .relaxed)
         return true
     }

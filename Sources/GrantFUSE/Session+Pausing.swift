@@ -14,31 +14,31 @@ extension Session {
     /// For one thread at a time, which serves no requests and holds no lock.
     public func pause(until deadline: Int64) -> Bool {
         isPausing.store(true, ordering: .sequentiallyConsistent)
-        var turn: UInt32 = 20
+        var backoff: UInt32 = 20
         while true {
-            if areAllResting { return true }
+            if areAllIdle { return true }
             if Clock.monotonic > deadline || hasEnded {
                 endPause()
                 return false
             }
-            usleep(turn)
-            turn = min(turn * 2, 1_000)
+            usleep(backoff)
+            backoff = min(backoff * 2, 1_000)
         }
     }
 
     /// Goes on: with what was kept first.
     public func endPause() {
         isPausing.store(false, ordering: .sequentiallyConsistent)
-        if hasReady { startResuming() }
-        wakeWatch()
+        if hasRunnable { startResuming() }
+        wakeMonitor()
     }
 
-    private var areAllResting: Bool {
-        var areResting = !isLooking.load(ordering: .sequentiallyConsistent)
+    private var areAllIdle: Bool {
+        var areResting = !isChecking.load(ordering: .sequentiallyConsistent)
         for slot in 0..<workerLimit {
             let worker = workers + slot
             switch worker.pointee.activity.load(ordering: .sequentiallyConsistent) {
-            case .none, .resting: continue
+            case .none, .idle: continue
             case .busy: areResting = false
             case .receiving:
                 areResting = false
@@ -59,17 +59,17 @@ extension Session {
 
     /// Waits until the pause is over.
     @inline(never)
-    func rest(_ worker: UnsafeMutablePointer<Worker>) {
-        worker.pointee.activity.store(.resting, ordering: .sequentiallyConsistent)
+    func waitOutPause(_ worker: UnsafeMutablePointer<Worker>) {
+        worker.pointee.activity.store(.idle, ordering: .sequentiallyConsistent)
         while isPausing.load(ordering: .acquiring), !hasEnded { usleep(200) }
         worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent)
     }
 
     /// Keeps a request that came as the pause began.
     @inline(never)
-    func keep(_ message: Message, _ buffer: borrowing fuse_buf) {
-        let kept = SuspendedMessage(UnsafeRawBufferPointer(start: buffer.mem, count: message.size), notes: context.pointee.notes)
-        suspended.withLock { $0.ready.append(kept) }
+    func deferMessage(_ message: Message, _ buffer: borrowing fuse_buf) {
+        let kept = ParkedMessage(UnsafeRawBufferPointer(start: buffer.mem, count: message.size), journal: context.pointee.journal)
+        parked.withLock { $0.ready.append(kept) }
         // Who has ended the pause meanwhile may have looked before it was there.
         if !isPausing.load(ordering: .sequentiallyConsistent) { startResuming() }
     }
@@ -78,16 +78,16 @@ extension Session {
 
     /// All requests that have come and were not begun, as the kernel wrote them. During a pause.
     public var unserved: [[UInt8]] {
-        suspended.withLock { suspended in
-            (suspended.ready + suspended.waiting.values).map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) }
+        parked.withLock { parked in
+            (parked.ready + parked.waiting.values).map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) }
         }
     }
 
     /// Has requests served that another daemon has received. Before `start`.
     public func takeOver(unserved: [[UInt8]]) {
         for message in unserved {
-            let kept = message.withUnsafeBytes { SuspendedMessage($0, notes: context.pointee.notes) }
-            suspended.withLock { $0.ready.append(kept) }
+            let kept = message.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) }
+            parked.withLock { $0.ready.append(kept) }
         }
     }
 

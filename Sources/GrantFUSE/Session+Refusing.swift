@@ -5,7 +5,7 @@ import GrantSystem
 extension Session {
     /// Takes over requests of another daemon that are EIO, as the kernel wrote them, perhaps without their ends. They stay noted until `answerRefused`. Before `start`.
     public func takeOver(refused messages: [[UInt8]]) {
-        let kept = messages.map { $0.withUnsafeBytes { SuspendedMessage($0, notes: context.pointee.notes) } }
+        let kept = messages.map { $0.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) } }
         refused.withLock { $0 += kept }
     }
 
@@ -23,21 +23,21 @@ extension Session {
             _ = write(device, &header, 16)
         }
         // At once: whoever hears of the error may look.
-        forgetWhatChanged(by: taken.map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) })
+        invalidateSubjects(of: taken.map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) })
         for message in taken { message.end() }
     }
 
     /// Makes the kernel ask again for the names and attributes that these requests were about. On a thread of its own: a name's directory may be locked by a program.
     ///
     /// `messages`: as the kernel wrote them, perhaps without their ends. Only once requests are served.
-    func forgetWhatChanged(by messages: [[UInt8]]) {
+    func invalidateSubjects(of messages: [[UInt8]]) {
         if messages.isEmpty { return }
         let notifier = notifier
         _ = try? WorkerThread.start("grantfs-task") {
             for bytes in messages {
                 let (nodes, names) = bytes.withUnsafeBytes { Message($0).subjects }
-                for node in nodes where node > 1 { _ = notifier.forgetAttributes(NodeID(node)) }
-                for (parent, name) in names where parent > 1 { _ = notifier.expireName(name, in: NodeID(parent)) }
+                for node in nodes where node > 1 { _ = notifier.invalidateAttributes(NodeID(node)) }
+                for (parent, name) in names where parent > 1 { _ = notifier.expireEntry(name, in: NodeID(parent)) }
             }
         }.detach()
     }

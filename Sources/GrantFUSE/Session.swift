@@ -13,51 +13,51 @@ public typealias BufferVector = fuse_bufvec
 /// One mount: the library's session, its workers, and the loop that hands requests to them.
 ///
 /// The loop is our own, around `fuse_session_receive_buf` and `fuse_session_process_buf`: a request that hangs keeps its worker,
-/// so others read when it is held up (`Readers`), and every worker owns a slot that a revoker can look into.
+/// so others read when it is held up (`ReaderPool`), and every worker owns a slot that a revoker can look into.
 public final class Session: @unchecked Sendable {
     // Safe to share: the library's session is; the fields are fixed after `init`, or atomics.
     public let notifier: Notifier
     let pointer: OpaquePointer
     let workers: UnsafeMutablePointer<Worker>
     let workerLimit: Int
-    let readers = Readers()
+    let readers = ReaderPool()
     let ended = Atomic<Bool>(false)
     let endings = Semaphore()
     let slots: Lock<WorkerSlots>
-    let suspended = Lock(SuspendedRequests())
+    let parked = Lock(ParkedRequests())
     /// What a daemon that has died had received, and is to be EIO: see `answerRefused`.
-    let refused = Lock<[SuspendedMessage]>([])
+    let refused = Lock<[ParkedMessage]>([])
     /// Somebody is to serve what is ready, and no worker could be had for it.
-    let readyWaits = Atomic<Bool>(false)
-    let resumeCall = Semaphore()
+    let runnablePending = Atomic<Bool>(false)
+    let resumeWakeup = Semaphore()
     /// Nothing is to be received or served: see `pause`.
     let isPausing = Atomic<Bool>(false)
     /// Whether the watching thread looks at something.
-    let isLooking = Atomic<Bool>(false)
+    let isChecking = Atomic<Bool>(false)
     /// Looks at what the workers do, and whether something that was put aside can go on; whether it is to be called again soon.
-    let look: @Sendable () -> Bool
+    let pollWorkers: @Sendable () -> Bool
     /// Told before a request that was put aside is answered because it was interrupted, by its number.
     let interrupted: @Sendable (UInt64) -> Void
     let context: UnsafeMutablePointer<SessionContext>
 
     /// `state` is what `Request.state` gives back; the caller keeps it alive as long as the session.
-    /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`suspend`), before it is answered
-    /// because it was interrupted; on a worker's thread, holding no lock. `look` is called every millisecond by a thread that serves no requests, while workers
-    /// are held up or many, or as long as it says true; it must not wait for anything. `wakeWatch` has it called when nothing else happens.
+    /// `operations.init` is filled in here. `interrupted` is told of each request that was put aside (`park`), before it is answered
+    /// because it was interrupted; on a worker's thread, holding no lock. `pollWorkers` is called every millisecond by a thread that serves no requests, while workers
+    /// are held up or many, or as long as it says true; it must not wait for anything. `wakeMonitor` has it called when nothing else happens.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, mountpoint: [UInt8], workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
+        interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         // The library reports what is wrong with the device to standard error alone.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         try self.init(
-            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, pollWorkers: pollWorkers
         ) { session throws(Errno) in
             guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
                 fuse_session_destroy(session)
                 throw Errno(EIO)
             }
-            guard Exchange.install(in: session, on: fuse_session_fd(session)) == 0 else {
+            guard DeviceIO.install(in: session, on: fuse_session_fd(session)) == 0 else {
                 fuse_session_unmount(session)
                 fuse_session_destroy(session)
                 throw Errno(ENOMEM)
@@ -69,13 +69,13 @@ public final class Session: @unchecked Sendable {
     /// agree on something else with the kernel than `negotiation` says: the kernel cannot be told any more.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
-        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool
+        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         let number = device.release()
         try self.init(
-            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, look: look
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, pollWorkers: pollWorkers
         ) { session throws(Errno) in
-            guard Exchange.install(in: session, on: number) == 0 else { throw Errno(ENOMEM) }
+            guard DeviceIO.install(in: session, on: number) == 0 else { throw Errno(ENOMEM) }
         }
         context.pointee.isReplaying = true
         let message = UnsafeMutableRawPointer.allocate(byteCount: Worker.bufferSize, alignment: 16)
@@ -95,9 +95,9 @@ public final class Session: @unchecked Sendable {
     ) throws(Errno) {
         try self.init(
             operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
-            look: { false }
+            pollWorkers: { false }
         ) { session throws(Errno) in
-            guard Exchange.install(in: session, on: exchange) == 0 else { throw Errno(ENOMEM) }
+            guard DeviceIO.install(in: session, on: exchange) == 0 else { throw Errno(ENOMEM) }
         }
         guard makeRoom(0) else { throw Errno(ENOMEM) }
     }
@@ -105,11 +105,11 @@ public final class Session: @unchecked Sendable {
     /// `attach`: connects the library's session with the kernel, or whatever is in its place; what it throws is passed on.
     private init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, workerLimit: Int,
-        interrupted: @escaping @Sendable (UInt64) -> Void, look: @escaping @Sendable () -> Bool,
+        interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool,
         attach: (OpaquePointer) throws(Errno) -> Void
     ) throws(Errno) {
         self.interrupted = interrupted
-        self.look = look
+        self.pollWorkers = pollWorkers
         self.workerLimit = workerLimit
         let context = UnsafeMutablePointer<SessionContext>.allocate(capacity: 1)
         context.initialize(to: SessionContext(options: options, state: state))
@@ -155,15 +155,15 @@ public final class Session: @unchecked Sendable {
     public func start() throws(Errno) {
         Session.surviveTraps()
         do throws(Errno) {
-            try WorkerThread.start("grantfs-readers") { self.watchReaders() }.detach()
+            try WorkerThread.start("grantfs-readers") { self.monitorReaders() }.detach()
         } catch {
             fuse_session_unmount(pointer)
             throw error
         }
-        for _ in 0..<Readers.kept { startWorker() }
+        for _ in 0..<ReaderPool.minimum { startWorker() }
         // Some more from the beginning, for when no threads can be made.
-        for _ in 0..<Readers.reserve { startWorker(.standingBy) }
-        for _ in 0..<Readers.reserveForResumed { startWorker(.resumingAlways) }
+        for _ in 0..<ReaderPool.reserve { startWorker(.standby) }
+        for _ in 0..<ReaderPool.reserveForResumed { startWorker(.resumingAlways) }
     }
 
     /// Answers the request that the worker of `slot` holds, in its place, if it has not answered: with `error`, or with success when it is
@@ -211,7 +211,7 @@ struct SessionContext {
     /// Whether the kernel can be asked for all requests again that were not answered (FUSE_NOTIFY_RESEND). Written with `offered`; false before.
     var canResend = false
     /// Where requests that are put aside are noted, when it cannot and somebody is to know of them. Written with it.
-    var notes: RequestNotes?
+    var journal: RequestJournal?
     /// What was said in FUSE_INIT, as the kernel wrote it and as it was answered; written on the same thread.
     var negotiation = Negotiation()
     /// What is answered stays here: the kernel has its answer already.
@@ -220,7 +220,7 @@ struct SessionContext {
     var kernelProtocol: UInt32 = 0
 
     /// Whether files opened past the cache can be mapped shared.
-    var mapsDirectly: Bool { options.mapsDirectly && offered & Exchange.mapsDirectly != 0 }
+    var mapsDirectly: Bool { options.mapsDirectly && offered & DeviceIO.mapsDirectly != 0 }
 }
 
 /// Answers FUSE_INIT: asks for what grantfs needs and for nothing else, whatever the library would ask for by default.
@@ -235,7 +235,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     // it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages there that stay.
     // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
     // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
-    // which leaves out who may keep set-id bits; its second version is asked for in `Exchange`.
+    // which leaves out who may keep set-id bits; its second version is asked for in `DeviceIO`.
     if options.forwardsLocks { wanted |= FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS }
     if options.writeBack { wanted |= FUSE_CAP_WRITEBACK_CACHE }
     if options.checkData { wanted |= FUSE_CAP_AUTO_INVAL_DATA }
@@ -244,7 +244,7 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
     connection.pointee.max_readahead = 1 << 20
     // Hung readaheads of one grant must not stop every other's (64 did), so as many as can be put aside here: no grant has more than half of them.
     // The kernel gives an unprivileged mount fewer when memory is small (fs/fuse/inode.c, max_user_bgreq).
-    connection.pointee.max_background = UInt32(clamping: SuspendedRequests.mostBytes / SuspendedRequests.overhead)
+    connection.pointee.max_background = UInt32(clamping: ParkedRequests.maxBytes / ParkedRequests.overhead)
     connection.pointee.congestion_threshold = connection.pointee.max_background / 4 * 3
     connection.pointee.time_gran = 1
 }

@@ -53,7 +53,7 @@ public struct Worker: ~Copyable {
         /// It waits for a request of the kernel's.
         case receiving
         /// It waits to be called, or until a pause is over.
-        case resting
+        case idle
     }
 
     init(
@@ -74,13 +74,13 @@ public struct Worker: ~Copyable {
     /// mappings and other descriptors see it: protocol 7.42, Linux 6.14.
     public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
     /// Where requests are noted that are put aside; nil: nowhere.
-    var notes: RequestNotes? { context.pointee.notes }
+    var journal: RequestJournal? { context.pointee.journal }
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
     /// Notes what `message` is before the library takes it apart. The kind, when it is one that is to be timed; else -1.
     @inline(__always)
-    func note(_ message: Message) -> Int {
+    func countRequest(_ message: Message) -> Int {
         let opcode = message.opcode
         self.opcode.store(opcode, ordering: .relaxed)
         killsSetID.store(message.killsSetID, ordering: .relaxed)
@@ -94,7 +94,7 @@ public struct Worker: ~Copyable {
     }
 
     /// Gives the memory of `buffer` back to the kernel, and what was in it. On the worker's own thread, between requests.
-    func giveBufferBack() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
+    func releaseBuffer() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
 
     /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.
     @inline(__always)

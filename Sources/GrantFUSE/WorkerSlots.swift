@@ -6,7 +6,7 @@ struct WorkerSlots {
     private var shortage: (began: Int, most: Int)?
 
     /// So many more than at the beginning of a shortage, and it is over.
-    private static let enough = 64
+    private static let recoveryMargin = 64
 
     init(limit: Int) {
         self.limit = limit
@@ -20,21 +20,21 @@ struct WorkerSlots {
     mutating func take() -> Int? { free.popLast() }
 
     /// The worker of that slot has ended.
-    mutating func giveBack(_ slot: Int) { free.append(slot) }
+    mutating func release(_ slot: Int) { free.append(slot) }
 
     /// There was no memory or no thread for it.
-    mutating func giveBackUnused(_ slot: Int) {
+    mutating func releaseUnused(_ slot: Int) {
         free.append(slot)
         shortage = (count, count)
     }
 
     /// A worker was started.
-    mutating func noteMade() {
+    mutating func workerStarted() {
         guard let (began, most) = shortage, count > most else { return }
-        shortage = count - began >= Self.enough ? nil : (began, count)
+        shortage = count - began >= Self.recoveryMargin ? nil : (began, count)
     }
 
     /// During a shortage: how many workers there are, and as many again as could be made since it began. One thread that some other program has left, and that
     /// the next may take, is not taken for an end of the shortage. nil when there is none.
-    var sure: Int? { shortage.map { min(limit, count + $0.most - $0.began) } }
+    var guaranteed: Int? { shortage.map { min(limit, count + $0.most - $0.began) } }
 }

@@ -15,7 +15,7 @@ public struct DirectoryStream {
     private var position: UInt64 = 0
 
     /// Whether the later parts of this listing go out without attributes; nil before the second.
-    public var isBare: Bool?
+    public var omitsAttributes: Bool?
 
     /// How likely the kernel knows the files of this listing already: more than 0 as long as looking for that first pays.
     public var familiarity: Int8 = 0
@@ -59,14 +59,14 @@ public struct DirectoryStream {
     /// Writes where it stands for the next daemon. What was read and not passed on is left: it is read again.
     func handOver(to state: inout HandoverWriter) {
         state.put(position)
-        state.put(isBare.map { $0 ? 1 : 0 } ?? 2 as UInt8)
+        state.put(omitsAttributes.map { $0 ? 1 : 0 } ?? 2 as UInt8)
         state.put(familiarity)
     }
 
     init(from state: inout HandoverReader) throws(Errno) {
         position = try state.take()
         let bare: UInt8 = try state.take()
-        isBare = bare == 2 ? nil : bare == 1
+        omitsAttributes = bare == 2 ? nil : bare == 1
         familiarity = try state.take()
         // Something is left that is not here, so the next part begins with a seek.
         (next, end) = (0, 1)

@@ -95,7 +95,7 @@ public final class DocumentPlace: Sendable {
     public var file: Held? { state.withLock { $0.file } }
 
     /// Lets go of every descriptor. Those that are in use are closed when they no longer are.
-    public func letGo() {
+    public func releaseDescriptors() {
         // Closed outside of the lock.
         let held = state.withLock { state -> [Held?] in
             defer { (state.entry, state.workplace, state.file) = (nil, nil, nil) }
@@ -166,7 +166,7 @@ public final class DocumentPlace: Sendable {
     public func forget(_ keys: Set<NodeKey>) { state.withLock { state in for key in keys { state.makers[key] = nil } } }
 
     /// Somebody has made something beside the document.
-    public func note(_ key: NodeKey, by maker: Maker?) {
+    public func recordMaker(_ key: NodeKey, by maker: Maker?) {
         guard let maker else { return }
         state.withLock { $0.makers[key] = maker }
     }

@@ -63,8 +63,8 @@ public struct Node: ~Copyable {
     /// How many lookups the kernel has not yet forgotten. Changed under the shard's lock.
     let lookups: Atomic<UInt64>
     /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while nobody pins it.
-    let hold: Atomic<UInt64>
-    let handle: KeptHandle
+    let pinState: Atomic<UInt64>
+    let handle: StoredHandle
     /// Where the daemon may not open by handle: the name it was last found under, ending with a NUL, in a block of its own; 0 when that
     /// name was removed. Together with `parent` changed and read under the shard's lock.
     let name: Atomic<UInt>
@@ -88,38 +88,38 @@ public struct Node: ~Copyable {
     /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
-    /// See `ScopeNodes.asksCallers`.
-    public let asksCallers: Bool
+    /// See `ScopeNodes.usesCallerGroups`.
+    public let usesCallerGroups: Bool
     /// Its name was removed, so no handle would find it again: the descriptor is not lent.
-    let isKept: Atomic<Bool>
+    let keepsDescriptor: Atomic<Bool>
     /// Whether an opening of the removed file has been answered with ESTALE already: see `ViewFS` on opening.
-    public let wasToldStale: Atomic<Bool>
+    public let reportedStale: Atomic<Bool>
     /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
     public let isShared: Atomic<Bool>
     /// Of a file: who else has it open, as far as that was looked at.
     public let oplock: Atomic<Oplock>
-    /// Of a file: how many locks were asked for since it was opened, `Node.manyLockings` at the most.
-    public let lockings: Atomic<UInt8>
+    /// Of a file: how many locks were asked for since it was opened, `Node.oplockThreshold` at the most.
+    public let lockRequests: Atomic<UInt8>
     /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
-    public let isListedBare: Atomic<Bool>
+    public let wasListedBare: Atomic<Bool>
     /// Of a directory: changes in it are told, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
 
     /// Under write-back: the file may have another mtime than the kernel shows.
-    public let hasOtherTime: Atomic<Bool>
+    public let isTimeDirty: Atomic<Bool>
 
-    /// Bits of `Standing`. What refuses is set under the shard's lock.
-    public let standing: Atomic<UInt8>
+    /// Bits of `Containment`. What refuses is set under the shard's lock.
+    public let containment: Atomic<UInt8>
     /// Where moves are not told: when it was last seen where it lies, CLOCK_MONOTONIC in milliseconds, without the higher bits.
     public let lookedAt: Atomic<UInt32>
 
     /// Where the kernel opens files by itself (docs/decisions/zero-message-open.md): what the daemon has open of the node for reading and for writing,
     /// numbers of `OpenFiles` or `OpenDirectories`; 0 for nothing. Used and taken away as `Node+Kept.swift` says.
-    let keptReader: Atomic<UInt64>
-    let keptWriter: Atomic<UInt64>
-    let keptUses: Atomic<UInt32>
+    let cachedReader: Atomic<UInt64>
+    let cachedWriter: Atomic<UInt64>
+    let cacheUses: Atomic<UInt32>
     /// Used since somebody last looked whether it still is.
-    let isKeptUsed: Atomic<Bool>
+    let wasCacheUsed: Atomic<Bool>
     /// There too: the kernel may have pages of the file, which may be dirty.
     public let mayHavePages: Atomic<Bool>
     /// Who last asked to write to the file; `writerUser` is .max when nobody has.
@@ -128,7 +128,7 @@ public struct Node: ~Copyable {
     let writerProcess: Atomic<Int32>
 
     /// So many locks are worth a look at who else has the file open.
-    public static let manyLockings: UInt8 = 8
+    public static let oplockThreshold: UInt8 = 8
 
     static let retiredBit: UInt64 = 1 << 63
     static let pin: UInt64 = 1 << 32
@@ -137,36 +137,36 @@ public struct Node: ~Copyable {
     init(key: NodeKey, owner: ScopeNodes, type: mode_t, descriptor: Int32) {
         self.key = key
         scope = owner.scope
-        asksCallers = owner.asksCallers
+        usesCallerGroups = owner.usesCallerGroups
         ownerReference = Unmanaged.passUnretained(owner)
         // S_IFMT is in the lower 16 bits.
         shortType = UInt16(truncatingIfNeeded: type & S_IFMT)
         isLocked = Atomic(false)
         lookups = Atomic(1)
-        hold = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
-        handle = KeptHandle()
+        pinState = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
+        handle = StoredHandle()
         name = Atomic(0)
-        isKept = Atomic(false)
+        keepsDescriptor = Atomic(false)
         openers = Atomic(0)
         writers = Atomic(0)
         parent = Atomic(0)
         found = Atomic(0)
         unlinked = Atomic(0)
-        wasToldStale = Atomic(false)
+        reportedStale = Atomic(false)
         isShared = Atomic(false)
         oplock = Atomic(.unknown)
-        lockings = Atomic(0)
-        isListedBare = Atomic(false)
+        lockRequests = Atomic(0)
+        wasListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)
-        hasOtherTime = Atomic(false)
-        standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
+        isTimeDirty = Atomic(false)
+        containment = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Containment.isUnwatched : 0)
         lookedAt = Atomic(0)
         dataVersion = Atomic(0)
-        keptReader = Atomic(0)
-        keptWriter = Atomic(0)
-        keptUses = Atomic(0)
-        isKeptUsed = Atomic(false)
+        cachedReader = Atomic(0)
+        cachedWriter = Atomic(0)
+        cacheUses = Atomic(0)
+        wasCacheUsed = Atomic(false)
         mayHavePages = Atomic(false)
         writerUser = Atomic(.max)
         writerGroup = Atomic(.max)
@@ -183,12 +183,12 @@ public struct Node: ~Copyable {
     @inline(__always)
     public func withOwner<Result>(_ body: (ScopeNodes) -> Result) -> Result { ownerReference._withUnsafeGuaranteedRef(body) }
 
-    /// Whether the kernel is to keep nothing of the scope: see `ScopeNodes.distrust`.
+    /// Whether the kernel is to keep nothing of the scope: see `ScopeNodes.cacheBypass`.
     @inline(__always)
-    public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
+    public var bypassesCache: Bool { withOwner { $0.cacheBypass.load(ordering: .relaxed) != 0 } }
 
     /// How many lookups the kernel has not yet forgotten, and one for each operation that counts it for itself.
     public var lookupCount: UInt64 { lookups.load(ordering: .relaxed) }
 
-    var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
+    var pins: UInt64 { (pinState.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 }

@@ -46,7 +46,7 @@ extension NodeTree {
     public func knownPath(of id: UInt64, in scope: ScopeNodes) -> [UInt8]? {
         guard let node = count(id, in: scope) else { return nil }
         defer { forget(id, 1) }
-        let held = node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+        let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
         defer { unpin(id, node) }
         guard held != 0 else { return nil }
         var buffer = [UInt8](repeating: 0, count: 16_384)

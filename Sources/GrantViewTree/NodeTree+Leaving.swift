@@ -6,7 +6,7 @@ import Synchronization
 // What somebody who looks for files that were moved out of a granted directory needs of the tree.
 extension NodeTree {
     /// What is seen of a node or an open file in passing, which may end at any moment: its descriptor's number may be another file's by now.
-    public struct Glimpse {
+    public struct UnpinnedSnapshot {
         public let node: UInt64
         public let scope: UInt32
         public let descriptor: Int32
@@ -16,14 +16,14 @@ extension NodeTree {
     public var indexLimit: UInt32 { nodes.indexLimit }
 
     /// The directory, or with `files` the regular file, at an index of the table that has a descriptor and has not left, in passing.
-    public func directory(at index: UInt32, orFile files: Bool = false) -> Glimpse? {
+    public func directory(at index: UInt32, orFile files: Bool = false) -> UnpinnedSnapshot? {
         guard let (id, node) = nodes.element(at: index), node.pointee.type == S_IFDIR || (files && node.pointee.type == S_IFREG),
-            node.pointee.standing.load(ordering: .relaxed) & Standing.left == 0
+            node.pointee.containment.load(ordering: .relaxed) & Containment.escaped == 0
         else { return nil }
-        let held = node.pointee.hold.load(ordering: .relaxed) & Node.descriptorMask
+        let held = node.pointee.pinState.load(ordering: .relaxed) & Node.descriptorMask
         let scope = node.pointee.scope
         return held == 0 || nodes.find(id) == nil
-            ? nil : Glimpse(node: id, scope: scope, descriptor: Int32(truncatingIfNeeded: held) - 1)
+            ? nil : UnpinnedSnapshot(node: id, scope: scope, descriptor: Int32(truncatingIfNeeded: held) - 1)
     }
 
     /// The granted directory's descriptor; nil once it is let go. It stays open while an operation is in the scope, or while its node is pinned.
@@ -34,7 +34,7 @@ extension NodeTree {
     /// A node's descriptor, if it has one just now; its number may be another file's by then.
     public func descriptor(of id: UInt64) -> Int32? {
         guard let node = nodes.find(id) else { return nil }
-        let held = node.pointee.hold.load(ordering: .acquiring) & Node.descriptorMask
+        let held = node.pointee.pinState.load(ordering: .acquiring) & Node.descriptorMask
         return held == 0 ? nil : Int32(truncatingIfNeeded: held) - 1
     }
 
@@ -53,7 +53,7 @@ extension NodeTree {
     public func depart(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
         node.pointee.withOwner { owner in
             owner.withShard(of: node.pointee.key) { index in
-                node.pointee.standing.bitwiseOr(Standing.leaving, ordering: .sequentiallyConsistent)
+                node.pointee.containment.bitwiseOr(Containment.escaping, ordering: .sequentiallyConsistent)
                 index.depart(id, node.pointee.key, in: nodes)
             }
         }
@@ -79,12 +79,12 @@ extension OpenFiles {
     ///
     /// Locking: the table's, one element at a time.
     @discardableResult
-    public func refuse(_ standing: UInt8, _ isMeant: (UInt64) -> Bool) -> [UInt64] {
+    public func refuse(_ containment: UInt8, _ isMeant: (UInt64) -> Bool) -> [UInt64] {
         var refused: [UInt64] = []
         for index in 0..<table.indexLimit {
             table.visit(index) { id, file in
                 guard isMeant(file.pointee.node) else { return }
-                file.pointee.standing.bitwiseOr(standing, ordering: .sequentiallyConsistent)
+                file.pointee.containment.bitwiseOr(containment, ordering: .sequentiallyConsistent)
                 refused.append(id)
             }
         }
@@ -93,17 +93,17 @@ extension OpenFiles {
 
     /// Of a file that was just opened, and that nobody else knows yet.
     @inline(__always)
-    public func inherit(_ standing: UInt8, _ id: UInt64) {
-        table.find(id)?.pointee.standing.bitwiseOr(standing & Standing.left, ordering: .relaxed)
+    public func inherit(_ containment: UInt8, _ id: UInt64) {
+        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
     }
 
     /// All that are open and not refused, in passing.
-    public func glimpses(_ body: (NodeTree.Glimpse) -> Void) {
+    public func forEachUnpinned(_ body: (NodeTree.UnpinnedSnapshot) -> Void) {
         for index in 0..<table.indexLimit {
-            var seen: NodeTree.Glimpse?
+            var seen: NodeTree.UnpinnedSnapshot?
             table.visit(index) { _, file in
-                if file.pointee.standing.load(ordering: .relaxed) != 0 { return }
-                seen = NodeTree.Glimpse(node: file.pointee.node, scope: file.pointee.scope, descriptor: file.pointee.descriptor)
+                if file.pointee.containment.load(ordering: .relaxed) != 0 { return }
+                seen = NodeTree.UnpinnedSnapshot(node: file.pointee.node, scope: file.pointee.scope, descriptor: file.pointee.descriptor)
             }
             if let seen { body(seen) }
         }
@@ -119,27 +119,27 @@ extension OpenFiles {
 
 extension OpenDirectories {
     /// As `OpenFiles.refuse`.
-    public func refuse(_ standing: UInt8, _ isMeant: (UInt64) -> Bool) {
+    public func refuse(_ containment: UInt8, _ isMeant: (UInt64) -> Bool) {
         for index in 0..<table.indexLimit {
             table.visit(index) { _, directory in
                 guard isMeant(directory.pointee.node) else { return }
-                directory.pointee.standing.bitwiseOr(standing, ordering: .sequentiallyConsistent)
+                directory.pointee.containment.bitwiseOr(containment, ordering: .sequentiallyConsistent)
             }
         }
     }
 
     /// As `OpenFiles.inherit`.
-    public func inherit(_ standing: UInt8, _ id: UInt64) {
-        table.find(id)?.pointee.standing.bitwiseOr(standing & Standing.left, ordering: .relaxed)
+    public func inherit(_ containment: UInt8, _ id: UInt64) {
+        table.find(id)?.pointee.containment.bitwiseOr(containment & Containment.escaped, ordering: .relaxed)
     }
 
-    /// As `OpenFiles.glimpses`.
-    public func glimpses(_ body: (NodeTree.Glimpse) -> Void) {
+    /// As `OpenFiles.forEachUnpinned`.
+    public func forEachUnpinned(_ body: (NodeTree.UnpinnedSnapshot) -> Void) {
         for index in 0..<table.indexLimit {
-            var seen: NodeTree.Glimpse?
+            var seen: NodeTree.UnpinnedSnapshot?
             table.visit(index) { _, directory in
-                if directory.pointee.standing.load(ordering: .relaxed) != 0 { return }
-                seen = NodeTree.Glimpse(
+                if directory.pointee.containment.load(ordering: .relaxed) != 0 { return }
+                seen = NodeTree.UnpinnedSnapshot(
                     node: directory.pointee.node, scope: directory.pointee.scope, descriptor: directory.pointee.descriptor)
             }
             if let seen { body(seen) }

@@ -22,14 +22,14 @@ extension NodeTree {
     /// Makes `opened` the descriptor of a node that is pinned, or closes it when the node has got one meanwhile. Returns the node's.
     func install(_ opened: Int32, in node: UnsafeMutablePointer<Node>) -> Int32 {
         while true {
-            let old = node.pointee.hold.load(ordering: .acquiring)
+            let old = node.pointee.pinState.load(ordering: .acquiring)
             if old & Node.descriptorMask != 0 {
                 // Another pin was quicker.
                 _ = clinux_close(opened)
                 return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
             }
             let new = old | UInt64(truncatingIfNeeded: UInt32(bitPattern: opened &+ 1))
-            if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
+            if node.pointee.pinState.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
                 if budget.add(node.pointee.scope) { evict() }
                 return opened
             }
@@ -39,7 +39,7 @@ extension NodeTree {
     private func openByHandle(_ node: UnsafeMutablePointer<Node>) -> Int32 {
         guard let handle = node.pointee.handle.copy(), let base = node.pointee.owner.handleBase else { return -ESTALE }
         var copy = handle
-        return verified(makingRoom { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
+        return verified(evictingIfNeeded { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
     }
 
     /// Climbs to the nearest directory whose descriptor is open (the granted one's always is) and goes down again.
@@ -58,7 +58,7 @@ extension NodeTree {
             let id = current.pointee.parent.load(ordering: .relaxed)
             guard above.count < Self.depthLimit, let parent = count(id, in: scope) else { return -ESTALE }
             above.append((id, parent))
-            let hold = parent.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue
+            let hold = parent.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue
             directory = Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1
             current = parent
         }
@@ -77,7 +77,7 @@ extension NodeTree {
             let scope = child.pointee.owner
             guard scope.withShard(of: child.pointee.key, { _ in child.pointee.copyName(in: parent, to: name) }) else { return -ESTALE }
             return verified(
-                makingRoom { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
+                evictingIfNeeded { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
         }
     }
 

@@ -9,12 +9,12 @@ public final class NodeTree: @unchecked Sendable {
     public let nodes: SlotTable<Node>
     /// The nodes' ids, those of directories marked, for who has to see to them when this process has died; nil where there is no memory for it.
     public let shared: SharedChunks?
-    public let devices: DeviceNumbers
+    public let devices: InodeNumbering
     let budget: DescriptorBudget
     let scopes = Lock<[UInt32: ScopeNodes]>([:])
 
     /// What programs hold of the descriptors: files and directories that are open, and what carries their locks.
-    public let shares: HolderShares
+    public let shares: FairQuota
 
     /// Closes what was kept open of a node that ends, numbers of `OpenFiles`, or of `OpenDirectories` when it is one. Set before the first request.
     public nonisolated(unsafe) var close: (_ reader: UInt64, _ writer: UInt64, _ isDirectory: Bool) -> Void = { _, _, _ in }
@@ -27,10 +27,10 @@ public final class NodeTree: @unchecked Sendable {
     /// many of those programs may hold. `page`: the nodes are to be had by the next daemon when this one has died
     /// (`Supervisor`).
     public init(descriptorLimit: Int, shared: Int = 1 << 40, held: Int = 1 << 40, page: UnsafeMutablePointer<clinux_supervised>? = nil) {
-        devices = DeviceNumbers(page: page)
+        devices = InodeNumbering(page: page)
         self.shared = try? SharedChunks(withElements: page != nil)
         nodes = SlotTable(shared: self.shared)
-        shares = HolderShares(limit: held)
+        shares = FairQuota(limit: held)
         budget = DescriptorBudget(limit: descriptorLimit, shared: shared, shares: shares)
     }
 
@@ -42,11 +42,11 @@ public final class NodeTree: @unchecked Sendable {
     // MARK: scopes
 
     /// Makes room for a scope's nodes. `handleBase`: nil where the daemon may not open by handle.
-    /// `asksCallers`: see there.
-    public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool = false) -> ScopeNodes {
-        let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts, asksCallers: asksCallers)
+    /// `usesCallerGroups`: see there.
+    public func addScope(_ scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, usesCallerGroups: Bool = false) -> ScopeNodes {
+        let made = ScopeNodes(scope: scope, handleBase: handleBase, crossesMounts: crossesMounts, usesCallerGroups: usesCallerGroups)
         scopes.withLock { $0[scope] = made }
-        budget.grant(1)
+        budget.addRoots(1)
         return made
     }
 
@@ -54,10 +54,10 @@ public final class NodeTree: @unchecked Sendable {
 
     /// Forgets a scope in which nobody is inside and of which the kernel knows no node.
     public func removeScope(_ scope: UInt32) {
-        if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.grant(-1) }
+        if scopes.withLock({ $0.removeValue(forKey: scope) }) != nil { budget.addRoots(-1) }
     }
 
-    /// Whether the scope and the user may have one more open file or directory, see `HolderShares`. Asked here, no reference is counted for it.
+    /// Whether the scope and the user may have one more open file or directory, see `FairQuota`. Asked here, no reference is counted for it.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { shares.hasRoom(scope: scope, user: user) }
 
     // MARK: nodes
@@ -140,7 +140,7 @@ public final class NodeTree: @unchecked Sendable {
         else {
             return nil
         }
-        node.pointee.noteNameless()
+        node.pointee.markNameless()
         if let before = document.show(id, copy status) { forget(before, 1) }
         return id
     }
@@ -155,7 +155,7 @@ public final class NodeTree: @unchecked Sendable {
     public func isOpen(_ key: NodeKey, in scope: ScopeNodes) -> Bool {
         scope.withShard(of: key) { index in
             guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return false }
-            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasKept
+            return node.pointee.openers.load(ordering: .relaxed) > 0 || node.pointee.hasCachedOpens
                 || node.pointee.mayHavePages.load(ordering: .relaxed)
         }
     }
@@ -163,7 +163,7 @@ public final class NodeTree: @unchecked Sendable {
     /// Notes that one of several names of the file with `key` is about to be removed, if the kernel knows the file.
     ///
     /// Locking: the shard's.
-    public func noteUnlink(of key: NodeKey, in scope: ScopeNodes, at time: Int64) {
+    public func recordUnlink(of key: NodeKey, in scope: ScopeNodes, at time: Int64) {
         scope.withShard(of: key) { index in
             guard let id = index.find(key, in: nodes), let node = nodes.find(id) else { return }
             node.pointee.unlinked.store(time, ordering: .relaxed)
@@ -185,7 +185,7 @@ public final class NodeTree: @unchecked Sendable {
             }
         }
         guard gone else { return }
-        let old = node.pointee.hold.bitwiseOr(Node.retiredBit, ordering: .acquiringAndReleasing).oldValue
+        let old = node.pointee.pinState.bitwiseOr(Node.retiredBit, ordering: .acquiringAndReleasing).oldValue
         if old & Node.retiredBit == 0, old >> 32 == 0 { finish(id, node) }
     }
 
@@ -194,35 +194,35 @@ public final class NodeTree: @unchecked Sendable {
     /// The node's O_PATH descriptor, kept open until `unpin`; or a negative error number.
     @inline(__always)
     public func pin(_ node: UnsafeMutablePointer<Node>) -> Int32 {
-        let held = node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+        let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
         return held != 0 ? Int32(truncatingIfNeeded: held) - 1 : reopen(node)
     }
 
     @inline(__always)
     public func unpin(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
-        let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
+        let rest = node.pointee.pinState.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
         if rest >> 32 == Node.retiredBit >> 32 { finish(id, node) }
     }
 
     private func finish(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) {
-        let held = node.pointee.hold.load(ordering: .acquiring)
+        let held = node.pointee.pinState.load(ordering: .acquiring)
         let scope = node.pointee.scope
-        let (kept, isDirectory) = (node.pointee.kept, node.pointee.type == S_IFDIR)
+        let (kept, isDirectory) = (node.pointee.cachedOpens, node.pointee.type == S_IFDIR)
         nodes.remove(id)
         if kept.reader != 0 || kept.writer != 0 { close(kept.reader, kept.writer, isDirectory) }
         if held & Node.descriptorMask != 0 { close(held, of: scope) }
     }
 
     /// Closes the descriptor of a node nobody pins.
-    private func letGo(_ node: UnsafeMutablePointer<Node>) {
-        let old = node.pointee.hold.load(ordering: .acquiring)
+    private func closeIfUnpinned(_ node: UnsafeMutablePointer<Node>) {
+        let old = node.pointee.pinState.load(ordering: .acquiring)
         guard old & Node.descriptorMask != 0, old >> 32 == 0,
-            node.pointee.hold.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged
+            node.pointee.pinState.compareExchange(expected: old, desired: 0, ordering: .acquiringAndReleasing).exchanged
         else { return }
         close(old, of: node.pointee.scope)
     }
 
-    /// Closes the descriptor that was in a node's `hold`.
+    /// Closes the descriptor that was in a node's `pinState`.
     func close(_ hold: UInt64, of scope: UInt32) {
         _ = clinux_close(Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1)
         budget.remove(scope)
@@ -236,9 +236,9 @@ public final class NodeTree: @unchecked Sendable {
         var isEmpty = true
         for id in scope.ids {
             guard let node = count(id, in: scope) else { continue }
-            letGo(node)
+            closeIfUnpinned(node)
             // A pin without a descriptor may be about to open one.
-            if node.pointee.hold.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
+            if node.pointee.pinState.load(ordering: .acquiring) & ~Node.retiredBit != 0 { isEmpty = false }
             forget(id, 1)
         }
         if isEmpty { scope.closeBase() }

@@ -19,7 +19,7 @@ struct Place: ~Copyable {
     /// Locking: under the shard's.
     mutating func exchange(with node: UnsafeMutablePointer<Node>) {
         node.pointee.parent.store(parent, ordering: .relaxed)
-        node.pointee.isKept.store(false, ordering: .relaxed)
+        node.pointee.keepsDescriptor.store(false, ordering: .relaxed)
         guard let new = name else { return }
         let old = UnsafeMutablePointer<CChar>(bitPattern: node.pointee.name.load(ordering: .relaxed))
         if let old, strcmp(old, new) == 0 { return }

@@ -17,29 +17,29 @@ public final class ScopeNodes: @unchecked Sendable {
     public let opensByHandle: Bool
     /// From now on no descriptor is opened for a node: its filesystem is to be unmounted.
     let isReleased = Atomic<Bool>(false)
-    public var isLetGo: Bool { isReleased.load(ordering: .relaxed) }
+    public var hasReleased: Bool { isReleased.load(ordering: .relaxed) }
     /// The mount the grant lies in: nothing of another one is entered.
     public let crossesMounts: Bool
     /// Whether a server behind the filesystem checks by itself what a user may do: then operations are done with the caller's groups as well.
-    public let asksCallers: Bool
+    public let usesCallerGroups: Bool
 
     /// How changes of names beside the mount are told: a `ChangeWatch.Means`, or 0 when they are not.
     public let watchMeans = Atomic<UInt8>(0)
     /// statfs(2)'s f_fsid of the granted directory, where its filesystem is watched; else 0.
     public let filesystem = Atomic<UInt64>(0)
 
-    /// Moves of what lies in it are not told: see `Standing`. Set once, before there are nodes.
+    /// Moves of what lies in it are not told: see `Containment`. Set once, before there are nodes.
     public let isUnwatched = Atomic<Bool>(false)
 
     /// Why nothing of the scope is kept by the kernel without asking; 0 where it may.
-    public let distrust = Atomic<UInt8>(0)
+    public let cacheBypass = Atomic<UInt8>(0)
     /// Another scope of the mount reaches the same files.
     public static let overlap: UInt8 = 1
     /// Claims are held here, which the kernel's own answers would not wait for.
     public static let claims: UInt8 = 2
 
     /// Whether listings go out with attributes.
-    public let habit = ListingHabit()
+    public let readdirPlus = ReaddirPlusHeuristic()
 
     /// The granted directory's node. It keeps its descriptor until the scope is released. Set once, before the scope is shared.
     public internal(set) nonisolated(unsafe) var root: (id: UInt64, key: NodeKey)?
@@ -50,9 +50,9 @@ public final class ScopeNodes: @unchecked Sendable {
     public let rootStatus = Lock<FileStatus?>(nil)
 
     /// `opensByHandle`: said where there was a base that is gone.
-    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, asksCallers: Bool, opensByHandle: Bool = false) {
+    init(scope: UInt32, handleBase: HandleBase?, crossesMounts: Bool, usesCallerGroups: Bool, opensByHandle: Bool = false) {
         self.scope = scope
-        self.asksCallers = asksCallers
+        self.usesCallerGroups = usesCallerGroups
         self.crossesMounts = crossesMounts
         base = Atomic(handleBase?.number ?? -1)
         baseReference = Lock(handleBase)

@@ -97,7 +97,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
 /// What lies before the elements of a chunk of a `SlotTable`: the generation of each cell, odd while it is in use, then a bit for each that is taken, one for each that is
 /// marked, and what was the highest generation of the chunk when its generations were last forgotten.
 @usableFromInline enum ChunkHead {
-    @usableFromInline static var cells: Int { FreeCells.perChunk }
+    @usableFromInline static var cells: Int { CellAllocator.perChunk }
     @usableFromInline static var generationBytes: Int { cells * MemoryLayout<UInt32>.stride }
     @usableFromInline static var bytes: Int { generationBytes + 4096 }
 

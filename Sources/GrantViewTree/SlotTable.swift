@@ -16,7 +16,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     private static var elementBytes: Int { cellsPerChunk * MemoryLayout<Element>.stride }
     @usableFromInline let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
     /// A chunk and its indices belong to the list of its number, modulo their count.
-    private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
+    private let lists: UnsafeMutablePointer<Unmanaged<Lock<CellAllocator>>>
     let listCount: Int
     private let reserved: Int
     let shared: SharedChunks?
@@ -31,7 +31,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         listCount = count
         self.reserved = reserved
         lists = .allocate(capacity: count)
-        for number in 0..<count { (lists + number).initialize(to: .passRetained(Lock(FreeCells()))) }
+        for number in 0..<count { (lists + number).initialize(to: .passRetained(Lock(CellAllocator()))) }
     }
 
     public var count: Int { (0..<listCount).reduce(0) { sum, list in sum + withList(list) { $0.live } } }
@@ -107,7 +107,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
             element = Self.element(index, in: chunk).move()
             // An index whose generations are used up is retired: an id must not come twice.
-            cells.give(back: cell, of: place / listCount, Self.taken(in: chunk), retires: generation >= UInt32.max - 2)
+            cells.free(cell, of: place / listCount, Self.taken(in: chunk), retires: generation >= UInt32.max - 2)
         }
         _ = consume element
     }
@@ -128,7 +128,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     private var givesBackHeads: Int32 { shared == nil ? MADV_DONTNEED : MADV_REMOVE }
     private var givesBackElements: Int32 { shared?.hasElements == true ? MADV_REMOVE : MADV_DONTNEED }
 
-    private func trim(_ own: Int, of list: Int, _ cells: inout FreeCells) -> Int {
+    private func trim(_ own: Int, of list: Int, _ cells: inout CellAllocator) -> Int {
         guard cells.isTrimmable(own) else { return 0 }
         let chunk = chunks[own * listCount + list]!
         if cells.canForget(own) {
@@ -172,12 +172,12 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     }
 
     @inline(__always)
-    func withList<Result>(_ list: Int, _ body: (inout FreeCells) -> Result) -> Result {
+    func withList<Result>(_ list: Int, _ body: (inout CellAllocator) -> Result) -> Result {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
     /// The number of a new chunk within its list; nil when there is no room for one.
-    func addChunk(to list: Int, _ cells: inout FreeCells) -> Int? {
+    func addChunk(to list: Int, _ cells: inout CellAllocator) -> Int? {
         let own = cells.chunks.count
         let place = own * listCount + list
         guard place < Self.chunkLimit else { return nil }

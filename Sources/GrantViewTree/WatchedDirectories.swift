@@ -23,7 +23,7 @@ public final class WatchedDirectories: Sendable {
 
     public var count: Int { table.withLock { $0.count } }
 
-    public func note(_ place: Place, under key: UInt64) {
+    public func add(_ place: Place, under key: UInt64) {
         table.withLock { table in
             if table[key]?.contains(where: { $0.node == place.node }) != true { table[key, default: []].append(place) }
         }

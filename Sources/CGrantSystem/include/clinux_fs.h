@@ -101,7 +101,7 @@ int clinux_chmod_descriptor(int fd, mode_t mode);
 int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid);
 int clinux_truncate_descriptor(int fd, off_t size);
 // Has the filesystem itself say what a file's attributes are, whatever the kernel has cached. 0 or a negative error number.
-int clinux_ask(int fd);
+int clinux_statx_sync(int fd);
 // Whether the process may open the file of an O_PATH descriptor for writing, whomever the thread acts for: as access(2). 0 or a negative error number.
 int clinux_may_write(int fd);
 // Whether this thread may make and remove names in a directory: 0, or a negative error number. By its own fsuid, groups and capabilities.

@@ -14,8 +14,8 @@ enum {
     CLINUX_SUPERVISED_WORKERS = 1024,
     CLINUX_SUPERVISED_DEVICES = 256,
     // Requests that were put aside, and how much of a request is noted: those with data are longer.
-    CLINUX_ASIDE = 1 << 17,
-    CLINUX_NOTED_BYTES = 256,
+    CLINUX_PARKED = 1 << 17,
+    CLINUX_JOURNALED_BYTES = 256,
 };
 
 // A request that was under way when a daemon died.
@@ -31,14 +31,14 @@ struct clinux_request {
     uint64_t unique;
     uint32_t opcode;
     uint8_t unused[52];
-    uint8_t received[CLINUX_NOTED_BYTES];
+    uint8_t received[CLINUX_JOURNALED_BYTES];
 };
 
 // A request that was put aside; `size` is 0 where there is none.
-struct clinux_aside {
+struct clinux_parked {
     uint32_t size;
     uint32_t unused;
-    uint8_t bytes[CLINUX_NOTED_BYTES];
+    uint8_t bytes[CLINUX_JOURNALED_BYTES];
 };
 
 // Who is to answer a death.
@@ -81,10 +81,10 @@ struct clinux_supervised {
     int64_t crashed[CLINUX_CRASHES_KEPT];
     uint32_t suspect_count;
     // Whether requests are noted as they come and where they wait, because the kernel cannot ask again; and whether there was one more than could be noted.
-    uint32_t notes_requests;
-    uint32_t notes_lost;
+    uint32_t journals_requests;
+    uint32_t journal_overflowed;
     // The first place of those put aside that was never used.
-    uint32_t notes_end;
+    uint32_t journal_end;
     // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
     uint32_t device_count;
     // How many bytes of a log of claims are valid, and in the highest bit which of the two it is. Written at once.
@@ -120,7 +120,7 @@ uint64_t *clinux_supervised_devices(struct clinux_supervised *page);
 struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page);
 
 // Only its worker writes it; who reads it does so when that has died.
-static inline void clinux_note_request(struct clinux_request *request, uint64_t unique) {
+static inline void clinux_record_request(struct clinux_request *request, uint64_t unique) {
     __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
 }
 
@@ -131,12 +131,12 @@ static inline void clinux_publish_claims(struct clinux_supervised *page, uint64_
 
 // As read(2) of at most `size` bytes from a FUSE device to `*memory`, which is made by malloc(3) when it is NULL; what comes is noted in `request`. Returns how many bytes, or a negative
 // error number.
-int clinux_receive_noted(int device, struct clinux_request *request, void **memory, size_t size);
+int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size);
 
 // Notes a request of `size` bytes that is put aside, at a place below CLINUX_ASIDE that nobody else uses. It is there or not, whenever this process dies.
-void clinux_note_aside(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
-void clinux_forget_aside(struct clinux_supervised *page, uint32_t place);
+void clinux_journal_park(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
+void clinux_journal_unpark(struct clinux_supervised *page, uint32_t place);
 
-// One of the requests that a daemon which has died had received: `place` is below CLINUX_SUPERVISED_WORKERS + `notes_end`. Its first bytes, CLINUX_NOTED_BYTES at the most, or NULL where there is none,
+// One of the requests that a daemon which has died had received: `place` is below CLINUX_SUPERVISED_WORKERS + `journal_end`. Its first bytes, CLINUX_NOTED_BYTES at the most, or NULL where there is none,
 // and how many it has.
-const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, size_t *size);
+const void *clinux_journaled_request(struct clinux_supervised *page, uint32_t place, size_t *size);

@@ -55,8 +55,8 @@ static inline void clinux_set_identity(struct clinux_thread_identity identity) {
 
 // How many locks this thread holds.
 extern __thread unsigned clinux_own_locks __attribute__((tls_model("initial-exec")));
-static inline void clinux_lock_taken(void) { clinux_own_locks++; }
-static inline void clinux_lock_given(void) { clinux_own_locks--; }
+static inline void clinux_lock_acquired(void) { clinux_own_locks++; }
+static inline void clinux_lock_released(void) { clinux_own_locks--; }
 // From now on a trap of Swift (SIGILL or SIGTRAP, raised by an instruction) of a thread that holds no lock calls `handler` on that thread, which is
 // parked for ever when that says true. Otherwise, and for every other thread, the process ends, as it does without this. Returns 0 or -errno.
 int clinux_trap_install(bool (*handler)(void));

@@ -19,7 +19,7 @@ extension Node {
         state.put(scope)
         state.put(type)
         state.put(lookups.load(ordering: .relaxed))
-        state.put(descriptor: Int32(truncatingIfNeeded: hold.load(ordering: .acquiring) & Self.descriptorMask) - 1)
+        state.put(descriptor: Int32(truncatingIfNeeded: pinState.load(ordering: .acquiring) & Self.descriptorMask) - 1)
         let handle = handle.copy(withBlock: !hasDied)
         state.put(flag: handle != nil)
         if let handle {
@@ -37,15 +37,15 @@ extension Node {
         state.put(dataVersion.load(ordering: .relaxed))
         state.put(openers.load(ordering: .relaxed))
         state.put(writers.load(ordering: .relaxed))
-        state.put(flag: isKept.load(ordering: .relaxed))
-        state.put(flag: wasToldStale.load(ordering: .relaxed))
+        state.put(flag: keepsDescriptor.load(ordering: .relaxed))
+        state.put(flag: reportedStale.load(ordering: .relaxed))
         state.put(flag: isShared.load(ordering: .relaxed))
-        state.put(lockings.load(ordering: .relaxed))
-        state.put(flag: isListedBare.load(ordering: .relaxed))
-        state.put(flag: hasOtherTime.load(ordering: .relaxed))
-        state.put(standing.load(ordering: .relaxed))
+        state.put(lockRequests.load(ordering: .relaxed))
+        state.put(flag: wasListedBare.load(ordering: .relaxed))
+        state.put(flag: isTimeDirty.load(ordering: .relaxed))
+        state.put(containment.load(ordering: .relaxed))
         state.put(lookedAt.load(ordering: .relaxed))
-        handOverKept(to: &state)
+        handOverCachedOpens(to: &state)
     }
 
     /// A node of the scope that `scopes` finds. Who else has its file open is not known any more: as if somebody had.
@@ -70,7 +70,7 @@ extension Node {
             guard bytes.count <= MemoryLayout.size(ofValue: copy.bytes) else { throw Errno(EBADMSG) }
             copy.length = UInt32(truncatingIfNeeded: bytes.count)
             withUnsafeMutableBytes(of: &copy.bytes) { $0.copyBytes(from: bytes) }
-            handle.keep(copy)
+            handle.store(copy)
         }
         let name = try state.takeBytes()
         if !name.isEmpty { self.name.store(withCString(name) { UInt(bitPattern: strdup($0)) }, ordering: .relaxed) }
@@ -81,15 +81,15 @@ extension Node {
         dataVersion.store(try state.take(), ordering: .relaxed)
         openers.store(try state.take(), ordering: .relaxed)
         writers.store(try state.take(), ordering: .relaxed)
-        isKept.store(try state.takeFlag(), ordering: .relaxed)
-        wasToldStale.store(try state.takeFlag(), ordering: .relaxed)
+        keepsDescriptor.store(try state.takeFlag(), ordering: .relaxed)
+        reportedStale.store(try state.takeFlag(), ordering: .relaxed)
         isShared.store(try state.takeFlag(), ordering: .relaxed)
-        lockings.store(try state.take(), ordering: .relaxed)
-        isListedBare.store(try state.takeFlag(), ordering: .relaxed)
-        hasOtherTime.store(try state.takeFlag(), ordering: .relaxed)
-        standing.store(try state.take(), ordering: .relaxed)
+        lockRequests.store(try state.take(), ordering: .relaxed)
+        wasListedBare.store(try state.takeFlag(), ordering: .relaxed)
+        isTimeDirty.store(try state.takeFlag(), ordering: .relaxed)
+        containment.store(try state.take(), ordering: .relaxed)
         lookedAt.store(try state.take(), ordering: .relaxed)
-        try takeOverKept(from: &state)
+        try takeOverCached(from: &state)
         oplock.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0 ? .shared : .unknown, ordering: .relaxed)
     }
 }

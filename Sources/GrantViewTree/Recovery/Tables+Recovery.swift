@@ -27,21 +27,21 @@ extension MappedChunks where Element: ~Copyable {
 }
 
 /// A scope of a daemon that has died.
-public struct LeftScope: Sendable {
+public struct CrashedScope: Sendable {
     public let scope: UInt32
     /// The number of the handle base in that daemon; nil where there was none, and in a scope that is withdrawn.
     public let base: Int32?
     public let opensByHandle: Bool
     public let crossesMounts: Bool
-    public let asksCallers: Bool
+    public let usesCallerGroups: Bool
     public let root: (id: UInt64, key: NodeKey)
 
     public init(
-        scope: UInt32, base: Int32?, opensByHandle: Bool, crossesMounts: Bool, asksCallers: Bool, root: UInt64,
+        scope: UInt32, base: Int32?, opensByHandle: Bool, crossesMounts: Bool, usesCallerGroups: Bool, root: UInt64,
         rootKey: (device: UInt64, inode: UInt64, birth: Int64)
     ) {
         (self.scope, self.base, self.opensByHandle) = (scope, base, opensByHandle)
-        (self.crossesMounts, self.asksCallers) = (crossesMounts, asksCallers)
+        (self.crossesMounts, self.usesCallerGroups) = (crossesMounts, usesCallerGroups)
         self.root = (root, NodeKey(device: rootKey.device, inode: rootKey.inode, birth: rootKey.birth))
     }
 }
@@ -49,7 +49,7 @@ public struct LeftScope: Sendable {
 extension NodeTree {
     /// `devices`: in the order in which they came. `file`: of the daemon that has died.
     public static func recover(
-        devices: [UInt64], scopes: [LeftScope], openings: borrowing LeftOpenings, from file: borrowing FileDescriptor,
+        devices: [UInt64], scopes: [CrashedScope], openings: borrowing CrashedOpenFiles, from file: borrowing FileDescriptor,
         to state: inout HandoverWriter
     ) throws(Errno) {
         state.put(UInt64(truncatingIfNeeded: devices.count))
@@ -84,14 +84,14 @@ extension NodeTree {
     }
 }
 
-extension LeftScope {
+extension CrashedScope {
     /// As `ScopeNodes.handOver`.
     fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
         state.put(scope)
         state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
         state.put(flag: opensByHandle)
         state.put(flag: crossesMounts)
-        state.put(flag: asksCallers)
+        state.put(flag: usesCallerGroups)
         // Whether it was let go of, and what is watched, is found out anew.
         state.put(flag: false)
         state.put(flag: true)
@@ -105,7 +105,7 @@ extension LeftScope {
 }
 
 /// What programs had open in a daemon that has died, but for what the kernel has released.
-public struct LeftOpenings: ~Copyable {
+public struct CrashedOpenFiles: ~Copyable {
     private let files: MappedChunks<OpenFile>
     private let directories: MappedChunks<OpenDirectory>
     /// The ids of the files.
@@ -113,8 +113,8 @@ public struct LeftOpenings: ~Copyable {
     /// How often each node is open, and how often for writing.
     private(set) var openers: [UInt64: (all: UInt32, writing: UInt32)] = [:]
 
-    public static func read(files: borrowing FileDescriptor, directories: borrowing FileDescriptor) throws(Errno) -> LeftOpenings {
-        var left = LeftOpenings(
+    public static func read(files: borrowing FileDescriptor, directories: borrowing FileDescriptor) throws(Errno) -> CrashedOpenFiles {
+        var left = CrashedOpenFiles(
             try MappedChunks(of: files, withElements: true), try MappedChunks(of: directories, withElements: true))
         left.look()
         return left

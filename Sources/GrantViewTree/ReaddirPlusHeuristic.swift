@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// Only the second and later parts of a listing follow the habit: the first always has attributes, so small directories need no guess. And where the
 /// kernel could list a directory by itself, with names whose time is over: if they are looked at, listing it anew costs less than a LOOKUP of each.
-public struct ListingHabit: ~Copyable {
+public struct ReaddirPlusHeuristic: ~Copyable {
     /// So many lookups of entries that went out bare make a habit.
     private static let enough: UInt32 = 16
     /// Every so many listings one goes out bare.
@@ -15,24 +15,24 @@ public struct ListingHabit: ~Copyable {
     private let looks = Atomic<Bool>(false)
     private let lookups = Atomic<UInt32>(0)
     private let listings = Atomic<UInt32>(0)
-    private let wentOutBare = Atomic<Bool>(false)
+    private let omittedAttributes = Atomic<Bool>(false)
 
     init() {}
 
     /// A listing has more than its first part, or the kernel has it and needs none. Returns whether the rest is to go out bare, or the kernel's to be used.
-    public func goesOutBare() -> Bool {
+    public func omitsAttributes() -> Bool {
         if !looks.load(ordering: .relaxed) {
-            wentOutBare.store(true, ordering: .relaxed)
+            omittedAttributes.store(true, ordering: .relaxed)
             return true
         }
         guard listings.wrappingAdd(1, ordering: .relaxed).newValue % Self.sampleEvery == 0 else { return false }
         let followed = lookups.exchange(0, ordering: .relaxed) > 0
-        if wentOutBare.exchange(true, ordering: .relaxed), !followed { looks.store(false, ordering: .relaxed) }
+        if omittedAttributes.exchange(true, ordering: .relaxed), !followed { looks.store(false, ordering: .relaxed) }
         return true
     }
 
     /// An entry that went out bare is looked up.
-    public func noteLookup() {
+    public func recordLookup() {
         if lookups.wrappingAdd(1, ordering: .relaxed).newValue >= Self.enough, !looks.load(ordering: .relaxed) {
             lookups.store(1, ordering: .relaxed)
             looks.store(true, ordering: .relaxed)

@@ -6,33 +6,33 @@ import Synchronization
 /// How many workers read requests from the kernel, and those who do not for now.
 ///
 /// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few are enough as long as requests are short: with one, a
-/// program that opens and closes files waits for the RELEASE that nobody waits for. `Session.watchReaders` looks every millisecond whether they
+/// program that opens and closes files waits for the RELEASE that nobody waits for. `Session.monitorReaders` looks every millisecond whether they
 /// are held up; the others stand by and cost nothing. The figures are in docs/performance.md.
-struct Readers: ~Copyable {
+struct ReaderPool: ~Copyable {
     /// `taken << 32 | idle`: requests taken so far, and readers that wait for one. In one word, because each request changes both.
     private let counts = Atomic<UInt64>(0)
     /// Workers that are not standing by.
     private let number = Atomic<Int>(0)
-    private let standing = Atomic<Int>(0)
-    private let call = Semaphore()
+    private let standby = Atomic<Int>(0)
+    private let wakeup = Semaphore()
     /// One reader more than needed was seen.
-    let isOneTooMany = Atomic<Bool>(false)
+    let hasSurplusReader = Atomic<Bool>(false)
     /// Whether the watching thread waits until a request comes.
-    let isWatchAsleep = Atomic<Bool>(false)
-    let watch = Semaphore()
+    let isMonitorAsleep = Atomic<Bool>(false)
+    let monitor = Semaphore()
 
     /// So many read, however little there is to do.
-    static let kept = 4
+    static let minimum = 4
     /// So many wait for requests, with two megabytes each at the most.
-    static let waitingAtMost: UInt32 = 8
+    static let maxIdle: UInt32 = 8
     /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
     static let reserve = 12
     /// The same for what was put aside.
     static let reserveForResumed = 2
-    /// More workers than that are looked at: see `Session.look`.
-    static let many = 32
+    /// More workers than that are looked at: see `Session.pollWorkers`.
+    static let largePool = 32
     /// Something is to be looked at, although no requests come.
-    let isWanted = Atomic<Bool>(false)
+    let isCheckRequested = Atomic<Bool>(false)
 
     /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
     private static let standbyNanoseconds: Int64 = 10_000_000_000
@@ -48,8 +48,8 @@ struct Readers: ~Copyable {
     func tookRequest() -> UInt32 {
         let left = counts.wrappingAdd(1 << 32 - 1, ordering: .sequentiallyConsistent).newValue
         // Whoever goes to sleep stores and then looks at `counts`.
-        if isWatchAsleep.load(ordering: .sequentiallyConsistent), isWatchAsleep.exchange(false, ordering: .sequentiallyConsistent) {
-            watch.post()
+        if isMonitorAsleep.load(ordering: .sequentiallyConsistent), isMonitorAsleep.exchange(false, ordering: .sequentiallyConsistent) {
+            monitor.post()
         }
         return UInt32(truncatingIfNeeded: left)
     }
@@ -58,8 +58,8 @@ struct Readers: ~Copyable {
     /// keep their memory for ever, as who waits for a request hears of nothing else.
     @inline(__always)
     func shouldStandBy() -> Bool {
-        if snapshot.idle >= Self.waitingAtMost { return true }
-        return isOneTooMany.load(ordering: .relaxed) && snapshot.idle > 0 && isOneTooMany.exchange(false, ordering: .relaxed)
+        if snapshot.idle >= Self.maxIdle { return true }
+        return hasSurplusReader.load(ordering: .relaxed) && snapshot.idle > 0 && hasSurplusReader.exchange(false, ordering: .relaxed)
     }
 
     // MARK: coming and going
@@ -72,7 +72,7 @@ struct Readers: ~Copyable {
 
     var count: Int { number.load(ordering: .relaxed) }
     /// With those who stand by.
-    var workers: Int { count + standing.load(ordering: .relaxed) }
+    var workers: Int { count + standby.load(ordering: .relaxed) }
 
     func began() { number.wrappingAdd(1, ordering: .relaxed) }
     func ended() { number.wrappingSubtract(1, ordering: .relaxed) }
@@ -80,27 +80,27 @@ struct Readers: ~Copyable {
     /// Stands by until called; `idle` is done when that takes long. False when nobody has called for a while: then the worker ends, and is not counted any more.
     func standBy(idle: () -> Void) -> Bool {
         number.wrappingSubtract(1, ordering: .relaxed)
-        standing.wrappingAdd(1, ordering: .sequentiallyConsistent)
-        if call.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
+        standby.wrappingAdd(1, ordering: .sequentiallyConsistent)
+        if wakeup.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
         // Who has taken us off is about to call.
-        if takeOff(leaving: Self.reserve) { return false }
+        if claimStandby(leaving: Self.reserve) { return false }
         idle()
-        call.wait()
+        wakeup.wait()
         return true
     }
 
     /// Calls one who stands by; false when nobody does but the `rest` that is to be left.
-    func callOne(leaving rest: Int = 0) -> Bool {
-        guard takeOff(leaving: rest) else { return false }
+    func wakeOne(leaving rest: Int = 0) -> Bool {
+        guard claimStandby(leaving: rest) else { return false }
         number.wrappingAdd(1, ordering: .relaxed)
-        call.post()
+        wakeup.post()
         return true
     }
 
-    private func takeOff(leaving rest: Int = 0) -> Bool {
-        var seen = standing.load(ordering: .sequentiallyConsistent)
+    private func claimStandby(leaving rest: Int = 0) -> Bool {
+        var seen = standby.load(ordering: .sequentiallyConsistent)
         while seen > rest {
-            let (done, now) = standing.compareExchange(expected: seen, desired: seen - 1, ordering: .sequentiallyConsistent)
+            let (done, now) = standby.compareExchange(expected: seen, desired: seen - 1, ordering: .sequentiallyConsistent)
             if done { return true }
             seen = now
         }
@@ -117,7 +117,7 @@ extension Session {
     /// - When somebody had nothing to do for a while, there is one less.
     ///
     /// It also keeps idle processors from halting while requests come quickly (`IdlePolling`).
-    func watchReaders() {
+    func monitorReaders() {
         var before = readers.snapshot.taken
         var (quiet, waited, spare, step) = (0, 0, 0, 1)
         var isWatching = false
@@ -127,26 +127,26 @@ extension Session {
         while !hasEnded {
             if quiet >= 3, !rate.isHigh, !isWatching { quiet = sleepUnlessBusy(since: before) ? 0 : quiet }
             usleep(1_000)
-            isLooking.store(true, ordering: .sequentiallyConsistent)
-            defer { isLooking.store(false, ordering: .releasing) }
+            isChecking.store(true, ordering: .sequentiallyConsistent)
+            defer { isChecking.store(false, ordering: .releasing) }
             if isPausing.load(ordering: .sequentiallyConsistent) { continue }
             let now = readers.snapshot
             let isHeldUp = now.taken == before && now.idle == 0
             quiet = now.taken == before && now.idle > 0 ? quiet + 1 : 0
-            if let polling, rate.note(now.taken &- before) {
+            if let polling, rate.update(now.taken &- before) {
                 if rate.isHigh { polling.begin() } else { polling.end() }
             }
             before = now.taken
             spare = now.idle > 0 ? spare + 1 : 0
             if spare >= 32 {
                 spare = 0
-                readers.isOneTooMany.store(readers.count > Readers.kept, ordering: .relaxed)
+                readers.hasSurplusReader.store(readers.count > ReaderPool.minimum, ordering: .relaxed)
             }
             // Before there are more, so that who holds too many gets none of them.
-            if isHeldUp || waited >= 2 || isWatching || readers.workers > Readers.many || readers.isWanted.load(ordering: .relaxed) {
-                readers.isWanted.store(false, ordering: .sequentiallyConsistent)
-                isWatching = look()
-                if hasReady { startResuming(leaving: 0) }
+            if isHeldUp || waited >= 2 || isWatching || readers.workers > ReaderPool.largePool || readers.isCheckRequested.load(ordering: .relaxed) {
+                readers.isCheckRequested.store(false, ordering: .sequentiallyConsistent)
+                isWatching = pollWorkers()
+                if hasRunnable { startResuming(leaving: 0) }
             }
             if isHeldUp {
                 for _ in 0..<step where !addReader() { break }
@@ -164,20 +164,20 @@ extension Session {
 
     /// Waits for the next request if there was none since, and somebody is ready for it.
     private func sleepUnlessBusy(since taken: UInt32) -> Bool {
-        readers.isWatchAsleep.store(true, ordering: .sequentiallyConsistent)
+        readers.isMonitorAsleep.store(true, ordering: .sequentiallyConsistent)
         let now = readers.snapshot
-        if now.taken == taken, now.idle > 0, !hasEnded, !readers.isWanted.load(ordering: .sequentiallyConsistent) {
-            readers.watch.waitForAny()
+        if now.taken == taken, now.idle > 0, !hasEnded, !readers.isCheckRequested.load(ordering: .sequentiallyConsistent) {
+            readers.monitor.waitForAny()
             return true
         }
-        readers.isWatchAsleep.store(false, ordering: .sequentiallyConsistent)
+        readers.isMonitorAsleep.store(false, ordering: .sequentiallyConsistent)
         return false
     }
 
-    /// Has `look` called soon, and from then on for as long as it says so.
-    public func wakeWatch() {
-        readers.isWanted.store(true, ordering: .sequentiallyConsistent)
-        if readers.isWatchAsleep.exchange(false, ordering: .sequentiallyConsistent) { readers.watch.post() }
+    /// Has `pollWorkers` called soon, and from then on for as long as it says so.
+    public func wakeMonitor() {
+        readers.isCheckRequested.store(true, ordering: .sequentiallyConsistent)
+        if readers.isMonitorAsleep.exchange(false, ordering: .sequentiallyConsistent) { readers.monitor.post() }
     }
 
     private var hasWaitingRequest: Bool {
@@ -189,15 +189,15 @@ extension Session {
     /// after the other, with a look at who holds them in between. For the watching thread.
     @discardableResult
     private func addReader() -> Bool {
-        if readers.callOne(leaving: Readers.reserve) || startWorker() { return true }
-        _ = readers.callOne()
+        if readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() { return true }
+        _ = readers.wakeOne()
         return false
     }
 
     /// The connection has ended: everybody comes and sees.
-    func callEveryone() {
-        readers.watch.post()
-        for _ in 0..<Readers.reserveForResumed { resumeCall.post() }
-        while readers.callOne() {}
+    func wakeAll() {
+        readers.monitor.post()
+        for _ in 0..<ReaderPool.reserveForResumed { resumeWakeup.post() }
+        while readers.wakeOne() {}
     }
 }

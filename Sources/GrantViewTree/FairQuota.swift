@@ -13,7 +13,7 @@ import Synchronization
 ///
 /// Users are told apart by a number that is drawn from the user id, so two of many thousands may have to share.
 /// Locking: none.
-public final class HolderShares: @unchecked Sendable {
+public final class FairQuota: @unchecked Sendable {
     // Safe to share: the tables are allocated once, their elements are atomics.
     /// So much there is.
     let limit: Int
@@ -42,13 +42,13 @@ public final class HolderShares: @unchecked Sendable {
     /// All that is taken.
     public var inUse: Int { used.load(ordering: .relaxed) }
 
-    /// Takes one for a grant's scope and a user, and `give`s it back later. False when either has his share.
-    public func take(scope: UInt32, user: UInt32) -> Bool {
+    /// Takes one for a grant's scope and a user, and `release`s it back later. False when either has his share.
+    public func reserve(scope: UInt32, user: UInt32) -> Bool {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         let ofUser = Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         if limit - all >= needed(ofScope, ofUser) { return true }
-        give(scope: scope, user: user)
+        release(scope: scope, user: user)
         return false
     }
 
@@ -79,7 +79,7 @@ public final class HolderShares: @unchecked Sendable {
     /// So many are only a few for a grant; for a user four times as many.
     private var few: Int { max(4, limit / 1024) }
 
-    public func give(scope: UInt32, user: UInt32) {
+    public func release(scope: UInt32, user: UInt32) {
         used.wrappingSubtract(1, ordering: .relaxed)
         Self.place(scope, in: scopes).pointee.wrappingSubtract(1, ordering: .relaxed)
         Self.place(user, in: users).pointee.wrappingSubtract(1, ordering: .relaxed)
@@ -91,13 +91,13 @@ public final class HolderShares: @unchecked Sendable {
     }
 }
 
-/// One of a `HolderShares`, given back with the end of this value.
-public final class HeldShare: Sendable {
-    private let shares: HolderShares
+/// One of a `FairQuota`, given back with the end of this value.
+public final class QuotaReservation: Sendable {
+    private let shares: FairQuota
     private let scope: UInt32
     private let user: UInt32
 
-    init(_ shares: HolderShares, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
+    init(_ shares: FairQuota, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
 
-    deinit { shares.give(scope: scope, user: user) }
+    deinit { shares.release(scope: scope, user: user) }
 }

@@ -3,7 +3,7 @@ import GrantSystem
 import Synchronization
 
 /// Makes inode numbers unique in the mount: two filesystems under two grants never look hard-linked.
-public struct DeviceNumbers: ~Copyable, @unchecked Sendable {
+public struct InodeNumbering: ~Copyable, @unchecked Sendable {
     // Safe to share: what is written to the page is written under the lock.
     private let known = Lock<[UInt64: UInt64]>([:])
     // The last answer, because nearly all files of a mount are on one filesystem.

@@ -2,7 +2,7 @@
 ///
 /// Kept small for what is not in use: 32 bytes a chunk. Which of a chunk's cells are taken (`taken`, a bit each) is kept in the chunk itself.
 /// Locking: belongs to its list's lock.
-struct FreeCells {
+struct CellAllocator {
     static let perChunk = 4096
 
     struct Chunk {
@@ -86,7 +86,7 @@ struct FreeCells {
     mutating func raise(_ number: Int, to base: UInt32) { chunks[number].base = max(chunks[number].base, base) }
 
     /// A cell's element has ended. `retires`: it is not to be used again.
-    mutating func give(back cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, retires: Bool) {
+    mutating func free(_ cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, retires: Bool) {
         chunks[number].live -= 1
         live -= 1
         if retires { return }

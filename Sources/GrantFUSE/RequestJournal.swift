@@ -4,8 +4,8 @@ import Glibc
 import GrantSystem
 
 /// Where requests are noted that wait without a worker, for the daemon that comes next should this one die, on kernels that cannot be asked for them again (before Linux 6.9). What workers
-/// receive is noted as it comes (`Session.receiveNoted`).
-final class RequestNotes: @unchecked Sendable {
+/// receive is noted as it comes (`Session.receiveJournaled`).
+final class RequestJournal: @unchecked Sendable {
     // Safe to share: a place belongs to whoever has taken it.
     private let page: UnsafeMutablePointer<clinux_supervised>
     private let places = Lock(Places())
@@ -18,58 +18,58 @@ final class RequestNotes: @unchecked Sendable {
     /// `page`: mapped for ever.
     init(_ page: UnsafeMutablePointer<clinux_supervised>) {
         self.page = page
-        page.pointee.notes_requests = 1
+        page.pointee.journals_requests = 1
     }
 
     /// Notes a request as the kernel wrote it. nil when there is no room, which is said: then no other daemon can go on.
     ///
     /// Locking: takes one of its own for a moment.
-    func add(_ message: UnsafeRawBufferPointer) -> RequestNote? {
+    func add(_ message: UnsafeRawBufferPointer) -> JournalEntry? {
         let place = places.withLock { places -> UInt32? in
             if let place = places.free.popLast() { return place }
-            guard places.next < UInt32(truncatingIfNeeded: CLINUX_ASIDE) else { return nil }
+            guard places.next < UInt32(truncatingIfNeeded: CLINUX_PARKED) else { return nil }
             places.next += 1
-            page.pointee.notes_end = places.next
+            page.pointee.journal_end = places.next
             return places.next - 1
         }
         guard let place, let start = message.baseAddress, message.count > 0 else {
-            page.pointee.notes_lost = 1
+            page.pointee.journal_overflowed = 1
             return nil
         }
-        clinux_note_aside(page, place, start, message.count)
-        return RequestNote(notes: .passUnretained(self), place: place)
+        clinux_journal_park(page, place, start, message.count)
+        return JournalEntry(journal: .passUnretained(self), place: place)
     }
 
     fileprivate func remove(_ place: UInt32) {
-        clinux_forget_aside(page, place)
+        clinux_journal_unpark(page, place)
         places.withLock { $0.free.append(place) }
     }
 }
 
 /// One of them. It has to be removed once, when its request is answered or noted elsewhere: not before, because it would be answered by nobody.
-struct RequestNote: @unchecked Sendable {
+struct JournalEntry: @unchecked Sendable {
     // Safe to send: the notes live as long as their session, which is for ever.
-    fileprivate let notes: Unmanaged<RequestNotes>
+    fileprivate let journal: Unmanaged<RequestJournal>
     fileprivate let place: UInt32
 
-    func remove() { notes._withUnsafeGuaranteedRef { $0.remove(place) } }
+    func remove() { journal._withUnsafeGuaranteedRef { $0.remove(place) } }
 }
 
 extension Worker {
     /// Notes the request that it has, which is about to be put aside. nil where nobody is to know.
-    func noteAside() -> RequestNote? {
-        guard let notes, let memory = UnsafeRawPointer(bitPattern: message.load(ordering: .relaxed)) else { return nil }
-        return notes.add(UnsafeRawBufferPointer(start: memory, count: messageSize.load(ordering: .relaxed)))
+    func journalParked() -> JournalEntry? {
+        guard let journal, let memory = UnsafeRawPointer(bitPattern: message.load(ordering: .relaxed)) else { return nil }
+        return journal.add(UnsafeRawBufferPointer(start: memory, count: messageSize.load(ordering: .relaxed)))
     }
 }
 
 extension Session {
     /// As `fuse_session_receive_buf`, for a worker whose requests are noted: what comes is noted where the kernel cannot ask again, or may turn out to be unable to.
     @inline(never)
-    func receiveNoted(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
+    func receiveJournaled(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
         guard let record = worker.pointee.record, !canResend else { return fuse_session_receive_buf(pointer, &buffer) }
         while true {
-            let received = clinux_receive_noted(device, record, &buffer.mem, Worker.bufferSize)
+            let received = clinux_receive_journaled(device, record, &buffer.mem, Worker.bufferSize)
             switch received {
             // It was interrupted before it was received (fs/fuse/dev.c).
             case -ENOENT: continue
@@ -86,30 +86,30 @@ extension Session {
 }
 
 /// Requests that a daemon which has died had received and not answered, on a kernel that cannot ask again.
-public enum LeftRequests {
+public enum CrashedRequests {
     /// Those that are to be served, and the others, which may have been done and must not be done twice, or of which not everything is known: for `Session.takeOver(refused:)`.
     ///
     /// `page`: what that daemon has left; `device`: its way to the kernel. EOVERFLOW when not all of them are known.
     public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> (
         served: [[UInt8]], refused: [[UInt8]]
     ) {
-        guard page.pointee.notes_requests != 0 else { return ([], []) }
-        if page.pointee.notes_lost != 0 { throw Errno(EOVERFLOW) }
+        guard page.pointee.journals_requests != 0 else { return ([], []) }
+        if page.pointee.journal_overflowed != 0 { throw Errno(EOVERFLOW) }
         let suspects = Supervisor.suspects(after: page)
         var seen = Set<UInt64>()
         var (messages, refused): ([[UInt8]], [[UInt8]]) = ([], [])
         for place in 0..<UInt32(truncatingIfNeeded: CLINUX_SUPERVISED_WORKERS)
-            + min(page.pointee.notes_end, UInt32(truncatingIfNeeded: CLINUX_ASIDE))
+            + min(page.pointee.journal_end, UInt32(truncatingIfNeeded: CLINUX_PARKED))
         {
             var size = 0
-            guard let bytes = clinux_left_request(page, place, &size) else { continue }
-            let noted = UnsafeRawBufferPointer(start: bytes, count: min(size, Int(truncatingIfNeeded: CLINUX_NOTED_BYTES)))
+            guard let bytes = clinux_journaled_request(page, place, &size) else { continue }
+            let noted = UnsafeRawBufferPointer(start: bytes, count: min(size, Int(truncatingIfNeeded: CLINUX_JOURNALED_BYTES)))
             let message = Message(noted)
-            guard message.wantsAnswer, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
+            guard message.needsReply, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
             let suspect = suspects.first { $0.unique == message.unique }
             // struct fuse_in_header begins with how long all of it is, whatever was noted.
-            let isWhole = Int(clamping: message.number(at: 0)) == noted.count
-            if isWhole, suspect.map({ Message.mayBeServedAgain($0) }) ?? true {
+            let isComplete = Int(clamping: message.number(at: 0)) == noted.count
+            if isComplete, suspect.map({ Message.mayBeReplayed($0) }) ?? true {
                 messages.append(Array(noted))
             } else {
                 refused.append(Array(noted))

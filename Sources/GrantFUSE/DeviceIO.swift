@@ -8,7 +8,7 @@ import Glibc
 /// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change whether set-id
 ///   bits are to be cleared instead of clearing them.
 /// - FUSE_DIRECT_IO_ALLOW_MMAP: a file that is opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
-enum Exchange {
+enum DeviceIO {
     /// Which the library of version 3.14 has a name for, and never says: without it the kernel looks up one name at a time in each directory,
     /// and one that waits holds up all others.
     static let parallelDirectoryOperations: UInt64 = 1 << 18
@@ -25,7 +25,7 @@ enum Exchange {
             let worker = clinux_worker()?.assumingMemoryBound(to: Worker.self)
             if let worker, worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.initialize, count > 1 {
                 let context = context!.assumingMemoryBound(to: SessionContext.self)
-                Exchange.complete(&parts![1], context.pointee)
+                DeviceIO.complete(&parts![1], context.pointee)
                 let answer = UnsafeBufferPointer(start: parts, count: Int(truncatingIfNeeded: count)).flatMap {
                     Array(UnsafeRawBufferPointer(start: $0.iov_base, count: $0.iov_len))
                 }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// The file handle of a node, written once. What most filesystems give (ext4 and xfs 8 or 12 bytes, tmpfs 12, btrfs 20) lies in the node
 /// itself: a million small blocks would leave the C library's heap in pieces that it does not give back. Longer ones get a block of their own.
-struct KeptHandle: ~Copyable {
+struct StoredHandle: ~Copyable {
     private static let inlineBytes: UInt32 = 24
     /// `type << 32 | length`; 0 while there is none.
     private let head = Atomic<UInt64>(0)
@@ -19,7 +19,7 @@ struct KeptHandle: ~Copyable {
 
     private var length: UInt32 { UInt32(truncatingIfNeeded: head.load(ordering: .relaxed)) }
 
-    var isKept: Bool { head.load(ordering: .acquiring) != 0 }
+    var isStored: Bool { head.load(ordering: .acquiring) != 0 }
 
     /// A copy; nil when none is kept, or when it is in a block and `withBlock` is false.
     func copy(withBlock: Bool = true) -> clinux_handle? {
@@ -43,9 +43,9 @@ struct KeptHandle: ~Copyable {
     }
 
     /// Keeps a handle, if none is kept. By one thread at a time: whoever lends descriptors.
-    func keep(_ handle: clinux_handle) {
+    func store(_ handle: clinux_handle) {
         let length = Int(truncatingIfNeeded: handle.length)
-        if isKept || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }
+        if isStored || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }
         var words: (UInt64, UInt64, UInt64) = (0, 0, 0)
         withUnsafeBytes(of: handle.bytes) { bytes in
             if handle.length > Self.inlineBytes {
