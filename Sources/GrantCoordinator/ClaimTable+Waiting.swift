@@ -1,12 +1,12 @@
-// Who waits for whom.
+// The wait-for graph.
 extension ClaimTable {
-    /// The claims that `id` waits for; empty when it is held.
+    /// The claims that block `id`; empty when it is held.
     public func blockers(of id: ClaimID) -> [ClaimID] {
         guard let claim = self[id], !claim.isHeld else { return [] }
         return blockers(of: claim).map(\.id)
     }
 
-    /// Whether anybody blocks the claim. What is held is looked at first: nearly always that is who does.
+    /// Whether any claim blocks this one. Checks held claims first: nearly always one of them does.
     func isBlocked(_ claim: Claim) -> Bool {
         if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
         var overtaken: Set<ClaimID>?
@@ -27,7 +27,8 @@ extension ClaimTable {
         }
     }
 
-    /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds, or for what a presenter of its purpose says.
+    /// Claims that wait, directly or transitively, for a claim held by this claimant or purpose, or for the answer of a presenter
+    /// of this purpose.
     private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
         let own = claims.filter { $0.isHeld && $0.isRelated(to: claim) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
@@ -45,7 +46,7 @@ extension ClaimTable {
         return result
     }
 
-    /// Whether the claimant of `claim`, which waits, would in the end wait for itself.
+    /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
     func wouldDeadlock(_ claim: Claim) -> Bool {
         // Nobody can wait for who has nothing else; most claims are seen off by this.
         guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }

@@ -3,59 +3,59 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// How many workers read requests from the kernel, and those who do not for now.
+/// The workers that read requests from the kernel, and those on standby.
 ///
-/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few are enough as long as requests are short: with one, a
-/// program that opens and closes files waits for the RELEASE that nobody waits for. `Session.monitorReaders` looks every millisecond whether they
-/// are held up; the others stand by and cost nothing. The figures are in docs/performance.md.
+/// The kernel wakes sleeping readers in turn (fs/fuse/dev.c, an exclusive wait). A few suffice while requests are short; with a
+/// single one, a program that opens and closes files would wait for the asynchronous RELEASE. `Session.monitorReaders` checks every
+/// millisecond whether they are blocked; standby workers cost nothing. Figures are in docs/performance.md.
 struct ReaderPool: ~Copyable {
-    /// `taken << 32 | idle`: requests taken so far, and readers that wait for one. In one word, because each request changes both.
+    /// `taken << 32 | idle`: requests taken so far, and idle readers. One word, because every request changes both.
     private let counts = Atomic<UInt64>(0)
-    /// Workers that are not standing by.
+    /// Workers that are not on standby.
     private let number = Atomic<Int>(0)
     private let standby = Atomic<Int>(0)
     private let wakeup = Semaphore()
-    /// One reader more than needed was seen.
+    /// There is one reader more than needed: the next idle one may go on standby.
     let hasSurplusReader = Atomic<Bool>(false)
-    /// Whether the watching thread waits until a request comes.
+    /// Whether the monitor sleeps until a request arrives.
     let isMonitorAsleep = Atomic<Bool>(false)
     let monitor = Semaphore()
 
-    /// So many read, however little there is to do.
+    /// So many always read.
     static let minimum = 4
-    /// So many wait for requests, with two megabytes each at the most.
+    /// At most so many idle readers, which hold up to two megabytes each.
     static let maxIdle: UInt32 = 8
-    /// So many stand by, however long nobody calls them: threads can run out, and then a few requests that hang must not be all there are.
+    /// Standby workers that never end: when no thread can be made, there must be more workers than a few hung requests occupy.
     static let reserve = 12
-    /// The same for what was put aside.
+    /// The same, for parked requests that are resumed.
     static let reserveForResumed = 2
-    /// More workers than that are looked at: see `Session.pollWorkers`.
+    /// With more workers than this their distribution is checked: see `Session.pollWorkers`.
     static let largePool = 32
-    /// Something is to be looked at, although no requests come.
+    /// A check was requested although no requests arrive.
     let isCheckRequested = Atomic<Bool>(false)
 
-    /// So long somebody stands by who is not called; then the thread ends and gives its memory back.
+    /// A standby worker that is not woken for so long ends and returns its memory.
     private static let standbyNanoseconds: Int64 = 10_000_000_000
 
     // MARK: on the way of a request
 
-    /// A worker waits for requests from now on.
+    /// A worker begins to wait for a request.
     @inline(__always)
     func beginWaiting() { counts.wrappingAdd(1, ordering: .sequentiallyConsistent) }
 
-    /// It has one. Returns how many others wait.
+    /// It has one. Returns how many other readers are idle.
     @inline(__always)
     func tookRequest() -> UInt32 {
         let left = counts.wrappingAdd(1 << 32 - 1, ordering: .sequentiallyConsistent).newValue
-        // Whoever goes to sleep stores and then looks at `counts`.
+        // The monitor stores its flag and then reads `counts`.
         if isMonitorAsleep.load(ordering: .sequentiallyConsistent), isMonitorAsleep.exchange(false, ordering: .sequentiallyConsistent) {
             monitor.post()
         }
         return UInt32(truncatingIfNeeded: left)
     }
 
-    /// Whether the caller, who has no request, had better stand by: one reader is too many, and another waits in its place; or so many wait that they would
-    /// keep their memory for ever, as who waits for a request hears of nothing else.
+    /// Whether the calling idle worker should go on standby: there is a surplus reader and another idle one, or so many are idle
+    /// that they would keep their memory for ever, since a blocked reader sees nothing but requests.
     @inline(__always)
     func shouldStandBy() -> Bool {
         if snapshot.idle >= Self.maxIdle { return true }
@@ -64,32 +64,33 @@ struct ReaderPool: ~Copyable {
 
     // MARK: coming and going
 
-    /// Requests taken so far, modulo 2³², and how many readers wait.
+    /// Requests taken so far, modulo 2³², and idle readers.
     var snapshot: (taken: UInt32, idle: UInt32) {
         let value = counts.load(ordering: .sequentiallyConsistent)
         return (UInt32(truncatingIfNeeded: value >> 32), UInt32(truncatingIfNeeded: value))
     }
 
     var count: Int { number.load(ordering: .relaxed) }
-    /// With those who stand by.
+    /// Including standby.
     var workers: Int { count + standby.load(ordering: .relaxed) }
 
     func began() { number.wrappingAdd(1, ordering: .relaxed) }
     func ended() { number.wrappingSubtract(1, ordering: .relaxed) }
 
-    /// Stands by until called; `idle` is done when that takes long. False when nobody has called for a while: then the worker ends, and is not counted any more.
+    /// Goes on standby until it is woken; runs `idle` when that takes long. False after a longer timeout: then the worker must end,
+    /// and is no longer counted.
     func standBy(idle: () -> Void) -> Bool {
         number.wrappingSubtract(1, ordering: .relaxed)
         standby.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if wakeup.wait(until: Clock.monotonic + Self.standbyNanoseconds) { return true }
-        // Who has taken us off is about to call.
+        // Whoever claimed this worker is about to wake it.
         if claimStandby(leaving: Self.reserve) { return false }
         idle()
         wakeup.wait()
         return true
     }
 
-    /// Calls one who stands by; false when nobody does but the `rest` that is to be left.
+    /// Wakes a standby worker; false when only `rest` of them are left.
     func wakeOne(leaving rest: Int = 0) -> Bool {
         guard claimStandby(leaving: rest) else { return false }
         number.wrappingAdd(1, ordering: .relaxed)
@@ -109,14 +110,14 @@ struct ReaderPool: ~Copyable {
 }
 
 extension Session {
-    /// Adds readers when those there are held up, and lets one stand by when one is not needed. On a thread of its own that serves no request, takes
+    /// Adds readers when all are blocked and retires surplus ones. Runs on a thread of its own that serves no requests, allocates
     /// no memory, and sleeps while nothing happens.
     ///
-    /// - A request that takes long is seen within two milliseconds; when that goes on, readers double.
-    /// - When requests keep waiting although others are answered, there is one more.
-    /// - When somebody had nothing to do for a while, there is one less.
+    /// - It sees a slow request within two milliseconds; while readers stay blocked it doubles them.
+    /// - When requests keep waiting although others are answered, it adds one.
+    /// - When a reader was idle for a while, it retires one.
     ///
-    /// It also keeps idle processors from halting while requests come quickly (`IdlePolling`).
+    /// It also keeps idle processors from halting while requests arrive quickly (`IdlePolling`).
     func monitorReaders() {
         var before = readers.snapshot.taken
         var (quiet, waited, spare, step) = (0, 0, 0, 1)
@@ -142,7 +143,7 @@ extension Session {
                 spare = 0
                 readers.hasSurplusReader.store(readers.count > ReaderPool.minimum, ordering: .relaxed)
             }
-            // Before there are more, so that who holds too many gets none of them.
+            // Before readers are added, so that a holder of too many gets none of them.
             if isHeldUp || waited >= 2 || isWatching || readers.workers > ReaderPool.largePool || readers.isCheckRequested.load(ordering: .relaxed) {
                 readers.isCheckRequested.store(false, ordering: .sequentiallyConsistent)
                 isWatching = pollWorkers()
@@ -162,7 +163,7 @@ extension Session {
         }
     }
 
-    /// Waits for the next request if there was none since, and somebody is ready for it.
+    /// Sleeps until the next request, if none arrived since and a reader is idle.
     private func sleepUnlessBusy(since taken: UInt32) -> Bool {
         readers.isMonitorAsleep.store(true, ordering: .sequentiallyConsistent)
         let now = readers.snapshot
@@ -174,7 +175,7 @@ extension Session {
         return false
     }
 
-    /// Has `pollWorkers` called soon, and from then on for as long as it says so.
+    /// Has `pollWorkers` called soon, and then for as long as it returns true.
     public func wakeMonitor() {
         readers.isCheckRequested.store(true, ordering: .sequentiallyConsistent)
         if readers.isMonitorAsleep.exchange(false, ordering: .sequentiallyConsistent) { readers.monitor.post() }
@@ -185,8 +186,8 @@ extension Session {
         return poll(&request, 1, 0) > 0
     }
 
-    /// One more reads requests from now on, unless all slots are taken. False when it had to be one of the reserve, because no thread can be made: then one
-    /// after the other, with a look at who holds them in between. For the watching thread.
+    /// Adds a reader, unless all slots are taken. False when it came from the reserve because no thread can be made: then one at a
+    /// time, with a check of who holds them in between. Called by the monitor.
     @discardableResult
     private func addReader() -> Bool {
         if readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() { return true }
@@ -194,7 +195,7 @@ extension Session {
         return false
     }
 
-    /// The connection has ended: everybody comes and sees.
+    /// The connection has ended: wakes all workers, which then end.
     func wakeAll() {
         readers.monitor.post()
         for _ in 0..<ReaderPool.reserveForResumed { resumeWakeup.post() }

@@ -3,10 +3,10 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// Where requests are noted that wait without a worker, for the daemon that comes next should this one die, on kernels that cannot be asked for them again (before Linux 6.9). What workers
-/// receive is noted as it comes (`Session.receiveJournaled`).
+/// A journal of parked requests in memory that outlives the daemon, for its successor on kernels that cannot resend requests
+/// (before Linux 6.9). Workers journal what they receive themselves (`Session.receiveJournaled`).
 final class RequestJournal: @unchecked Sendable {
-    // Safe to share: a place belongs to whoever has taken it.
+    // Safe to share: an entry belongs to whoever took it.
     private let page: UnsafeMutablePointer<clinux_supervised>
     private let places = Lock(Places())
 
@@ -21,7 +21,8 @@ final class RequestJournal: @unchecked Sendable {
         page.pointee.journals_requests = 1
     }
 
-    /// Notes a request as the kernel wrote it. nil when there is no room, which is said: then no other daemon can go on.
+    /// Adds a request as the kernel wrote it. nil when the journal is full; that is recorded, and no other daemon can take over
+    /// then.
     ///
     /// Locking: takes one of its own for a moment.
     func add(_ message: UnsafeRawBufferPointer) -> JournalEntry? {
@@ -46,7 +47,8 @@ final class RequestJournal: @unchecked Sendable {
     }
 }
 
-/// One of them. It has to be removed once, when its request is answered or noted elsewhere: not before, because it would be answered by nobody.
+/// An entry of the journal. Remove it once, when its request is answered or journaled elsewhere: not before, because then nobody
+/// would answer it.
 struct JournalEntry: @unchecked Sendable {
     // Safe to send: the notes live as long as their session, which is for ever.
     fileprivate let journal: Unmanaged<RequestJournal>
@@ -56,7 +58,7 @@ struct JournalEntry: @unchecked Sendable {
 }
 
 extension Worker {
-    /// Notes the request that it has, which is about to be put aside. nil where nobody is to know.
+    /// Journals the worker's request, which is about to be parked. nil where no journal is kept.
     func journalParked() -> JournalEntry? {
         guard let journal, let memory = UnsafeRawPointer(bitPattern: message.load(ordering: .relaxed)) else { return nil }
         return journal.add(UnsafeRawBufferPointer(start: memory, count: messageSize.load(ordering: .relaxed)))
@@ -64,14 +66,15 @@ extension Worker {
 }
 
 extension Session {
-    /// As `fuse_session_receive_buf`, for a worker whose requests are noted: what comes is noted where the kernel cannot ask again, or may turn out to be unable to.
+    /// As `fuse_session_receive_buf`, for a worker with a journal record: journals the request where the kernel cannot resend, or
+    /// may turn out to be unable to.
     @inline(never)
     func receiveJournaled(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Int32 {
         guard let record = worker.pointee.record, !canResend else { return fuse_session_receive_buf(pointer, &buffer) }
         while true {
             let received = clinux_receive_journaled(device, record, &buffer.mem, Worker.bufferSize)
             switch received {
-            // It was interrupted before it was received (fs/fuse/dev.c).
+            // The request was interrupted before it was received (fs/fuse/dev.c).
             case -ENOENT: continue
             // The connection has ended.
             case -ENODEV:
@@ -85,11 +88,12 @@ extension Session {
     }
 }
 
-/// Requests that a daemon which has died had received and not answered, on a kernel that cannot ask again.
+/// Requests that a crashed daemon received and did not answer, on a kernel that cannot resend.
 public enum CrashedRequests {
-    /// Those that are to be served, and the others, which may have been done and must not be done twice, or of which not everything is known: for `Session.takeOver(refused:)`.
+    /// Returns the requests to serve again, and those to refuse (for `Session.takeOver(refused:)`): they may have been done already
+    /// and must not be repeated, or were journaled only in part.
     ///
-    /// `page`: what that daemon has left; `device`: its way to the kernel. EOVERFLOW when not all of them are known.
+    /// `page`: the crashed daemon's page; `device`: its /dev/fuse. Throws EOVERFLOW when the journal is incomplete.
     public static func take(_ page: UnsafeMutablePointer<clinux_supervised>, device: Int32) throws(Errno) -> (
         served: [[UInt8]], refused: [[UInt8]]
     ) {
@@ -107,7 +111,7 @@ public enum CrashedRequests {
             let message = Message(noted)
             guard message.needsReply, seen.insert(message.unique).inserted, isWaitedFor(message.unique, device) else { continue }
             let suspect = suspects.first { $0.unique == message.unique }
-            // struct fuse_in_header begins with how long all of it is, whatever was noted.
+            // struct fuse_in_header begins with the full length, however much was journaled.
             let isComplete = Int(clamping: message.number(at: 0)) == noted.count
             if isComplete, suspect.map({ Message.mayBeReplayed($0) }) ?? true {
                 messages.append(Array(noted))
@@ -118,8 +122,9 @@ public enum CrashedRequests {
         return (messages.sorted { Message.unique(of: $0) < Message.unique(of: $1) }, refused)
     }
 
-    /// Whether the kernel still waits for an answer. It says so when it is told that an INTERRUPT of the request came too early: ENOENT when there is no such request, and else it sends the INTERRUPT again,
-    /// if there was one (fs/fuse/dev.c, fuse_dev_do_write; FUSE_INT_REQ_BIT is 1).
+    /// Whether the kernel still waits for a reply. It tells when it is told that an INTERRUPT of the request came too early: ENOENT
+    /// when there is no such request; otherwise it sends the INTERRUPT again, if there was one (fs/fuse/dev.c, fuse_dev_do_write;
+    /// FUSE_INT_REQ_BIT is 1).
     private static func isWaitedFor(_ unique: UInt64, _ device: Int32) -> Bool {
         var header: (UInt32, Int32, UInt64) = (16, -EAGAIN, unique | 1)
         return write(device, &header, 16) == 16 || errno != ENOENT

@@ -3,19 +3,20 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// Requests that were put aside before anything was done for them: as the kernel wrote them, so that they can be served later from the start.
+/// Requests that were parked before anything was done for them: as the kernel wrote them, to be served from the start later.
 struct ParkedRequests {
-    /// By the kernel's number.
+    /// Parked requests by the kernel's number.
     var waiting: [UInt64: ParkedMessage] = [:]
-    /// To be served now, the first first.
+    /// Requests to serve now, in order.
     var ready: [ParkedMessage] = []
     var bytes = 0
-    /// What each scope and each user has of them.
+    /// The memory of each scope and each user.
     private var bytesOfScopes: [UInt32: Int] = [:]
     private var bytesOfUsers: [UInt32: Int] = [:]
-    /// Together they may not take more memory than this.
+    /// The memory limit of all parked requests.
     static let maxBytes = 1 << 30
-    /// What one counts besides its bytes, much more than it takes: so there are 32,768 at the most, of which the kernel sends so many on its own (`configure`).
+    /// The accounting overhead per request, much more than it takes: it limits the count to 32,768, as many background requests as
+    /// the kernel sends (`configure`).
     static let overhead = 32 << 10
 
     mutating func take(_ unique: UInt64) -> ParkedMessage? {
@@ -24,8 +25,9 @@ struct ParkedRequests {
         return message
     }
 
-    /// False when there is no room. No scope and no user has more than what is left then, so that one alone takes half; the echo of what was written
-    /// before (`isWriteBack`), which the kernel itself keeps small, is not asked for its share, because an error would lose it.
+    /// Parks a request; false when there is no room. A scope or a user may have no more than is left afterwards, so one alone can
+    /// take half. Write-back (`isWriteBack`), which the kernel limits by itself, is exempt from shares, because an error would lose
+    /// data.
     mutating func add(_ message: ParkedMessage, as unique: UInt64, isWriteBack: Bool) -> Bool {
         let size = message.size + Self.overhead
         let share = max(bytesOfScopes[message.scope, default: 0], bytesOfUsers[message.user, default: 0]) + size
@@ -46,18 +48,18 @@ struct ParkedRequests {
     }
 }
 
-/// A copy of one request, freed by whoever has taken it.
+/// An owned copy of a raw request; whoever takes it frees it.
 struct ParkedMessage: @unchecked Sendable {
     // Safe to send: one holder at a time.
     let memory: UnsafeMutableRawPointer
     let size: Int
-    /// Whose share it takes.
+    /// Whose share it counts for.
     let scope: UInt32
     let user: UInt32
-    /// Where it is noted for the next daemon.
+    /// Its entry in the journal for the next daemon.
     private let journalEntry: JournalEntry?
 
-    /// Copies `message`, and notes it in `journal`.
+    /// Copies `message`, and adds it to `journal`.
     init(_ message: UnsafeRawBufferPointer, scope: UInt32 = 0, user: UInt32 = 0, journal: RequestJournal?) {
         memory = .allocate(byteCount: message.count, alignment: 8)
         if let start = message.baseAddress { memory.copyMemory(from: start, byteCount: message.count) }
@@ -65,24 +67,25 @@ struct ParkedMessage: @unchecked Sendable {
         journalEntry = journal?.add(UnsafeRawBufferPointer(start: memory, count: size))
     }
 
-    /// Frees it, when it is answered or noted elsewhere.
+    /// Frees the copy, once the request is answered or journaled elsewhere.
     func end() {
         journalEntry?.remove()
         memory.deallocate()
     }
 }
 
-// A request that is put aside is still unanswered for the kernel. The library has forgotten it: what it would do for an INTERRUPT is done here.
+// A parked request is unanswered for the kernel, while the library has forgotten it. So an INTERRUPT for it is handled here.
 extension Session {
     public enum ParkResult: Sendable {
-        /// Under this number, for `resume` or `answer`.
+        /// Parked under this number, for `resume` or `answer`.
         case parked(UInt64)
-        /// It needs neither: a revoker has answered it (EACCES), it was interrupted (EINTR), or there is no room for it (EAGAIN, or what was asked for).
+        /// Answered already: by a revoker (EACCES), because it was interrupted (EINTR), or because there is no room (EAGAIN or
+        /// `otherwise`).
         case answered(error: Int32)
     }
 
-    /// Puts the request aside that the calling worker holds. `scope`: what it is about, for its share of memory. `isWriteBack`: see `ParkedRequests.add`.
-    /// `otherwise`: what it is answered with where there is no room.
+    /// Parks the request that the calling worker holds. `scope`: whose share of memory it takes. `isWriteBack`: see
+    /// `ParkedRequests.add`. `otherwise`: the error when there is no room.
     ///
     /// Locking: `parked`, for a moment.
     public func park(_ request: consuming Request, scope: UInt32, isWriteBack: Bool = false, otherwise error: Int32 = EAGAIN) -> ParkResult {
@@ -93,7 +96,7 @@ extension Session {
         }
         let size = worker.pointee.messageSize.load(ordering: .relaxed)
         let unique = memory.load(fromByteOffset: 8, as: UInt64.self)
-        // As the kernel wrote it: `Message.translateOpcode` may have given it the number of another kind.
+        // Restores the opcode that `Message.translateOpcode` may have replaced.
         memory.storeBytes(of: worker.pointee.opcode.load(ordering: .relaxed), toByteOffset: 4, as: UInt32.self)
         let journal = context.pointee.journal
         let message = ParkedMessage(
@@ -108,19 +111,19 @@ extension Session {
             parked.withLock { $0.take(unique) }?.end()
             return .answered(error: EACCES)
         }
-        // An INTERRUPT that came before it could be found here has gone to the library; one that comes now is sent again by the kernel.
+        // An INTERRUPT that came before the request was parked went to the library; the kernel resends a later one.
         let isInterrupted = fuse_req_interrupted(raw) != 0
         fuse_reply_none(raw)
         if isInterrupted { answer(parked: unique, error: EINTR) }
         return isInterrupted ? .answered(error: EINTR) : .parked(unique)
     }
 
-    /// Whether a request is still put aside: neither resumed nor answered nor interrupted.
+    /// Whether a request is still parked: neither resumed nor answered nor interrupted.
     ///
     /// Locking: `parked`, for a moment.
     public func isParked(_ unique: UInt64) -> Bool { parked.withLock { $0.waiting[unique] != nil } }
 
-    /// Serves requests that were put aside, from the start, on workers.
+    /// Resumes parked requests: workers serve them from the start.
     ///
     /// Locking: `parked`, for a moment.
     public func resume(_ uniques: [UInt64]) {
@@ -131,18 +134,18 @@ extension Session {
         if isAny { startResuming() }
     }
 
-    /// Answers a request that was put aside. Nothing happens when it no longer is.
+    /// Answers a parked request. Does nothing when it is no longer parked.
     ///
     /// Locking: `parked`, for a moment.
     public func answer(parked unique: UInt64, error: Int32) {
         guard let message = parked.withLock({ $0.take(unique) }) else { return }
-        // struct fuse_out_header. The kernel takes no answer to what it no longer waits for, and says so with ENOENT.
+        // struct fuse_out_header. The kernel rejects a reply to a request that is gone, with ENOENT.
         var header: (UInt32, Int32, UInt64) = (16, 0 &- answerable(error), unique)
         _ = write(fuse_session_fd(pointer), &header, 16)
         message.end()
     }
 
-    /// Whether the INTERRUPT was about a request that was put aside; it is answered then.
+    /// Answers a parked request with EINTR. Returns whether the INTERRUPT was for one.
     func interruptParked(_ unique: UInt64) -> Bool {
         guard isParked(unique) else { return false }
         interrupted(unique)
@@ -152,7 +155,8 @@ extension Session {
 
     // MARK: workers
 
-    /// Has somebody serve what is to be resumed: a new worker, one who stands by, or, when there is none but `rest`, whoever the watching thread finds later.
+    /// Finds a worker for resumed requests: a new one, one on standby, or, when only `rest` of those are left, any worker that the
+    /// monitor finds later.
     func startResuming(leaving rest: Int = ReaderPool.reserve) {
         if startWorker(.resuming) || readers.wakeOne(leaving: rest) { return }
         runnablePending.store(true, ordering: .relaxed)
@@ -160,10 +164,10 @@ extension Session {
         wakeMonitor()
     }
 
-    /// Whether something waits to be resumed.
+    /// Whether resumed requests wait for a worker.
     var hasRunnable: Bool { parked.withLock { !$0.ready.isEmpty } }
 
-    /// Serves what is to be resumed until there is no more, and ends then; or, `always`, whenever it is called.
+    /// Serves resumed requests until none are left, then ends; with `always`, waits for the next ones.
     func serveResumed(_ worker: UnsafeMutablePointer<Worker>, always: Bool) {
         clinux_set_worker(worker)
         begin(worker)
@@ -179,16 +183,16 @@ extension Session {
         finish(worker, &none)
     }
 
-    /// Serves what is to be resumed until there is no more.
+    /// Serves resumed requests until none are left.
     func serveReady(_ worker: UnsafeMutablePointer<Worker>) {
         while let (message, isMore) = nextResumed() {
-            // One that hangs must not hold up those behind it.
+            // A request that hangs must not block those behind it.
             if isMore { startResuming() }
             var buffer = fuse_buf()
             buffer.mem = message.memory
             buffer.size = message.size
             let view = Message(buffer, Int32(clamping: message.size))
-            // Of those that came during a pause.
+            // It arrived during a pause.
             if view.opcode == Message.Opcode.interrupt, interruptParked(view.interrupted) {
                 message.end()
                 continue

@@ -4,7 +4,7 @@ import Glibc
 import GrantSystem
 
 extension Session {
-    /// Has the request served that a worker has received into `buffer`, on the worker's thread. One that lacks what its kind brings is EIO.
+    /// Serves a request that a worker received into `buffer`, on the worker's thread. An incomplete one fails with EIO.
     @inline(__always)
     func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
         guard message.isComplete else { return refuse(message) }
@@ -27,20 +27,21 @@ extension Session {
         if message.needsReply { _ = write(fuse_session_fd(pointer), &header, 16) }
     }
 
-    /// The first request of a connection, before it is taken apart. Never inlined: it takes memory, and the way of every other request does not.
+    /// Records the first request of a connection before it is decoded. Never inlined: it allocates, and the way of every other
+    /// request does not.
     @inline(never)
     func recordInit(_ message: Message) {
         context.pointee.offered = message.offered
         context.pointee.negotiation.request = message.copy
-        // For tests: as on a kernel that is older than it is.
+        // For tests: simulates an older kernel.
         context.pointee.canResend = message.offered & Message.resendOffered != 0 && getenv("GRANTFS_TEST_NO_RESEND") == nil
         if let page = context.pointee.options.supervised, !context.pointee.canResend { context.pointee.journal = RequestJournal(page) }
     }
 
     // MARK: without a mount
 
-    /// Serves one message on the calling thread, as a worker would that has received it, and returns when that is done: for a session without a mount
-    /// (`init(exchange:)`), which has no workers of its own. What it answers goes to the session's descriptor. For one thread.
+    /// Serves one message on the calling thread as a worker would, and returns when it is done: for a session without a mount
+    /// (`init(exchange:)`), which has no workers. Replies go to the session's descriptor. For one thread.
     ///
     /// `message` has room for `Worker.bufferSize` bytes, of which `count` were received; it is changed.
     package func serve(message: UnsafeMutableRawPointer, count: Int) {

@@ -2,13 +2,13 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// What the daemon has open of a node where the kernel opens files by itself, and nobody says when it is no longer needed. Whoever uses it counts himself
-// first; it is taken away only while nobody does. Neither takes a lock.
+// Cached opens: files that the daemon keeps open for a node where the kernel opens files by itself, and no request tells when they
+// are no longer needed. A user pins them by a use count; they are detached only while it is 0. Neither takes a lock.
 extension Node {
-    /// In `cacheUses`: it is just being taken away, which takes a few instructions.
+    /// In `cacheUses`: the cached opens are being detached, which takes a few instructions.
     private static let taking: UInt32 = 1 << 31
 
-    /// What is kept stays open until `endUse`.
+    /// Pins the cached opens until `endUse`.
     @inline(__always)
     public func beginUse() {
         while cacheUses.wrappingAdd(1, ordering: .sequentiallyConsistent).newValue & Self.taking != 0 {
@@ -21,14 +21,15 @@ extension Node {
     @inline(__always)
     public func endUse() { cacheUses.wrappingSubtract(1, ordering: .acquiringAndReleasing) }
 
-    /// What is kept, for who has begun a use, or has the node to himself.
+    /// The cached opens, for a user that pinned them or owns the node.
     public var cachedOpens: (reader: UInt64, writer: UInt64) {
         (cachedReader.load(ordering: .acquiring), cachedWriter.load(ordering: .acquiring))
     }
 
     public var hasCachedOpens: Bool { cachedReader.load(ordering: .relaxed) != 0 || cachedWriter.load(ordering: .relaxed) != 0 }
 
-    /// Keeps an opened file or directory, for who has begun a use. The number that is kept: another one when somebody was quicker.
+    /// Caches an open file or directory, for a user that pinned the cache. Returns the cached number: another one if another thread
+    /// was faster.
     public func cacheOpen(_ number: UInt64, forWriting: Bool) -> UInt64 {
         let place = forWriting ? 1 : 0
         let (done, seen) =
@@ -38,7 +39,7 @@ extension Node {
         return done ? number : seen
     }
 
-    /// Takes away what is kept: whoever calls this closes it. nil while somebody uses it.
+    /// Detaches the cached opens, which the caller then closes. nil while they are in use.
     public func takeCachedOpens() -> (reader: UInt64, writer: UInt64)? {
         guard cacheUses.compareExchange(expected: 0, desired: Self.taking, ordering: .sequentiallyConsistent).exchanged else { return nil }
         let taken = (cachedReader.exchange(0, ordering: .relaxed), cachedWriter.exchange(0, ordering: .relaxed))
@@ -46,10 +47,10 @@ extension Node {
         return taken
     }
 
-    /// Whether it was used since this was last asked.
+    /// Whether they were used since the last call.
     public func testAndClearUsed() -> Bool { wasCacheUsed.exchange(false, ordering: .relaxed) }
 
-    /// Notes who writes to the file: what the kernel's cache brings later is written in that one's name.
+    /// Records the writer of the file: the kernel's write-back acts as that user.
     public func recordWriter(user: uid_t, group: gid_t, process: pid_t) {
         writerGroup.store(group, ordering: .relaxed)
         writerProcess.store(process, ordering: .relaxed)
@@ -62,7 +63,7 @@ extension Node {
         return user == .max ? nil : (user, writerGroup.load(ordering: .relaxed), writerProcess.load(ordering: .relaxed))
     }
 
-    /// Its descriptor alone leads to it: it never had a name.
+    /// Marks a node that never had a name: only its descriptor leads to it.
     public func markNameless() { keepsDescriptor.store(true, ordering: .releasing) }
 
     func handOverCachedOpens(to state: inout HandoverWriter) {
@@ -75,7 +76,7 @@ extension Node {
     }
 
     func takeOverCached(from state: inout HandoverReader) throws(Errno) {
-        // Before that nothing was.
+        // Earlier versions had none.
         if state.version < 3 { return }
         cachedReader.store(try state.take(), ordering: .relaxed)
         cachedWriter.store(try state.take(), ordering: .relaxed)

@@ -3,7 +3,7 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A node whose name is about to be changed: counted, its descriptor pinned, until it is given back.
+/// A node whose name is about to change: counted and pinned until `unpin`.
 public struct PinnedNode {
     public let id: UInt64
     public let node: UnsafeMutablePointer<Node>
@@ -11,9 +11,11 @@ public struct PinnedNode {
     let isLast: Bool
 }
 
-// Names that change through the mount. What has lost its name keeps its descriptor: nothing else would find it again, and somebody may hold it.
+// Names that change through the mount. A node that loses its last name keeps its descriptor: nothing else would find the file
+// again, and a program may hold it.
 extension NodeTree {
-    /// The node of the entry `name` of an open directory; nil when the kernel does not know it, or when nodes keep their descriptors anyway.
+    /// Pins the node of the entry `name` of an open directory; nil when the kernel does not know it, or when no descriptors are
+    /// evicted anyway.
     ///
     /// Locking: the shard's.
     public func pinEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {
@@ -37,8 +39,8 @@ extension NodeTree {
         return PinnedNode(id: id, node: node, isLast: status.st.st_nlink <= 1 || node.pointee.type == S_IFDIR)
     }
 
-    /// The same for a file that is about to lose a name, where the daemon may open by handle, and nothing else keeps it: what a program has open is not known.
-    /// By a look at the name alone.
+    /// The same for a file that is about to lose a name where the daemon may open by handle and nothing else keeps the file: which
+    /// files programs have open is unknown there. Uses statx(2) on the name alone.
     ///
     /// Locking: the shard's.
     public func pinOpenEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {
@@ -52,12 +54,12 @@ extension NodeTree {
                     return (id, node)
                 })
         else { return nil }
-        // While the name is still there its handle leads to it.
+        // While the name exists its handle leads to it.
         _ = pin(node)
         return PinnedNode(id: id, node: node, isLast: status.st.st_nlink <= 1)
     }
 
-    /// The name it was held by is gone.
+    /// Records that the name by which it was pinned is gone.
     ///
     /// Locking: the shard's.
     public func removed(_ held: PinnedNode, _ name: UnsafePointer<CChar>, from parent: UInt64) {
@@ -66,10 +68,10 @@ extension NodeTree {
         free(node.pointee.owner.withShard(of: node.pointee.key) { _ in node.pointee.forgetPlace(parent, name) })
     }
 
-    /// No name leads to it that this scope goes by: its descriptor alone does.
+    /// Marks a node without a name in this scope: only its descriptor leads to it.
     public func markNameless(_ held: PinnedNode) { held.node.pointee.markNameless() }
 
-    /// It has another name now.
+    /// Records its new name.
     ///
     /// Locking: the shard's.
     public func moved(_ held: PinnedNode, _ name: UnsafePointer<CChar>, to parent: UInt64) {

@@ -1,15 +1,16 @@
 import Synchronization
 
-/// Whether who lists directories of a scope also looks at the entries. If so, an entry's attributes go out with the listing, and save a LOOKUP each;
-/// if not, they would cost a statx(2) each for nothing. The kernel keeps what it got to itself, so now and then a listing goes out bare, and it
-/// is seen whether lookups follow.
+/// Decides whether listings of a scope carry attributes. If programs look at the entries they list, attributes in the listing save
+/// a LOOKUP each; if not, they cost a statx(2) each for nothing. The kernel does not tell what it used, so now and then a listing
+/// omits attributes, and lookups of its entries are counted.
 ///
-/// Only the second and later parts of a listing follow the habit: the first always has attributes, so small directories need no guess. And where the
-/// kernel could list a directory by itself, with names whose time is over: if they are looked at, listing it anew costs less than a LOOKUP of each.
+/// This applies from the second part of a listing on: the first always has attributes, so small directories need no guess. It also
+/// decides whether the kernel may reuse a cached listing whose names have expired: if entries are looked at, a new listing is
+/// cheaper than a LOOKUP of each.
 public struct ReaddirPlusHeuristic: ~Copyable {
-    /// So many lookups of entries that went out bare make a habit.
+    /// How many lookups after a listing without attributes turn attributes on.
     private static let enough: UInt32 = 16
-    /// Every so many listings one goes out bare.
+    /// One in so many listings omits attributes, as a sample.
     private static let sampleEvery: UInt32 = 32
 
     private let looks = Atomic<Bool>(false)
@@ -19,7 +20,8 @@ public struct ReaddirPlusHeuristic: ~Copyable {
 
     init() {}
 
-    /// A listing has more than its first part, or the kernel has it and needs none. Returns whether the rest is to go out bare, or the kernel's to be used.
+    /// Called for a listing with more than one part, or one that the kernel has cached. Returns whether to omit attributes in the
+    /// rest, or to use the kernel's.
     public func omitsAttributes() -> Bool {
         if !looks.load(ordering: .relaxed) {
             omittedAttributes.store(true, ordering: .relaxed)
@@ -31,7 +33,7 @@ public struct ReaddirPlusHeuristic: ~Copyable {
         return true
     }
 
-    /// An entry that went out bare is looked up.
+    /// Records the lookup of an entry that was listed without attributes.
     public func recordLookup() {
         if lookups.wrappingAdd(1, ordering: .relaxed).newValue >= Self.enough, !looks.load(ordering: .relaxed) {
             lookups.store(1, ordering: .relaxed)

@@ -3,14 +3,14 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// A node on its way from one daemon to the next: all that the kernel goes by, and a way to the file.
+// Hands nodes over to the next daemon: everything that the kernel relies on, and a way to the file.
 extension Node {
-    /// What lies in memory in the same way in both daemons, or is not handed over.
+    /// The sizes of structures that are copied whole, which both daemons must agree on.
     static let layout: [UInt32] = [
         UInt32(truncatingIfNeeded: MemoryLayout<NodeKey>.size), UInt32(truncatingIfNeeded: MemoryLayout<FileStatus>.size),
     ]
 
-    /// `hasDied`: of a daemon whose memory is gone, but for the node itself.
+    /// `hasDied`: the daemon's memory is gone, except for the node itself.
     func handOver(_ id: UInt64, to state: inout HandoverWriter, hasDied: Bool = false) {
         state.put(id)
         state.put(key.device)
@@ -48,14 +48,14 @@ extension Node {
         handOverCachedOpens(to: &state)
     }
 
-    /// A node of the scope that `scopes` finds. Who else has its file open is not known any more: as if somebody had.
+    /// Restores a node of a scope that `scopes` finds. Who else has its file open is unknown, so it counts as shared.
     static func takeOver(from state: inout HandoverReader, _ scopes: (UInt32) -> ScopeNodes?) throws(Errno) -> Node {
         let key = NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take())
         let scope: UInt32 = try state.take()
         guard let owner = scopes(scope) else { throw Errno(EBADMSG) }
         let type: mode_t = try state.take()
         let lookups: UInt64 = try state.take()
-        // Who has failed here ends, and the number with it.
+        // After an error here the process ends, and closes the number.
         let node = Node(key: key, owner: owner, type: type, descriptor: try state.takeDescriptor())
         try node.takeOver(rest: &state, lookups: lookups)
         return node

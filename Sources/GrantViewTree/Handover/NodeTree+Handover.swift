@@ -3,15 +3,15 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// All nodes of a mount, with the scopes that they belong to, on their way from one daemon to the next. Nobody uses the tree meanwhile.
+// Hands all nodes of a mount over to the next daemon, with their scopes. Nobody uses the tree meanwhile.
 extension NodeTree {
-    /// What is copied as it lies in memory; two daemons of which this differs cannot hand over.
+    /// Sizes of structures that are copied whole; daemons that differ cannot hand over.
     public static var handoverLayout: [UInt32] { Node.layout }
 
     public func handOver(to state: inout HandoverWriter) {
         devices.handOver(to: &state)
         let scopes = scopes.withLock { $0.values.sorted { $0.scope < $1.scope } }
-        // Several scopes may have one base.
+        // Scopes may share a base.
         let bases = Set(scopes.map(\.baseNumber).filter { $0 >= 0 }).sorted()
         state.put(UInt64(truncatingIfNeeded: bases.count))
         for base in bases { state.put(descriptor: base) }
@@ -27,12 +27,12 @@ extension NodeTree {
         }
     }
 
-    /// Not what only a lost worker holds.
+    /// Excludes nodes that only a lost worker holds.
     private func isHandedOver(_ index: UInt32) -> Bool {
         nodes.element(at: index).map { $0.element.pointee.lookups.load(ordering: .relaxed) > 0 } ?? false
     }
 
-    /// Makes an empty tree what another one was.
+    /// Restores an empty tree.
     public func takeOver(from state: inout HandoverReader) throws(Errno) {
         try devices.takeOver(from: &state)
         var bases: [HandleBase] = []
@@ -65,7 +65,7 @@ extension ScopeNodes {
     fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
         state.put(scope)
         state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
-        // Whose base is gone opens nothing any more, and does not go by names either.
+        // A scope whose base is gone opens nothing any more, not even by name.
         state.put(flag: opensByHandle)
         state.put(flag: crossesMounts)
         state.put(flag: usesCallerGroups)

@@ -3,7 +3,7 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Open files and directories on their way from one daemon to the next. The descriptions behind their descriptors stay the same, with the locks on them.
+// Hands open files and directories over to the next daemon. Their open file descriptions stay the same, with their locks.
 extension OpenFiles {
     public func handOver(to state: inout HandoverWriter) {
         table.handOverIDs(to: &state)
@@ -78,7 +78,7 @@ extension OpenFile {
 }
 
 extension OpenDirectory {
-    /// All but where it stands.
+    /// Writes everything but the position.
     func handOver(_ id: UInt64, to state: inout HandoverWriter) {
         state.put(id)
         state.put(descriptor: descriptor)
