@@ -156,7 +156,7 @@ public struct Mountpoint: Sendable {
             let opened = withCString(path) { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) }
             var result = opened < 0 ? errno : 0
             // An opening need not be asked for.
-            if opened >= 0 { result = FileDescriptor(owning: opened).errorOfAsking }
+            if opened >= 0 { result = FileDescriptor(owning: opened).freshStatusError }
             answer.withLock { $0 = result }
         }
         guard let thread = try? WorkerThread.start("probe", work) else { return false }

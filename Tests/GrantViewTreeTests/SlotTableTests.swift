@@ -151,7 +151,7 @@ import Testing
 @Suite struct AKeptHandle {
     @Test("is given back as it was, short or long", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
     func lengths(length: Int) throws {
-        let kept = KeptHandle()
+        let kept = StoredHandle()
         var handle = clinux_handle()
         handle.type = Int32.min + Int32(length)
         handle.length = UInt32(length)

@@ -133,7 +133,7 @@ final class MountedView: @unchecked Sendable {
         if let began { SystemLog.write(.error, Terminal.visible("everything is refused: \(began)"), fields) }
         if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
         for task in tasks { task() }
-        if isChanged { files.noteNamesChanged() }
+        if isChanged { files.invalidateVirtualDirectories() }
         return !isRefusing
     }
 

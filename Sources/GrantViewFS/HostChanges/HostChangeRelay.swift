@@ -4,8 +4,8 @@ import GrantSystem
 import GrantViewTree
 
 /// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests, holds no lock while it notifies, and leaves to
-/// others what may wait for a program (`HeldNotifications`).
-final class ChangeTeller {
+/// others what may wait for a program (`BlockingNotifications`).
+final class HostChangeRelay {
     private let view: ViewFS
     private let watch: ChangeWatch
     private let places: WatchedDirectories
@@ -14,7 +14,7 @@ final class ChangeTeller {
     private var scopes: [ScopeNodes] = []
     private var version: UInt64 = 0
     private var busy = BusyDirectories()
-    private let held: HeldNotifications
+    private let blocking: BlockingNotifications
     private var repeated = RepeatedChanges()
     /// The most nodes there were since the last sweep, and how many directories it left.
     private var (mostLive, placesLeft) = (0, fewPlaces)
@@ -24,7 +24,7 @@ final class ChangeTeller {
         self.view = view
         self.watch = watch
         self.places = places
-        held = HeldNotifications(view)
+        blocking = BlockingNotifications(view)
     }
 
     /// Whether the kernel keeps names, sizes and times until it is told otherwise.
@@ -41,17 +41,17 @@ final class ChangeTeller {
 
     /// Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew when the
     /// claim ends.
-    private func isTold(_ scope: ScopeNodes) -> Bool { scope.distrust.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
+    private func isRelayed(_ scope: ScopeNodes) -> Bool { scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
 
-    func tell(_ change: Change) {
+    func relay(_ change: Change) {
         let kinds = ChangeKinds(rawValue: change.kinds)
-        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.noteMoved() }
-        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.noteRenamed() }
-        if kinds.contains(.overflow) { return forgetAll() }
+        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.countMove() }
+        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.countRename() }
+        if kinds.contains(.overflow) { return invalidateAll() }
         guard let notifier = view.session?.notifier else { return }
         // The kernel knows what came through this mount.
         let isOwn = change.process == process
-        if watch.means == .data { return tellData(change, isOwn: isOwn, notifier) }
+        if watch.means == .data { return relayData(change, isOwn: isOwn, notifier) }
         let found = change.has_directory && (!isOwn || kinds.contains(.moved)) ? places.places(under: change.directory) : []
         if kinds.contains(.moved) { lookAfter(change, movedFrom: found, isOwn: isOwn) }
         if isOwn { return }
@@ -62,8 +62,8 @@ final class ChangeTeller {
         }
         guard let name = change.name else {
             for place in found {
-                _ = notifier.forgetAttributes(NodeID(place.node))
-                if keeps { note(scope: place.scope, directory: 0, name: nil, file: place.identity) }
+                _ = notifier.invalidateAttributes(NodeID(place.node))
+                if keeps { scheduleRepeat(scope: place.scope, directory: 0, name: nil, file: place.identity) }
             }
             // The link count of a file changed, which is told without a directory.
             if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
@@ -74,7 +74,7 @@ final class ChangeTeller {
         if kinds.contains(.names) {
             for place in found {
                 forget(name, in: place.node, of: place.scope, notifier)
-                if keeps { note(scope: place.scope, directory: place.node, name: name) }
+                if keeps { scheduleRepeat(scope: place.scope, directory: place.node, name: name) }
             }
         }
         if kinds.isDisjoint(with: [.data, .attributes]) { return }
@@ -90,22 +90,22 @@ final class ChangeTeller {
     }
 
     private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
-        held.expire(name, in: directory, of: scope)
+        blocking.expire(name, in: directory, of: scope)
         // And with the directory's times its cached listing, where the kernel looks at them.
-        _ = notifier.forgetAttributes(NodeID(directory))
-        if keeps { held.forgetListing(of: directory, in: scope) }
+        _ = notifier.invalidateAttributes(NodeID(directory))
+        if keeps { blocking.invalidateListing(of: directory, in: scope) }
     }
 
     // MARK: told twice more
 
-    private func note(scope: UInt32, directory: UInt64, name: UnsafePointer<CChar>?, file: NodeKey? = nil) {
+    private func scheduleRepeat(scope: UInt32, directory: UInt64, name: UnsafePointer<CChar>?, file: NodeKey? = nil) {
         let name = name.map { Array(UnsafeBufferPointer(start: $0, count: strlen($0) + 1)) } ?? []
-        repeated.note(RepeatedChanges.Item(scope: scope, directory: directory, name: name, file: file), now: Clock.monotonic)
+        repeated.add(RepeatedChanges.Item(scope: scope, directory: directory, name: name, file: file), now: Clock.monotonic)
     }
 
-    private func tellAgain(_ notifier: Notifier) {
+    private func relayAgain(_ notifier: Notifier) {
         let due = repeated.takeDue(now: Clock.monotonic)
-        if due.all { forgetEverything() }
+        if due.all { invalidateEverything() }
         for item in due.items {
             guard let scope = scope(item.scope) else { continue }
             item.name.withUnsafeBufferPointer { name in
@@ -120,29 +120,29 @@ final class ChangeTeller {
 
     // MARK: each write, told by handle alone
 
-    private func tellData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
+    private func relayData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
         if !isOwn { forget(change, data: true, notifier) }
         // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
         guard change.has_directory, busy.isBusy(change, isOwn: isOwn, now: Clock.monotonic), let scope = scope(of: change) else { return }
         _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
     }
 
-    /// How long may be waited for changes before `tellDue`.
+    /// How long may be waited for changes before `relayDue`.
     var millisecondsUntilDue: Int32 {
         let now = Clock.monotonic
-        return min(busy.millisecondsUntilDue(now: now), held.due ?? .max, repeated.millisecondsUntilDue(now: now))
+        return min(busy.millisecondsUntilDue(now: now), blocking.due ?? .max, repeated.millisecondsUntilDue(now: now))
     }
 
     /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
-    func tellDue() {
+    func relayDue() {
         if keeps, let notifier = view.session?.notifier {
-            held.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
-            tellAgain(notifier)
+            blocking.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
+            relayAgain(notifier)
         }
-        held.send()
-        held.look()
-        if keeps, held.takeDropped() || watch.means != .data && view.hostWatch?.hasMissed.exchange(false, ordering: .acquiring) == true {
-            forgetAll()
+        blocking.send()
+        blocking.poll()
+        if keeps, blocking.takeDropped() || watch.means != .data && view.hostWatch?.mayHaveMissed.exchange(false, ordering: .acquiring) == true {
+            invalidateAll()
         }
         guard let notifier = view.session?.notifier else { return }
         while let due = busy.takeDue(now: Clock.monotonic) {
@@ -160,11 +160,11 @@ final class ChangeTeller {
             let middle = (low + high) / 2
             if scopes[middle].scope < number { low = middle + 1 } else { high = middle }
         }
-        return low < scopes.count && scopes[low].scope == number && isTold(scopes[low]) ? scopes[low] : nil
+        return low < scopes.count && scopes[low].scope == number && isRelayed(scopes[low]) ? scopes[low] : nil
     }
 
     private func scope(of change: Change) -> ScopeNodes? {
-        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isTold($0) }
+        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed($0) }
     }
 
     // MARK: what was moved
@@ -173,16 +173,16 @@ final class ChangeTeller {
     private func lookAfter(_ change: Change, movedFrom found: [WatchedDirectories.Place], isOwn: Bool) {
         if found.isEmpty { return }
         if change.name == nil {
-            for place in found { view.departures.look(at: place.node, in: place.scope) }
+            for place in found { view.departures.check(at: place.node, in: place.scope) }
             return
         }
         guard change.file.length > 0 else { return }
         var key: NodeKey?
         for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
-            if isOwn, scope.distrust.load(ordering: .relaxed) & ScopeNodes.overlap == 0 { continue }
+            if isOwn, scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.overlap == 0 { continue }
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
-            if let node = view.tree.find(key, in: scope) { view.departures.look(at: node, in: scope.scope) }
+            if let node = view.tree.find(key, in: scope) { view.departures.check(at: node, in: scope.scope) }
         }
     }
 
@@ -191,7 +191,7 @@ final class ChangeTeller {
     /// Forgets a file that is named by its handle, in every scope that leads to it.
     private func forget(_ change: Change, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
         var key: NodeKey?
-        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isTold(scope) {
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed(scope) {
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
             forget(key, in: scope, data: data, notifier, named: named)
@@ -206,16 +206,16 @@ final class ChangeTeller {
             let places = named?.places.filter { $0.scope == scope.scope }.map(\.node) ?? []
             forget(key, in: scope, notifier, named: named.map { ($0.name, places) })
             // Also of a file that the kernel does not know: somebody may be finding it.
-            if places.isEmpty { note(scope: scope.scope, directory: 0, name: nil, file: key) }
-            for place in places { note(scope: scope.scope, directory: place, name: named?.name, file: key) }
+            if places.isEmpty { scheduleRepeat(scope: scope.scope, directory: 0, name: nil, file: key) }
+            for place in places { scheduleRepeat(scope: scope.scope, directory: place, name: named?.name, file: key) }
             return
         }
         guard let node = view.tree.find(key, in: scope) else { return }
         // Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
         if data, view.tree.isOpen(node, key, in: scope) {
-            if view.isDirectory(node) { held.forgetListing(of: node, in: scope.scope) } else { _ = notifier.forgetData(NodeID(node)) }
+            if view.isDirectory(node) { blocking.invalidateListing(of: node, in: scope.scope) } else { _ = notifier.invalidateData(NodeID(node)) }
         } else {
-            _ = notifier.forgetAttributes(NodeID(node))
+            _ = notifier.invalidateAttributes(NodeID(node))
         }
     }
 
@@ -225,39 +225,39 @@ final class ChangeTeller {
     ) {
         guard let node = view.tree.find(key, in: scope) else { return }
         if view.isDirectory(node) {
-            _ = notifier.forgetAttributes(NodeID(node))
-            return held.forgetListing(of: node, in: scope.scope)
+            _ = notifier.invalidateAttributes(NodeID(node))
+            return blocking.invalidateListing(of: node, in: scope.scope)
         }
         // Who is not told of his own changes from others' goes by who could have made them.
         if watch.means == .directories, view.isWrittenHere(node) { return }
-        _ = notifier.forgetAttributes(NodeID(node))
-        held.forgetFile(node, in: scope.scope)
+        _ = notifier.invalidateAttributes(NodeID(node))
+        blocking.invalidateFile(node, in: scope.scope)
         guard let named else { return }
-        for directory in named.directories { held.forgetFile(named: named.name, in: directory, of: scope.scope) }
+        for directory in named.directories { blocking.invalidateFile(named: named.name, in: directory, of: scope.scope) }
     }
 
     /// Changes were lost, so anything may have changed. Names hold for less than a second, or are asked for anew where the kernel can do that, or for a minute (`CachePolicy`).
-    private func forgetAll() {
-        if keeps { repeated.noteAll(now: Clock.monotonic) }
-        forgetEverything()
+    private func invalidateAll() {
+        if keeps { repeated.addAll(now: Clock.monotonic) }
+        invalidateEverything()
     }
 
-    private func forgetEverything() {
+    private func invalidateEverything() {
         guard let notifier = view.session?.notifier else { return }
-        if keeps { _ = notifier.expireAllNames() }
-        for scope in scopes where isTold(scope) {
+        if keeps { _ = notifier.expireAllEntries() }
+        for scope in scopes where isRelayed(scope) {
             for node in scope.ids {
                 if view.isDirectory(node) {
-                    _ = notifier.forgetAttributes(NodeID(node))
-                    held.forgetListing(of: node, in: scope.scope)
+                    _ = notifier.invalidateAttributes(NodeID(node))
+                    blocking.invalidateListing(of: node, in: scope.scope)
                 } else if !keeps {
-                    _ = notifier.forgetData(NodeID(node))
+                    _ = notifier.invalidateData(NodeID(node))
                 } else {
-                    held.forgetFile(node, in: scope.scope)
+                    blocking.invalidateFile(node, in: scope.scope)
                 }
             }
         }
-        held.send()
+        blocking.send()
     }
 
     /// Lets go of the directories that the kernel has forgotten, once it has forgotten half of what it knew, or twice as many are

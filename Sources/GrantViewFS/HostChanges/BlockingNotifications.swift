@@ -6,8 +6,8 @@ import GrantViewTree
 /// Notifications of changes beside the mount that may wait for a lock which a program can hold: of a name, for its directory's lock, and of a cached
 /// listing, for its pages. They are made by threads that can be left behind, so that one that waits keeps no other change from being told.
 ///
-/// Not safe to share: belongs to one `ChangeTeller`.
-final class HeldNotifications {
+/// Not safe to share: belongs to one `HostChangeRelay`.
+final class BlockingNotifications {
     struct Item: Sendable {
         enum What {
             /// A name in the directory `node`; ends with a 0.
@@ -27,7 +27,7 @@ final class HeldNotifications {
         let what: What
     }
 
-    private let calls: LeavableCalls<Item>
+    private let calls: AbandonableCalls<Item>
     private var gathered: [Item] = []
 
     private static let limit = 256
@@ -40,20 +40,20 @@ final class HeldNotifications {
     private static let pendingAtMost = 16_384
 
     init(_ view: ViewFS) {
-        calls = LeavableCalls(limit: Self.limit) { item in
+        calls = AbandonableCalls(limit: Self.limit) { item in
             guard let notifier = view.session?.notifier else { return }
             switch item.what {
             case .name(let name):
                 _ = name.withUnsafeBufferPointer {
-                    notifier.expireName($0.baseAddress!, length: $0.count - 1, in: NodeID(item.node))
+                    notifier.expireEntry($0.baseAddress!, length: $0.count - 1, in: NodeID(item.node))
                 }
             case .file(let name):
                 if notifier.prune([]) == 0 { return }
                 _ = name.withUnsafeBufferPointer {
-                    notifier.forgetName($0.baseAddress!, length: $0.count - 1, in: NodeID(item.node))
+                    notifier.invalidateEntry($0.baseAddress!, length: $0.count - 1, in: NodeID(item.node))
                 }
             case .unused(let nodes): _ = notifier.prune(nodes[...])
-            case .listing: _ = notifier.forgetData(NodeID(item.node))
+            case .listing: _ = notifier.invalidateData(NodeID(item.node))
             case .contents: view.takeHostChange(of: item.node, notifier)
             }
         }
@@ -64,16 +64,16 @@ final class HeldNotifications {
         add(Item(scope: scope, node: node, what: .name(Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
 
-    /// A file that was changed is forgotten with its name, when nobody uses it: after `forgetFile`.
-    func forgetFile(named name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
+    /// A file that was changed is forgotten with its name, when nobody uses it: after `invalidateFile`.
+    func invalidateFile(named name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
         add(Item(scope: scope, node: node, what: .file(named: Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
 
     /// A directory's listing is forgotten.
-    func forgetListing(of node: UInt64, in scope: UInt32) { add(Item(scope: scope, node: node, what: .listing)) }
+    func invalidateListing(of node: UInt64, in scope: UInt32) { add(Item(scope: scope, node: node, what: .listing)) }
 
     /// What the kernel knows of a regular file that was changed is forgotten, where it goes by its own otherwise; what it does not forget of one that is in use, when that is over.
-    func forgetFile(_ node: UInt64, in scope: UInt32) {
+    func invalidateFile(_ node: UInt64, in scope: UInt32) {
         add(Item(scope: scope, node: node, what: .contents))
         if changed.count < Self.changedAtMost, changed.insert(node).inserted { changedPause = Self.firstPause }
     }
@@ -105,7 +105,7 @@ final class HeldNotifications {
         if gathered.isEmpty { return }
         var items = gathered
         gathered = []
-        let waiting = calls.left
+        let waiting = calls.abandoned
         if !waiting.isEmpty {
             var shares: [UInt32: Int] = [:]
             for item in waiting { shares[item.scope, default: 0] += 1 }
@@ -127,18 +127,18 @@ final class HeldNotifications {
     func takeDropped() -> Bool {
         let now = Clock.monotonic
         // To make good for it takes as long as there are nodes: whoever changes much all the time on the host is not to keep this thread at it.
-        guard hasDropped, calls.left.isEmpty, calls.pending < Self.pendingAtMost, now - droppedTaken > Self.droppedPause else {
+        guard hasDropped, calls.abandoned.isEmpty, calls.pending < Self.pendingAtMost, now - droppedTaken > Self.droppedPause else {
             return false
         }
         (hasDropped, droppedTaken) = (false, now)
         return true
     }
 
-    /// Milliseconds after which `look` is worth calling; nil when nothing waits.
+    /// Milliseconds after which `poll` is worth calling; nil when nothing waits.
     var due: Int32? {
         if hasDropped || calls.isUnderWay || calls.pending > 0 { return Self.patienceMilliseconds }
         return changed.isEmpty ? nil : Int32(clamping: changedPause / 1_000_000)
     }
 
-    func look() { calls.leave(after: Self.patience) }
+    func poll() { calls.abandon(after: Self.patience) }
 }

@@ -4,11 +4,11 @@ import Synchronization
 /// Calls that may wait for a lock which a program holds in the kernel, made one after the other by a thread that is left behind when one
 /// does not return. So one call that waits costs no other.
 ///
-/// Nobody looks by itself whether a call waits: whoever is interested calls `leave` now and then. Where no thread can be made, or as many were left
-/// behind as may be, what may wait is not begun, and `leave` tries again.
+/// Nobody looks by itself whether a call waits: whoever is interested calls `abandon` now and then. Where no thread can be made, or as many were left
+/// behind as may be, what may wait is not begun, and `abandon` tries again.
 ///
 /// Locking: its own, rank 2, held for a moment; not while a call is made.
-final class LeavableCalls<Item: Sendable>: Sendable {
+final class AbandonableCalls<Item: Sendable>: Sendable {
     private struct State {
         var items: [Item] = []
         /// How many of `items` were begun.
@@ -22,7 +22,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         /// It should be left behind, and too many were.
         var isStuck = false
         /// What was left behind, by its thread.
-        var left: [UInt64: Item] = [:]
+        var abandoned: [UInt64: Item] = [:]
         /// The last thread that was wanted could not be made.
         var isShort = false
         /// One of the `ReserveThreads` makes calls that may wait, or is about to: no more than one for all of these.
@@ -34,23 +34,23 @@ final class LeavableCalls<Item: Sendable>: Sendable {
 
     private let state = Lock(State())
     private let limit: Int
-    private let bound: LeavableBound?
-    private let mayWait: @Sendable (Item) -> Bool
+    private let sharedLimit: AbandonLimit?
+    private let mayBlock: @Sendable (Item) -> Bool
     private let call: @Sendable (Item) -> Void
 
     private static var pause: Int64 { 50_000_000 }
     /// From so many on that were left behind, the next ones are left sooner: a program that holds many locks gains no time by it.
     private static var patientAtMost: Int { 4 }
 
-    /// `limit`: so many threads are left behind at the most. `bound`: and so many together with others' calls. `mayWait`: whether a call may wait for
+    /// `limit`: so many threads are left behind at the most. `sharedLimit`: and so many together with others' calls. `mayBlock`: whether a call may wait for
     /// what a program holds; such calls come last. `call`: makes one call.
     init(
-        limit: Int, bound: LeavableBound? = nil, mayWait: @escaping @Sendable (Item) -> Bool = { _ in true },
+        limit: Int, sharedLimit: AbandonLimit? = nil, mayBlock: @escaping @Sendable (Item) -> Bool = { _ in true },
         _ call: @escaping @Sendable (Item) -> Void
     ) {
         self.limit = limit
-        self.bound = bound
-        self.mayWait = mayWait
+        self.sharedLimit = sharedLimit
+        self.mayBlock = mayBlock
         self.call = call
     }
 
@@ -64,32 +64,32 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     }
 
     /// Leaves the call behind that is being made, if it has taken longer than so many nanoseconds, and has the rest made by another thread.
-    func leave(after patience: Int64) {
+    func abandon(after patience: Int64) {
         begin { state in
             guard let worker = state.worker else { return !state.rest.isEmpty && Clock.monotonic >= state.pause }
-            let patience = state.left.count < Self.patientAtMost ? patience : patience / 10
+            let patience = state.abandoned.count < Self.patientAtMost ? patience : patience / 10
             guard let current = state.current, Clock.monotonic - current.began > patience else { return false }
-            guard state.left.count < limit, bound?.take() ?? true else {
+            guard state.abandoned.count < limit, sharedLimit?.take() ?? true else {
                 state.isStuck = true
                 return false
             }
-            state.left[worker] = current.item
+            state.abandoned[worker] = current.item
             (state.current, state.worker, state.isStuck) = (nil, nil, false)
             return !state.rest.isEmpty
         }
     }
 
     /// Where no thread can be made: makes the calls here that wait for nobody.
-    func help() {
+    func runInline() {
         let worker = state.withLock { state -> UInt64? in
-            guard state.isShort, state.current == nil, let next = state.rest.first, !mayWait(next) else { return nil }
+            guard state.isShort, state.current == nil, let next = state.rest.first, !mayBlock(next) else { return nil }
             return Self.appoint(&state)
         }
-        if let worker { work(worker) { !self.mayWait($0) } }
+        if let worker { work(worker) { !self.mayBlock($0) } }
     }
 
     /// Whether every call has returned.
-    var isDone: Bool { state.withLock { $0.worker == nil && $0.left.isEmpty && $0.rest.isEmpty } }
+    var isDone: Bool { state.withLock { $0.worker == nil && $0.abandoned.isEmpty && $0.rest.isEmpty } }
 
     /// Whether a thread takes items, or is in a call that is not to be left behind.
     var isUnderWay: Bool { state.withLock { $0.worker != nil && !$0.isStuck } }
@@ -102,11 +102,11 @@ final class LeavableCalls<Item: Sendable>: Sendable {
 
     /// What has not been called, or has not returned.
     var unfinished: [Item] {
-        state.withLock { state in Array(state.left.values) + (state.current.map { [$0.item] } ?? []) + state.rest }
+        state.withLock { state in Array(state.abandoned.values) + (state.current.map { [$0.item] } ?? []) + state.rest }
     }
 
     /// The calls that were left behind and have not returned.
-    var left: [Item] { state.withLock { Array($0.left.values) } }
+    var abandoned: [Item] { state.withLock { Array($0.abandoned.values) } }
 
     private static func appoint(_ state: inout State) -> UInt64 {
         state.workers += 1
@@ -117,8 +117,8 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     /// Whether what comes next might have to be left behind, which cannot be. One is tried all the same where none of these was left: what others' programs
     /// hold keeps nobody's calls from being made.
     private func isFull(_ state: State) -> Bool {
-        guard !state.left.isEmpty, let next = state.rest.first, mayWait(next) else { return false }
-        return state.left.count >= limit || bound?.isFull ?? false
+        guard !state.abandoned.isEmpty, let next = state.rest.first, mayBlock(next) else { return false }
+        return state.abandoned.count >= limit || sharedLimit?.isFull ?? false
     }
 
     /// Has a thread take items if `change` says that there are some, and none takes them.
@@ -144,7 +144,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     private func reserve(_ worker: UInt64) {
         let (mayHang, isTaken) = state.withLock { state -> (Bool, Bool) in
             state.isShort = true
-            let mayHang = state.rest.first.map(mayWait) ?? false
+            let mayHang = state.rest.first.map(mayBlock) ?? false
             if mayHang, state.hasReserve {
                 if state.worker == worker { (state.worker, state.pause) = (nil, Clock.monotonic + Self.pause) }
                 return (true, true)
@@ -154,7 +154,7 @@ final class LeavableCalls<Item: Sendable>: Sendable {
         }
         if isTaken { return }
         let task: @Sendable () -> Void = { [self] in
-            work(worker) { mayHang || !self.mayWait($0) }
+            work(worker) { mayHang || !self.mayBlock($0) }
             if mayHang { state.withLock { $0.hasReserve = false } }
         }
         if !ReserveThreads.run(mayHang: mayHang, task) { task() }
@@ -190,8 +190,8 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     private func returned(_ worker: UInt64) -> Bool {
         state.withLock { state in
             state.finished += 1
-            guard state.left.removeValue(forKey: worker) == nil else {
-                bound?.giveBack(1)
+            guard state.abandoned.removeValue(forKey: worker) == nil else {
+                sharedLimit?.release(1)
                 return false
             }
             (state.current, state.isStuck) = (nil, false)
@@ -200,8 +200,8 @@ final class LeavableCalls<Item: Sendable>: Sendable {
     }
 }
 
-/// How many threads may be left behind by several `LeavableCalls` together.
-final class LeavableBound: Sendable {
+/// How many threads may be left behind by several `AbandonableCalls` together.
+final class AbandonLimit: Sendable {
     private let count = Atomic<Int>(0)
     private let limit: Int
 
@@ -212,9 +212,9 @@ final class LeavableBound: Sendable {
     /// Whether there was room for one more.
     func take() -> Bool {
         if count.wrappingAdd(1, ordering: .relaxed).newValue <= limit { return true }
-        giveBack(1)
+        release(1)
         return false
     }
 
-    func giveBack(_ number: Int) { count.wrappingSubtract(number, ordering: .relaxed) }
+    func release(_ number: Int) { count.wrappingSubtract(number, ordering: .relaxed) }
 }

@@ -2,22 +2,22 @@ import CGrantFUSE
 import CGrantSystem
 import Glibc
 
-/// What the session reads requests with and writes answers with. Our own, for one reason: the library of version 3.14 has no names for, or never says,
-/// some flags, so they are set in the answer to FUSE_INIT on its way out. Where a later one has said them already, that changes nothing.
+/// Reads requests from /dev/fuse and writes replies to it, instead of the library's own functions. It sets flags in the reply to
+/// FUSE_INIT for which libfuse 3.14 has no name, or which it never sets; where a later library sets them, nothing changes.
 ///
-/// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change whether set-id
-///   bits are to be cleared instead of clearing them.
-/// - FUSE_DIRECT_IO_ALLOW_MMAP: a file that is opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
-enum Exchange {
-    /// Which the library of version 3.14 has a name for, and never says: without it the kernel looks up one name at a time in each directory,
-    /// and one that waits holds up all others.
+/// - FUSE_HANDLE_KILLPRIV_V2: the kernel no longer asks for `security.capability` before each write, and says in each change
+///   whether set-id bits are to be cleared instead of clearing them.
+/// - FUSE_DIRECT_IO_ALLOW_MMAP: a file opened past the cache (FOPEN_DIRECT_IO) can be mapped shared all the same (Linux 6.6).
+enum DeviceIO {
+    /// libfuse 3.14 has a name for this flag and never sets it. Without it the kernel looks up one name at a time in each
+    /// directory, and one that waits blocks all others.
     static let parallelDirectoryOperations: UInt64 = 1 << 18
     static let handleKillPrivilegesV2: UInt64 = 1 << 28
-    /// There are more than 32 flags.
+    /// Announces a second word of flags.
     static let extended: UInt64 = 1 << 30
     static let mapsDirectly: UInt64 = 1 << 36
 
-    /// To be called after the session was mounted and before it receives. `descriptor`: what it reads from and writes to.
+    /// Call it after the session was mounted and before it receives. `descriptor`: where it reads and writes.
     static func install(in session: OpaquePointer, on descriptor: Int32) -> Int32 {
         var functions = fuse_custom_io()
         functions.read = { descriptor, bytes, size, _ in Glibc.read(descriptor, bytes, size) }
@@ -25,7 +25,7 @@ enum Exchange {
             let worker = clinux_worker()?.assumingMemoryBound(to: Worker.self)
             if let worker, worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.initialize, count > 1 {
                 let context = context!.assumingMemoryBound(to: SessionContext.self)
-                Exchange.complete(&parts![1], context.pointee)
+                DeviceIO.complete(&parts![1], context.pointee)
                 let answer = UnsafeBufferPointer(start: parts, count: Int(truncatingIfNeeded: count)).flatMap {
                     Array(UnsafeRawBufferPointer(start: $0.iov_base, count: $0.iov_len))
                 }

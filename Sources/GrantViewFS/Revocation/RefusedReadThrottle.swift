@@ -13,7 +13,7 @@ import Synchronization
 /// a bucket, which costs them those milliseconds.
 ///
 /// Locking: `held` is rank 2: while it is held, nothing is answered. Whoever is not refused comes nowhere near.
-final class RefusedReads: @unchecked Sendable {
+final class RefusedReadThrottle: @unchecked Sendable {
     // Safe to share: `view` is set before the first request comes, `buckets` are atomic and never freed before this.
     nonisolated(unsafe) unowned var view: ViewFS!
     /// `milliseconds << 8 | level`. Of two who come at the same time one may go uncounted.
@@ -57,26 +57,26 @@ final class RefusedReads: @unchecked Sendable {
             request.reply(error: EACCES)
             return
         }
-        switch session.suspend(request, scope: scope, otherwise: EACCES) {
-        case .aside(let unique):
+        switch session.park(request, scope: scope, otherwise: EACCES) {
+        case .parked(let unique):
             held.withLock { $0.append(Held(unique: unique, due: now + Self.pause)) }
-            session.wakeWatch()
+            session.wakeMonitor()
         case .answered: break
         }
     }
 
     /// A request is about to be answered because it was interrupted: it is refused all the same.
-    func giveUp(_ unique: UInt64) {
+    func cancel(_ unique: UInt64) {
         let isHeld = held.withLock { held -> Bool in
             guard let index = held.firstIndex(where: { $0.unique == unique }) else { return false }
             held.remove(at: index)
             return true
         }
-        if isHeld { view.session?.answer(suspended: unique, error: EACCES) }
+        if isHeld { view.session?.answer(parked: unique, error: EACCES) }
     }
 
     /// Answers those whose time has come. For the thread that watches workers. Whether anybody still waits.
-    func look() -> Bool {
+    func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic
         let (due, isAny) = held.withLock { held -> ([UInt64], Bool) in
@@ -86,7 +86,7 @@ final class RefusedReads: @unchecked Sendable {
             held.removeFirst(count)
             return (due, !held.isEmpty)
         }
-        for unique in due { session.answer(suspended: unique, error: EACCES) }
+        for unique in due { session.answer(parked: unique, error: EACCES) }
         return isAny
     }
 

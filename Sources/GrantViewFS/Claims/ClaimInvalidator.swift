@@ -9,7 +9,7 @@ import GrantViewTree
 /// that come again and again cost hardly more threads than one.
 ///
 /// Locking: `state` is rank 2, held for a moment; not while the kernel is told.
-final class ClaimForgetting: Sendable {
+final class ClaimInvalidator: Sendable {
     /// Names in one granted directory that are being forgotten.
     final class Names: Sendable {
         /// How often it was asked for, and how many names were told.
@@ -21,7 +21,7 @@ final class ClaimForgetting: Sendable {
     private struct State {
         /// By the scope's number.
         var names: [UInt32: Names] = [:]
-        var listings: [Forgetting] = []
+        var listings: [DataInvalidator] = []
     }
 
     private let state = Lock(State())
@@ -34,34 +34,34 @@ final class ClaimForgetting: Sendable {
     private static let threads = 16
 
     /// Has the data of directories forgotten, but of those whose listings have been waited for since an earlier time.
-    func forgetListings(_ directories: [UInt64], _ view: ViewFS) -> Forgetting? {
+    func invalidateListings(_ directories: [UInt64], _ view: ViewFS) -> DataInvalidator? {
         guard let notifier = view.session?.notifier else { return nil }
         let known = state.withLock { $0.listings }
         // What could not be begun, for want of threads, is tried again.
-        for forgetting in known { forgetting.look() }
+        for invalidator in known { invalidator.poll() }
         let held = known.reduce(into: Set<UInt64>()) { $0.formUnion($1.unfinished) }
         let nodes = directories.filter { !held.contains($0) }
         if nodes.isEmpty { return nil }
-        let forgetting = Forgetting(view, notifier, limit: Self.threads)
-        forgetting.add(nodes)
+        let invalidator = DataInvalidator(view, notifier, limit: Self.threads)
+        invalidator.add(nodes)
         let over = Set(known.filter(\.isDone).map(ObjectIdentifier.init))
         state.withLock { state in
             state.listings.removeAll { over.contains(ObjectIdentifier($0)) }
-            state.listings.append(forgetting)
+            state.listings.append(invalidator)
         }
         _ = BackgroundTask {
-            var turn: UInt32 = 1_000
-            while forgetting.isUnderWay {
-                usleep(turn)
-                turn = min(turn * 2, 20_000)
-                forgetting.look()
+            var backoff: UInt32 = 1_000
+            while invalidator.isUnderWay {
+                usleep(backoff)
+                backoff = min(backoff * 2, 20_000)
+                invalidator.poll()
             }
         }
-        return forgetting
+        return invalidator
     }
 
     /// Has what the kernel knows of the entries of a granted directory dropped, with all below them. Names that it knows as missing stay.
-    func forgetNames(in scope: Scope, _ view: ViewFS) -> Names {
+    func invalidateNames(in scope: Scope, _ view: ViewFS) -> Names {
         let (names, isNew) = state.withLock { state -> (Names, Bool) in
             if let names = state.names[scope.id.rawValue] {
                 names.asked.wrappingAdd(1, ordering: .relaxed)
@@ -96,22 +96,22 @@ final class ClaimForgetting: Sendable {
             if number >= 0 { found = (try? DirectoryNames.of("/proc/self/fd/\(number)".utf8)) ?? [] }
         }
         for name in found {
-            _ = notifier.forgetTree(name, in: NodeID(scope.rootNode))
+            _ = notifier.invalidateTree(name, in: NodeID(scope.rootNode))
             names.told.wrappingAdd(1, ordering: .relaxed)
         }
     }
 
     /// Waits until all of it is done, or nothing of it has been for a while. False when `isCancelled` said so.
-    func wait(for listings: Forgetting?, _ names: [Names], _ isCancelled: () -> Bool) -> Bool {
-        var (seen, since, turn): (UInt64?, Int64, UInt32) = (nil, 0, 20)
+    func wait(for listings: DataInvalidator?, _ names: [Names], _ isCancelled: () -> Bool) -> Bool {
+        var (seen, since, backoff): (UInt64?, Int64, UInt32) = (nil, 0, 20)
         while listings?.isDone == false || !names.allSatisfy({ $0.done.load(ordering: .acquiring) }) {
             if isCancelled() { return false }
-            listings?.look()
+            listings?.poll()
             let count = names.reduce(listings?.finished ?? 0) { $0 &+ $1.told.load(ordering: .relaxed) }
             if count != seen { (seen, since) = (count, Clock.monotonic) }
             if Clock.monotonic - since > Self.patience { return true }
-            usleep(turn)
-            turn = min(turn * 2, 5_000)
+            usleep(backoff)
+            backoff = min(backoff * 2, 5_000)
         }
         return true
     }

@@ -1,21 +1,21 @@
 import Synchronization
 
-/// Shares of something there is only so much of, such as descriptors, for each grant and for each user: whoever uses all that he can get leaves
-/// something to everybody else.
+/// Divides a limited resource, such as descriptors, among grants and users so that no holder can starve the others.
 ///
-/// No grant may hold more than 16 times what is left. So one alone may have nearly all of it (16 parts of 17), two have 16 of 33
-/// each, and however many there are, there is something left; nothing has to be set, and nobody is to know who will come. It is the way in which switches
-/// share the memory of their queues (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256 times
-/// what is left: who has used up one grant's share still has others of his own, and whoever opens all of them leaves something to other users.
+/// A grant may hold at most 16 times what is left. So a single one can have nearly all (16/17), two have 16/33 each, and however
+/// many there are, something is left; nothing is configured, and holders need not be known in advance. This is how switches share
+/// queue memory (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998). A user may hold 256
+/// times what is left: one who has exhausted a grant's share still gets shares of other grants, and one who opens all grants leaves
+/// something to other users.
 ///
-/// A sixty-fourth of all is not counted as left: it is for grants and users that have only a few, so that several who have all that they can get, one after the
-/// other, do not leave nothing.
+/// A sixty-fourth of the resource does not count as left: it is reserved for grants and users that hold only a few, in case several
+/// others hold all they can.
 ///
-/// Users are told apart by a number that is drawn from the user id, so two of many thousands may have to share.
+/// Users share counters by a hash of their IDs, so two of many thousands may collide.
 /// Locking: none.
-public final class HolderShares: @unchecked Sendable {
+public final class FairQuota: @unchecked Sendable {
     // Safe to share: the tables are allocated once, their elements are atomics.
-    /// So much there is.
+    /// The size of the resource.
     let limit: Int
     private let used = Atomic<Int>(0)
     private let scopes: UnsafeMutablePointer<Atomic<Int>>
@@ -39,30 +39,30 @@ public final class HolderShares: @unchecked Sendable {
         users.deallocate()
     }
 
-    /// All that is taken.
+    /// The total in use.
     public var inUse: Int { used.load(ordering: .relaxed) }
 
-    /// Takes one for a grant's scope and a user, and `give`s it back later. False when either has his share.
-    public func take(scope: UInt32, user: UInt32) -> Bool {
+    /// Reserves one for a scope and a user; `release` returns it. False when either has exhausted its share.
+    public func reserve(scope: UInt32, user: UInt32) -> Bool {
         let all = used.wrappingAdd(1, ordering: .relaxed).newValue
         let ofScope = Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         let ofUser = Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed).newValue
         if limit - all >= needed(ofScope, ofUser) { return true }
-        give(scope: scope, user: user)
+        release(scope: scope, user: user)
         return false
     }
 
-    /// Takes one that was another daemon's before, whoever has how many.
+    /// Reserves one that another daemon held, regardless of shares.
     func takeOver(scope: UInt32, user: UInt32) {
         used.wrappingAdd(1, ordering: .relaxed)
         Self.place(scope, in: scopes).pointee.wrappingAdd(1, ordering: .relaxed)
         Self.place(user, in: users).pointee.wrappingAdd(1, ordering: .relaxed)
     }
 
-    /// Whether there would be one. What must leave nothing behind asks first.
+    /// Whether a reservation would succeed. Ask before an operation that must not leave anything behind.
     public func hasRoom(scope: UInt32, user: UInt32) -> Bool { limit - inUse - 1 >= needed(scope: scope, user: user, more: 1) }
 
-    /// So much must be left for others when a scope and a user have what they have and so many more.
+    /// How much must be left for others when a scope and a user hold `more` than now.
     func needed(scope: UInt32, user: UInt32, more: Int = 0) -> Int {
         needed(
             Self.place(scope, in: scopes).pointee.load(ordering: .relaxed) + more,
@@ -76,28 +76,28 @@ public final class HolderShares: @unchecked Sendable {
         return limit / 64 + max((ofScope + scope - 1) / scope, (ofUser + user - 1) / user)
     }
 
-    /// So many are only a few for a grant; for a user four times as many.
+    /// How many count as a few for a grant; four times as many for a user.
     private var few: Int { max(4, limit / 1024) }
 
-    public func give(scope: UInt32, user: UInt32) {
+    public func release(scope: UInt32, user: UInt32) {
         used.wrappingSubtract(1, ordering: .relaxed)
         Self.place(scope, in: scopes).pointee.wrappingSubtract(1, ordering: .relaxed)
         Self.place(user, in: users).pointee.wrappingSubtract(1, ordering: .relaxed)
     }
 
-    /// Ids that follow each other have places of their own, and multiples of a power of two as well.
+    /// Spreads consecutive ids, and multiples of powers of two.
     private static func place(_ number: UInt32, in table: UnsafeMutablePointer<Atomic<Int>>) -> UnsafeMutablePointer<Atomic<Int>> {
         table + Int(truncatingIfNeeded: (number ^ number >> 12 ^ number >> 24) & UInt32(truncatingIfNeeded: places - 1))
     }
 }
 
-/// One of a `HolderShares`, given back with the end of this value.
-public final class HeldShare: Sendable {
-    private let shares: HolderShares
+/// A reservation of a `FairQuota`, released with this value.
+public final class QuotaReservation: Sendable {
+    private let shares: FairQuota
     private let scope: UInt32
     private let user: UInt32
 
-    init(_ shares: HolderShares, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
+    init(_ shares: FairQuota, scope: UInt32, user: UInt32) { (self.shares, self.scope, self.user) = (shares, scope, user) }
 
-    deinit { shares.give(scope: scope, user: user) }
+    deinit { shares.release(scope: scope, user: user) }
 }

@@ -7,7 +7,7 @@ import GrantSystem
 /// It tries for whoever is in nobody's way of this mount: at once when something was unlocked here, and every few milliseconds, because a lock that the
 /// host holds is only seen by trying. Who waits for somebody of this mount is not tried for before that one unlocks. Whatever waits, a round takes so
 /// many tries and steps and no more.
-final class LockLane {
+final class LockRetrier {
     private let scope: ScopeLocks
     private let slot: Int
     private let table: LockTable
@@ -30,27 +30,27 @@ final class LockLane {
     func serve() { while round() {} }
 
     private func round() -> Bool {
-        let (spent, isAwaited) = Turns.take(table.view?.turns) { turn() }
+        let (spent, isAwaited) = PauseGate.run(table.view?.pauseGate) { turn() }
         if spent > 1_000_000 { usleep(UInt32(clamping: min(spent / 1_000, 100_000))) }
         if isAwaited {
             scope.wake.waitForAny(within: polled.isEmpty && suspects.isEmpty ? 50 : 4)
             return true
         }
         scope.wake.waitForAny(within: 1_000)
-        return !Turns.take(table.view?.turns) { end() }
+        return !PauseGate.run(table.view?.pauseGate) { end() }
     }
 
     /// How long it took, in nanoseconds, and whether somebody waits.
     private func turn() -> (spent: Int64, isAwaited: Bool) {
         let began = Clock.monotonic
-        let (listed, interrupted, isAwaited) = scope.state.withLock { state -> ([LockedFile], [LockWaiter], Bool) in
+        let (queued, interrupted, isAwaited) = scope.state.withLock { state -> ([LockedFile], [LockWaiter], Bool) in
             state.forgetRetired()
-            defer { (state.listed, state.interrupted) = ([], []) }
-            return (state.listed, state.interrupted, state.waiting > 0)
+            defer { (state.queued, state.interrupted) = ([], []) }
+            return (state.queued, state.interrupted, state.waiting > 0)
         }
         steps = Self.stepsInARound
         for waiter in interrupted where scope.take(waiter) { table.answer(waiter, EINTR) }
-        for file in listed { look(at: file) }
+        for file in queued { look(at: file) }
         if began >= nextTries {
             tryAgain()
             watch()
@@ -63,7 +63,7 @@ final class LockLane {
 
     private func end() -> Bool {
         let hasEnded = scope.state.withLock { state -> Bool in
-            guard state.waiting == 0, state.listed.isEmpty, state.interrupted.isEmpty else { return false }
+            guard state.waiting == 0, state.queued.isEmpty, state.interrupted.isEmpty else { return false }
             state.slot = nil
             return true
         }
@@ -75,23 +75,23 @@ final class LockLane {
 
     /// Something was unlocked in a file, or somebody new waits.
     private func look(at file: LockedFile) {
-        let (waiters, hasWholes) = file.state.withLock { state -> ([LockWaiter], Bool) in
-            state.isListed = false
+        let (waiters, hasWholeWaiters) = file.state.withLock { state -> ([LockWaiter], Bool) in
+            state.isQueued = false
             var waiters = state.fresh
             // Whoever came before goes first.
             if let freed = state.freed {
                 waiters = state.waiters.dropLast(state.fresh.count).filter { $0.range?.overlaps(freed) == true } + waiters
             }
-            let hasWholes = state.isWholeFreed
+            let hasWholeWaiters = state.isWholeFreed
             (state.fresh, state.freed, state.isWholeFreed) = ([], nil, false)
-            return (waiters, hasWholes)
+            return (waiters, hasWholeWaiters)
         }
         _ = attempt(waiters, in: file)
         for waiter in waiters where !waiter.isWatched && !waiter.isTaken {
             waiter.isWatched = true
             watched.append(waiter)
         }
-        if hasWholes { _ = tryForWholes(of: file) }
+        if hasWholeWaiters { _ = retryWholeFile(of: file) }
     }
 
     // MARK: again and again
@@ -105,19 +105,19 @@ final class LockLane {
         for file in polled {
             if left <= 0 { break }
             visited += 1
-            left -= tryForWholes(of: file) + tryForPolled(in: file, upTo: left)
+            left -= retryWholeFile(of: file) + retryPolled(in: file, upTo: left)
         }
         let done = polled.prefix(visited)
         polled =
             polled.dropFirst(visited)
             + done.filter { file in
-                file.isPolled = file.state.withLock { state in !state.wholes.isEmpty || state.waiters.contains { $0.isPolled } }
+                file.isPolled = file.state.withLock { state in !state.wholeWaiters.isEmpty || state.waiters.contains { $0.isPolled } }
                 return file.isPolled
             }
     }
 
     /// Tries for those of a file whom somebody else than this mount's programs keeps waiting. Returns how many tries it took.
-    private func tryForPolled(in file: LockedFile, upTo limit: Int) -> Int {
+    private func retryPolled(in file: LockedFile, upTo limit: Int) -> Int {
         var waiters = file.state.withLock { $0.waiters.filter { $0.isPolled && !$0.isTaken } }
         if waiters.count > limit, limit > 0 {
             // Not always the same.
@@ -147,13 +147,13 @@ final class LockLane {
 
     /// Tries for those who wait for a lock of the whole file, one for each kind at the most: when one cannot have it no other can. Returns how many tries
     /// it took.
-    private func tryForWholes(of file: LockedFile) -> Int {
-        let waiters = file.state.withLock { $0.wholes }
+    private func retryWholeFile(of file: LockedFile) -> Int {
+        let waiters = file.state.withLock { $0.wholeWaiters }
         if waiters.isEmpty { return 0 }
         var tries = 0
         var isShared = false
         for waiter in waiters {
-            guard let wish = wish(of: waiter), case .whole(_, let operation) = wish else { continue }
+            guard let lockRequest = lockRequest(of: waiter), case .whole(_, let operation) = lockRequest else { continue }
             let isExclusive = operation & LOCK_EX != 0
             if isExclusive, isShared { continue }
             tries += 1
@@ -165,13 +165,13 @@ final class LockLane {
         return tries
     }
 
-    private func wish(of waiter: LockWaiter) -> LockWish? { scope.state.withLock { _ in waiter.wish } }
+    private func lockRequest(of waiter: LockWaiter) -> LockRequest? { scope.state.withLock { _ in waiter.lockRequest } }
 
     // MARK: one waiter
 
     /// `certain`: also when somebody of this mount is in its way, as far as is known here: the filesystem may have lost that lock.
     private func attempt(_ waiter: LockWaiter, in file: LockedFile, certain: Bool = false) {
-        guard !waiter.isTaken, let wish = wish(of: waiter) else { return }
+        guard !waiter.isTaken, let lockRequest = lockRequest(of: waiter) else { return }
         let isBlocked =
             certain ? false : waiter.range.map { range in file.state.withLock { $0.held.isBlocked(range, for: waiter.owner) } } ?? false
         var error = EAGAIN
@@ -182,7 +182,7 @@ final class LockLane {
                 if scope.take(waiter) { table.answer(waiter, EACCES) }
                 return
             }
-            error = -table.attempt(wish)
+            error = -table.attempt(lockRequest)
             view.coordinator.leave(slot: slot)
         }
         if error == EAGAIN {
@@ -191,27 +191,27 @@ final class LockLane {
                 file.isPolled = true
                 polled.append(file)
             }
-            if lookForCircle(waiter) { return }
+            if mayKeepWaiting(waiter) { return }
             error = EDEADLK
         }
-        conclude(waiter, wish, error)
+        complete(waiter, lockRequest, error)
     }
 
-    private func conclude(_ waiter: LockWaiter, _ wish: LockWish, _ error: Int32) {
+    private func complete(_ waiter: LockWaiter, _ lockRequest: LockRequest, _ error: Int32) {
         guard scope.take(waiter) else {
-            if error == 0 { table.undo(wish, of: waiter.node) }
+            if error == 0 { table.undo(lockRequest, of: waiter.node) }
             return
         }
         guard error == 0, let view = table.view, view.policy.sharesLocks, !view.isSole(waiter.node) else {
             return table.answer(waiter, error)
         }
-        table.refresh(table.granted(waiter, wish))
+        table.refresh(table.granted(waiter, lockRequest))
     }
 
     // MARK: circles
 
     /// Whether a waiter goes on waiting, as far as circles go.
-    private func lookForCircle(_ waiter: LockWaiter) -> Bool {
+    private func mayKeepWaiting(_ waiter: LockWaiter) -> Bool {
         // The next round has more; nobody is forgotten.
         guard waiter.range != nil, steps > 0 else { return true }
         var left = min(steps, LockTable.searchLimit)
@@ -239,7 +239,7 @@ final class LockLane {
                 continue
             }
             // Suspects have their own turn.
-            if waiter.suspicions == 0, !lookForCircle(waiter), let wish = wish(of: waiter) { conclude(waiter, wish, EDEADLK) }
+            if waiter.suspicions == 0, !mayKeepWaiting(waiter), let lockRequest = lockRequest(of: waiter) { complete(waiter, lockRequest, EDEADLK) }
         }
         if firstWatched > 64, firstWatched * 2 > watched.count {
             watched.removeFirst(firstWatched)

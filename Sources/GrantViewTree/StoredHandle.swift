@@ -2,13 +2,13 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// The file handle of a node, written once. What most filesystems give (ext4 and xfs 8 or 12 bytes, tmpfs 12, btrfs 20) lies in the node
-/// itself: a million small blocks would leave the C library's heap in pieces that it does not give back. Longer ones get a block of their own.
-struct KeptHandle: ~Copyable {
+/// A node's file handle, written once. Handles of most filesystems (ext4 and xfs 8 or 12 bytes, tmpfs 12, btrfs 20) lie in the node
+/// itself: a million small blocks would fragment the C library's heap for good. Longer ones get a block of their own.
+struct StoredHandle: ~Copyable {
     private static let inlineBytes: UInt32 = 24
     /// `type << 32 | length`; 0 while there is none.
     private let head = Atomic<UInt64>(0)
-    /// The handle's bytes; of a longer one, the first is the address of its block.
+    /// The handle's bytes; of a longer one, the address of its block comes first.
     private let first = Atomic<UInt64>(0)
     private let second = Atomic<UInt64>(0)
     private let third = Atomic<UInt64>(0)
@@ -19,9 +19,9 @@ struct KeptHandle: ~Copyable {
 
     private var length: UInt32 { UInt32(truncatingIfNeeded: head.load(ordering: .relaxed)) }
 
-    var isKept: Bool { head.load(ordering: .acquiring) != 0 }
+    var isStored: Bool { head.load(ordering: .acquiring) != 0 }
 
-    /// A copy; nil when none is kept, or when it is in a block and `withBlock` is false.
+    /// A copy; nil when there is none, or when it is in a block and `withBlock` is false.
     func copy(withBlock: Bool = true) -> clinux_handle? {
         let head = head.load(ordering: .acquiring)
         if head == 0 || (!withBlock && UInt32(truncatingIfNeeded: head) > Self.inlineBytes) { return nil }
@@ -42,10 +42,10 @@ struct KeptHandle: ~Copyable {
         return result
     }
 
-    /// Keeps a handle, if none is kept. By one thread at a time: whoever lends descriptors.
-    func keep(_ handle: clinux_handle) {
+    /// Stores a handle, unless there is one. For one thread at a time: the one that evicts descriptors.
+    func store(_ handle: clinux_handle) {
         let length = Int(truncatingIfNeeded: handle.length)
-        if isKept || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }
+        if isStored || length == 0 || length > MemoryLayout.size(ofValue: handle.bytes) { return }
         var words: (UInt64, UInt64, UInt64) = (0, 0, 0)
         withUnsafeBytes(of: handle.bytes) { bytes in
             if handle.length > Self.inlineBytes {
@@ -56,7 +56,7 @@ struct KeptHandle: ~Copyable {
                 withUnsafeMutableBytes(of: &words) { $0.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[..<length])) }
             }
         }
-        // Without memory none is kept.
+        // Out of memory: nothing is stored.
         if handle.length > Self.inlineBytes, words.0 == 0 { return }
         first.store(words.0, ordering: .relaxed)
         second.store(words.1, ordering: .relaxed)

@@ -12,7 +12,7 @@ import GrantViewTree
 /// are that wait for claims, and served from the start when somebody has left, or refused with the grant.
 ///
 /// Locking: `state` is rank 2: while it is held, nothing is answered and no file is looked at.
-final class Crowd: @unchecked Sendable {
+final class WorkerQuota: @unchecked Sendable {
     // Safe to share: `view` and `hasSeveralUsers` are set before the first request comes.
     nonisolated(unsafe) unowned var view: ViewFS!
     /// Whether others than the daemon's own user may come: then users have shares as well.
@@ -38,7 +38,7 @@ final class Crowd: @unchecked Sendable {
         let user: UInt32
         /// What it is answered when the grant is withdrawn; nil for what the kernel writes back, which the gate decides on.
         let refusal: Int32?
-        let call: AuditTrail.Waiting?
+        let call: AuditTrail.PendingCall?
     }
 
     /// A user may have so many times as many workers as are left; a scope as many as are left.
@@ -50,7 +50,7 @@ final class Crowd: @unchecked Sendable {
     var count: Int { state.withLock { $0.waiting.count } }
 
     /// Whether a request has to wait that has come into a crowded scope.
-    func holdsUp(_ request: borrowing Request, in scope: UInt32) -> Bool {
+    func exceedsQuota(_ request: borrowing Request, in scope: UInt32) -> Bool {
         let (unique, user) = (request.unique, request.caller.uid)
         return state.withLock { state in
             if state.called.remove(unique) != nil { return false }
@@ -60,29 +60,29 @@ final class Crowd: @unchecked Sendable {
 
     /// Puts a request aside until there is room. Its worker is outside of the scope by now. `refusal`: see `Waiter`. `call`: what is to be written
     /// down should it be refused.
-    func wait(_ request: consuming Request, in scope: UInt32, refusal: Int32?, _ call: AuditTrail.Waiting?) {
+    func wait(_ request: consuming Request, in scope: UInt32, refusal: Int32?, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let user = request.caller.uid
         let unique: UInt64
-        switch session.suspend(request, scope: scope, isEcho: refusal == nil) {
-        case .aside(let number): unique = number
-        case .answered(let error): return note(call, error: error)
+        switch session.park(request, scope: scope, isWriteBack: refusal == nil) {
+        case .parked(let number): unique = number
+        case .answered(let error): return recordOutcome(call, error: error)
         }
         state.withLock { state in
             state.waiting[unique] = Waiter(scope: scope, user: user, refusal: refusal, call: call)
             state.queues[scope, default: []].append(unique)
         }
         // It was interrupted before it could be found here.
-        if !session.isSuspended(unique) { giveUp(unique) }
-        session.wakeWatch()
+        if !session.isParked(unique) { cancel(unique) }
+        session.wakeMonitor()
     }
 
     /// A request is about to be answered because it was interrupted.
-    func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
+    func cancel(_ unique: UInt64) {
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
 
-    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+    private func recordOutcome(_ call: AuditTrail.PendingCall?, error: Int32) {
         if let call { view.audit?.record(call, error: error) }
     }
 
@@ -96,7 +96,7 @@ final class Crowd: @unchecked Sendable {
         var left: Int
 
         init(_ view: ViewFS, _ session: Session) {
-            left = session.workersAtMost
+            left = session.availableWorkers
             view.coordinator.forEachInside(upTo: ViewFS.workerLimit) { slot, scope in
                 scopes[scope.rawValue, default: 0] += 1
                 users[session.user(ofSlot: slot), default: 0] += 1
@@ -106,13 +106,13 @@ final class Crowd: @unchecked Sendable {
     }
 
     /// Looks who holds how many workers, and calls whom there is room for. For the thread that watches workers. Whether there is a crowd.
-    func look() -> Bool {
+    func poll() -> Bool {
         guard let session = view.session else { return false }
         let sample = Sample(view, session)
         let open = view.names.open.map(\.scope.id.rawValue)
-        var refused: [(unique: UInt64, error: Int32, call: AuditTrail.Waiting?)] = []
-        let (called, isCrowded) = state.withLock { state -> ([UInt64], Bool) in
-            note(sample, &state)
+        var refused: [(unique: UInt64, error: Int32, call: AuditTrail.PendingCall?)] = []
+        let (called, isCongested) = state.withLock { state -> ([UInt64], Bool) in
+            update(sample, &state)
             mark(state.users.isEmpty ? state.scopes : state.scopes.union(open), &state)
             var called: [UInt64] = []
             for scope in state.queues.keys { called += call(from: scope, sample, &state, &refused) }
@@ -122,13 +122,13 @@ final class Crowd: @unchecked Sendable {
         if !called.isEmpty { session.resume(called) }
         // A withdrawal does not wait for the log.
         for (unique, error, call) in refused {
-            note(call, error: error)
-            session.answer(suspended: unique, error: error)
+            recordOutcome(call, error: error)
+            session.answer(parked: unique, error: error)
         }
-        return isCrowded
+        return isCongested
     }
 
-    private func note(_ sample: Sample, _ state: inout State) {
+    private func update(_ sample: Sample, _ state: inout State) {
         for (scope, count) in sample.scopes where count > sample.left { state.scopes.insert(scope) }
         state.scopes = state.scopes.filter { scope in
             state.queues[scope] != nil || sample.scopes[scope, default: 0] * 2 > sample.left
@@ -143,15 +143,15 @@ final class Crowd: @unchecked Sendable {
 
     private func mark(_ wanted: Set<UInt32>, _ state: inout State) {
         if wanted == state.marked { return }
-        for scope in wanted.subtracting(state.marked) { view.coordinator.setCrowded(ScopeID(rawValue: scope), true) }
-        for scope in state.marked.subtracting(wanted) { view.coordinator.setCrowded(ScopeID(rawValue: scope), false) }
+        for scope in wanted.subtracting(state.marked) { view.coordinator.setCongested(ScopeID(rawValue: scope), true) }
+        for scope in state.marked.subtracting(wanted) { view.coordinator.setCongested(ScopeID(rawValue: scope), false) }
         state.marked = wanted
     }
 
     /// Takes those out of a scope's queue for whom there is room, and all whom its gate refuses by now.
     private func call(
         from scope: UInt32, _ sample: Sample, _ state: inout State,
-        _ refused: inout [(unique: UInt64, error: Int32, call: AuditTrail.Waiting?)]
+        _ refused: inout [(unique: UInt64, error: Int32, call: AuditTrail.PendingCall?)]
     ) -> [UInt64] {
         let gate = view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused
         // Half of what it may have more, so that looks which come too early do not add up to too many.

@@ -2,21 +2,21 @@ import CGrantSystem
 import GrantSystem
 import Synchronization
 
-/// Makes inode numbers unique in the mount: two filesystems under two grants never look hard-linked.
-public struct DeviceNumbers: ~Copyable, @unchecked Sendable {
+/// Makes inode numbers unique in the mount, so that files of two filesystems under two grants never look hard-linked.
+public struct InodeNumbering: ~Copyable, @unchecked Sendable {
     // Safe to share: what is written to the page is written under the lock.
     private let known = Lock<[UInt64: UInt64]>([:])
-    // The last answer, because nearly all files of a mount are on one filesystem.
+    // Caches the last device: nearly all files of a mount are on one filesystem.
     private let lastDevice = Atomic<UInt64>(.max)
     private let lastBias = Atomic<UInt64>(0)
 
-    /// Where they are to be had by the next daemon.
+    /// Publishes the devices for the next daemon.
     private let page: UnsafeMutablePointer<clinux_supervised>?
 
     public init(page: UnsafeMutablePointer<clinux_supervised>? = nil) { self.page = page }
 
-    /// The number shown for inode `inode` of `device`. The first filesystem keeps its own numbers (all but 1, which is the
-    /// view's root); each further one gets its index into the upper 16 bits, mixed into numbers that need those themselves.
+    /// The inode number that the mount shows. The first filesystem keeps its own numbers (except 1, the view's root); each further
+    /// one has its index in the upper 16 bits, XORed into numbers that use those.
     public func shown(inode: UInt64, device: UInt64) -> UInt64 {
         let bias = bias(of: device)
         if bias == 0 { return inode == 1 ? 1 << 47 | 1 : inode }
@@ -46,7 +46,7 @@ public struct DeviceNumbers: ~Copyable, @unchecked Sendable {
     private func bias(of device: UInt64) -> UInt64 {
         if lastDevice.load(ordering: .acquiring) == device {
             let bias = lastBias.load(ordering: .acquiring)
-            // Both halves belong together only if the device is still the same after both were read.
+            // Both halves match only if the device is unchanged after both were read.
             if lastDevice.load(ordering: .acquiring) == device { return bias }
         }
         return known.withLock { table in

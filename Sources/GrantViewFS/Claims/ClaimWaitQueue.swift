@@ -9,7 +9,7 @@ import GrantViewTree
 /// has ended. None of this is looked at unless the gate of a scope says that claims are held there.
 ///
 /// Locking: `state` is rank 2: while it is held, no file is looked at and nothing is answered.
-final class ClaimWaiting: @unchecked Sendable {
+final class ClaimWaitQueue: @unchecked Sendable {
     // Safe to share: `view` is set before the first request comes.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
@@ -29,7 +29,7 @@ final class ClaimWaiting: @unchecked Sendable {
         let hold: UInt64
         let deadline: Int64?
         /// What is to be written down should it be refused.
-        let call: AuditTrail.Waiting?
+        let call: AuditTrail.PendingCall?
     }
 
     struct Hold {
@@ -121,9 +121,9 @@ final class ClaimWaiting: @unchecked Sendable {
     private func mark(_ scope: UInt32, _ isClaimed: Bool) {
         if let nodes = view.tree.scope(scope) {
             if isClaimed {
-                nodes.distrust.bitwiseOr(ScopeNodes.claims, ordering: .relaxed)
+                nodes.cacheBypass.bitwiseOr(ScopeNodes.claims, ordering: .relaxed)
             } else {
-                nodes.distrust.bitwiseAnd(~ScopeNodes.claims, ordering: .relaxed)
+                nodes.cacheBypass.bitwiseAnd(~ScopeNodes.claims, ordering: .relaxed)
             }
         }
         view.coordinator.setClaimed(ScopeID(rawValue: scope), isClaimed)
@@ -140,17 +140,17 @@ final class ClaimWaiting: @unchecked Sendable {
         if withdrawal == .writing { return session.resume(found.keys.sorted()) }
         // A withdrawal does not wait for the log.
         for (unique, waiter) in found {
-            note(waiter.call, error: EACCES)
-            session.answer(suspended: unique, error: EACCES)
+            recordOutcome(waiter.call, error: EACCES)
+            session.answer(parked: unique, error: EACCES)
         }
     }
 
     /// A request is about to be answered because it was interrupted.
-    func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
+    func cancel(_ unique: UInt64) {
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
 
-    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+    private func recordOutcome(_ call: AuditTrail.PendingCall?, error: Int32) {
         if let call { view.audit?.record(call, error: error) }
     }
 
@@ -184,12 +184,12 @@ final class ClaimWaiting: @unchecked Sendable {
 
     /// Puts a request aside until the claim has ended. Its worker is outside of the scope by now.
     /// `call`: what is to be written down should it be refused.
-    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.Waiting?) {
+    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let unique: UInt64
-        switch session.suspend(request, scope: scope) {
-        case .aside(let number): unique = number
-        case .answered(let error): return note(call, error: error)
+        switch session.park(request, scope: scope) {
+        case .parked(let number): unique = number
+        case .answered(let error): return recordOutcome(call, error: error)
         }
         let (isOver, startsTimer) = state.withLock { state -> (Bool, Bool) in
             guard let held = state.holds[hold], held.flushing != node else { return (true, false) }
@@ -202,13 +202,13 @@ final class ClaimWaiting: @unchecked Sendable {
         if isOver { return session.resume([unique]) }
         if startsTimer { _ = BackgroundTask { [self] in runTimer() } }
         // It was interrupted before it could be found here.
-        if !session.isSuspended(unique) { return giveUp(unique) }
+        if !session.isParked(unique) { return cancel(unique) }
         // Whoever withdraws shuts the gate and then answers those who wait: one of the two sees the other.
         if view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.read),
             state.withLock({ $0.waiting.removeValue(forKey: unique) }) != nil
         {
-            note(call, error: EACCES)
-            session.answer(suspended: unique, error: EACCES)
+            recordOutcome(call, error: EACCES)
+            session.answer(parked: unique, error: EACCES)
         }
     }
 
@@ -225,7 +225,7 @@ final class ClaimWaiting: @unchecked Sendable {
                 return (late, isOver)
             }
             for (unique, waiter) in late {
-                let answer: @Sendable () -> Void = { [view] in view?.session?.answer(suspended: unique, error: EAGAIN) }
+                let answer: @Sendable () -> Void = { [view] in view?.session?.answer(parked: unique, error: EAGAIN) }
                 if let audit = view.audit, let call = waiter.call {
                     audit.record(call, error: EAGAIN, answer: answer)
                 } else {

@@ -4,7 +4,7 @@ import GrantSystem
 /// What threads do by themselves, a turn at a time: somebody can have all of them stop between two turns.
 ///
 /// Locking: its own, for a moment.
-public final class Turns: Sendable {
+public final class PauseGate: Sendable {
     private struct State {
         var running = 0
         var isPaused = false
@@ -23,14 +23,14 @@ public final class Turns: Sendable {
 
     func end() { state.withLock { $0.running -= 1 } }
 
-    public func take<Result>(_ body: () -> Result) -> Result {
+    public func run<Result>(_ body: () -> Result) -> Result {
         begin()
         defer { end() }
         return body()
     }
 
     /// The same where there may be none.
-    static func take<Result>(_ turns: Turns?, _ body: () -> Result) -> Result { turns?.take(body) ?? body() }
+    static func run<Result>(_ gate: PauseGate?, _ body: () -> Result) -> Result { gate?.run(body) ?? body() }
 
     /// Has no turn begin, and waits until none is under way. False when one is still at `deadline` (`Clock.monotonic`): then there is no pause.
     public func pause(until deadline: Int64) -> Bool {

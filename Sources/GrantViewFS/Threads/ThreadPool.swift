@@ -6,7 +6,7 @@ import GrantSystem
 /// does not pay for making one. Tasks act as nobody in particular: a thread's identity is the daemon's.
 ///
 /// Locking: its own, rank 3, held for a moment.
-final class KeptThreads: Sendable {
+final class ThreadPool: Sendable {
     private struct State {
         var tasks: [@Sendable () -> Void] = []
         /// Threads that wait, and of which nobody has taken one for a task.
@@ -23,9 +23,9 @@ final class KeptThreads: Sendable {
     }
 
     private let state = Lock(State())
-    private let call = Semaphore()
+    private let wakeup = Semaphore()
     /// So long a thread waits for the next task before it ends.
-    private static let patience: Int64 = 10_000_000_000
+    private static let idleTimeout: Int64 = 10_000_000_000
     /// So many tasks of one share run at once.
     static let shareLimit = 32
 
@@ -71,7 +71,7 @@ final class KeptThreads: Sendable {
             return true
         }
         if isTaken {
-            call.post()
+            wakeup.post()
             return
         }
         do throws(Errno) {
@@ -89,7 +89,7 @@ final class KeptThreads: Sendable {
     /// The next task for a thread that has none; nil when there was none for a while.
     private func next() -> (@Sendable () -> Void)? {
         state.withLock { $0.idle += 1 }
-        if !call.wait(until: Clock.monotonic + Self.patience) {
+        if !wakeup.wait(until: Clock.monotonic + Self.idleTimeout) {
             let isIdle = state.withLock { state -> Bool in
                 guard state.idle > 0 else { return false }
                 state.idle -= 1
@@ -97,7 +97,7 @@ final class KeptThreads: Sendable {
             }
             if isIdle { return nil }
             // Somebody has just taken a thread for a task, and is about to call.
-            call.wait()
+            wakeup.wait()
         }
         return state.withLock { $0.tasks.removeFirst() }
     }

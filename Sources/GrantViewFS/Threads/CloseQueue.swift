@@ -7,7 +7,7 @@ import GrantViewTree
 /// is there as long as there is something to close. The kernel waits for none of it.
 ///
 /// Locking: `state` is rank 2, held for a moment.
-final class Closers: @unchecked Sendable {
+final class CloseQueue: @unchecked Sendable {
     // Safe to share: `view` is set before the first request comes.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
@@ -32,7 +32,7 @@ final class Closers: @unchecked Sendable {
     }
 
     /// Tries again for what no thread could be made for. Whether there is any such.
-    func look() -> Bool {
+    func poll() -> Bool {
         let left = state.withLock { state -> [UInt32] in
             let left = state.queues.keys.filter { !state.busy.contains($0) }
             state.busy.formUnion(left)
@@ -47,7 +47,7 @@ final class Closers: @unchecked Sendable {
             try WorkerThread.start("grantfs-close") { [self] in
                 // Of the thread that asks it would inherit whom that acts for.
                 Identity.resetOnThisThread()
-                while view.turns.take({
+                while view.pauseGate.run({
                     guard let next = next(of: scope) else { return false }
                     view.closeReleased(next.handle, of: NodeID(next.node))
                     return true
@@ -55,7 +55,7 @@ final class Closers: @unchecked Sendable {
             }.detach()
         } catch {
             _ = state.withLock { $0.busy.remove(scope) }
-            view.session?.wakeWatch()
+            view.session?.wakeMonitor()
         }
     }
 

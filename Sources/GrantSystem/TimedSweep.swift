@@ -1,12 +1,12 @@
-/// Work on many things, such as directories or processes, one after the other, that is not held up by those that hang.
-public enum Round {
-    /// How long things that hang are waited for: nanoseconds.
-    public struct Patience: Sendable {
-        /// With the first one.
+/// Processes many items, such as directories or processes, in sequence, without being blocked by those that hang.
+public enum TimedSweep {
+    /// Timeouts for items that hang, in nanoseconds.
+    public struct Timeouts: Sendable {
+        /// For the first item that hangs.
         public var first: Int64
-        /// With each after it.
+        /// For each later one.
         public var later: Int64
-        /// After so many have been left behind, the rest is not begun.
+        /// After this many abandoned items the remaining ones are not started.
         public var most: Int
 
         public init(first: Int64 = 1_000_000_000, later: Int64 = 100_000_000, most: Int = .max) {
@@ -16,18 +16,18 @@ public enum Round {
 
     private struct Progress {
         var next = 0
-        /// The one that takes items; those before it are left with theirs.
+        /// The worker that takes items now; earlier ones were abandoned with theirs.
         var worker = 0
-        /// When the item in work was begun.
+        /// When the current item was started.
         var began = Clock.monotonic
         var isDone = false
     }
 
-    /// Calls `body` for each item on a thread that is not the caller's, with a tool made for that thread. An item that takes too long is
-    /// left behind: it goes on, `leaving` is told, and the rest is done by another thread. Returns when each item is done or left behind.
-    /// Without a thread the work is done in the caller's.
+    /// Calls `body` for each item on another thread, with a tool that is made for that thread. An item that exceeds its timeout is
+    /// abandoned: its thread keeps it, `leaving` is called, and a new thread takes the rest. Returns when each item is done or
+    /// abandoned. Without a thread the work runs on the caller's.
     public static func run<Item: Sendable, Tool>(
-        _ items: [Item], patience: Patience = Patience(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
+        _ items: [Item], patience: Timeouts = Timeouts(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
         _ body: @escaping @Sendable (Item, Tool) -> Void
     ) {
         if items.isEmpty { return }

@@ -1,25 +1,26 @@
-/// Which cells of a list's chunks are free. The lowest ones are taken first, so that what comes and goes stays together, and whole pages become free.
+/// Allocates the cells of a list's chunks, lowest first, so that short-lived elements stay together and whole pages become free.
 ///
-/// Kept small for what is not in use: 32 bytes a chunk. Which of a chunk's cells are taken (`taken`, a bit each) is kept in the chunk itself.
+/// Uses 32 bytes per unused chunk; the bitmap of taken cells (`taken`) lies in the chunk itself.
 /// Locking: belongs to its list's lock.
-struct FreeCells {
+struct CellAllocator {
     static let perChunk = 4096
 
     struct Chunk {
-        /// No cell of it has had a higher generation when its generations were last forgotten.
+        /// No cell had a higher generation when the chunk's generations were last cleared.
         var base: UInt32 = 0
         var live: UInt32 = 0
-        /// A bit for each word of `taken`: whether one of its 64 cells is free; whether all are; whether one was in use since the last trim.
+        /// One bit per word of `taken`: whether any of its 64 cells is free; whether all are; whether one was used since the last
+        /// trim.
         var roomy = UInt64.max
         var empty = UInt64.max
         var touched: UInt64 = 0
     }
 
     private(set) var chunks: [Chunk] = []
-    /// A bit for each chunk that has a free cell, and the first word of them that may have one.
+    /// One bit per chunk with a free cell, and the first word that may have one.
     private var withRoom: [UInt64] = []
     private var lowest = 0
-    /// Elements in all of them.
+    /// The number of elements in all chunks.
     private(set) var live = 0
 
     mutating func addChunk() {
@@ -29,7 +30,7 @@ struct FreeCells {
         chunks.append(Chunk())
     }
 
-    /// Takes the first cells of the first chunk out of use.
+    /// Reserves the first cells of the first chunk for good.
     mutating func reserve(_ count: Int, _ taken: UnsafeMutablePointer<UInt64>) {
         for _ in 0..<count { _ = take(0, taken) }
         live -= count
@@ -46,7 +47,7 @@ struct FreeCells {
         }
     }
 
-    /// One more than the highest chunk in which an element is.
+    /// One more than the highest chunk with an element.
     var liveEnd: Int { (chunks.lastIndex { $0.live > 0 } ?? -1) + 1 }
 
     /// Takes the first free cell of a chunk, which must have one.
@@ -66,7 +67,7 @@ struct FreeCells {
         return word * 64 + bit
     }
 
-    /// Takes one cell, which is free and was not taken before in this table.
+    /// Takes a given cell, which is free and was never taken in this table.
     mutating func occupy(_ cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, isLive: Bool) {
         let word = cell / 64
         let mark: UInt64 = 1 << UInt64(truncatingIfNeeded: word)
@@ -82,11 +83,11 @@ struct FreeCells {
         live += 1
     }
 
-    /// No element of the chunk gets a generation that is not higher.
+    /// Makes later generations in the chunk higher than `base`.
     mutating func raise(_ number: Int, to base: UInt32) { chunks[number].base = max(chunks[number].base, base) }
 
-    /// A cell's element has ended. `retires`: it is not to be used again.
-    mutating func give(back cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, retires: Bool) {
+    /// Frees a cell. `retires`: it is never used again.
+    mutating func free(_ cell: Int, of number: Int, _ taken: UnsafeMutablePointer<UInt64>, retires: Bool) {
         chunks[number].live -= 1
         live -= 1
         if retires { return }
@@ -103,10 +104,11 @@ struct FreeCells {
 
     func isTrimmable(_ number: Int) -> Bool { chunks[number].touched & chunks[number].empty != 0 }
 
-    /// Whether nothing of a chunk has to be remembered but its generations: no cell of it is in use, reserved or retired.
+    /// Whether a chunk's only state is its generations: no cell is used, reserved or retired.
     func canForget(_ number: Int) -> Bool { chunks[number].empty == .max }
 
-    /// Notes that a chunk is all zeros from now on; `highest`: of its generations. False when they are too high for all its cells to begin there.
+    /// Records that a chunk is zeroed; `highest`: its highest generation. False when that is too high for all cells to continue
+    /// from.
     mutating func forget(_ number: Int, highest: UInt32) -> Bool {
         if highest > UInt32.max / 2 { return false }
         chunks[number].base = max(chunks[number].base, highest)
@@ -114,7 +116,7 @@ struct FreeCells {
         return true
     }
 
-    /// Calls `body` with each run of free cells in which there were elements since the last call.
+    /// Calls `body` with each run of free cells that had elements since the last call.
     mutating func trim(_ number: Int, _ body: (Range<Int>) -> Void) {
         let (empty, touched) = (chunks[number].empty, chunks[number].touched)
         var word = 0

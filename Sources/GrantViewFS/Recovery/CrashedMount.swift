@@ -9,8 +9,8 @@ import GrantViewTree
 /// A mount whose daemon has died, as that has left it in memory: written down as a living daemon would have handed it over (`ViewFS.handOver`).
 ///
 /// Whatever is not certain is not taken over: a scope that was withdrawn, or is no more what the store says, stays withdrawn; a request that may have been done is not done again.
-public struct LeftMount {
-    private let left: LeftDescriptors
+public struct CrashedMount {
+    private let left: CrashedDescriptors
     private let scopes: [RecoveryRecords.ScopeRecord]
 
     /// The scopes that go on, by their grants.
@@ -33,7 +33,7 @@ public struct LeftMount {
     }
 
     /// `isLive`: which grants are active in which activation. EPROTO when it died as it could not be read.
-    public init(_ left: LeftDescriptors, isLive: (GrantID, Int64) -> Bool) throws(Errno) {
+    public init(_ left: CrashedDescriptors, isLive: (GrantID, Int64) -> Bool) throws(Errno) {
         self.left = left
         let chunks = try MappedChunks<RecoveryRecords.ScopeRecord>(of: try left.take(left.page.pointee.scopes), withElements: true)
         var (live, closed): ([RecoveryRecords.ScopeRecord], [RecoveryRecords.ScopeRecord]) = ([], [])
@@ -69,7 +69,7 @@ public struct LeftMount {
         state.put(flag: fixed.leavesAccessTimes)
         state.put(flag: fixed.leavesDirectoryAccessTimes)
         state.put(0 as UInt64)
-        let openings = try LeftOpenings.read(files: try left.take(page.pointee.files), directories: try left.take(page.pointee.directories))
+        let openings = try CrashedOpenFiles.read(files: try left.take(page.pointee.files), directories: try left.take(page.pointee.directories))
         let devices = UnsafeBufferPointer(start: clinux_supervised_devices(page), count: Int(truncatingIfNeeded: page.pointee.device_count))
         try NodeTree.recover(
             devices: Array(devices), scopes: scopes.map(\.left), openings: openings, from: try left.take(page.pointee.nodes), to: &state)
@@ -86,7 +86,7 @@ public struct LeftMount {
         try writeLocks(of: openings.handles, to: &state)
         // Where this is none the kernel asks again for all requests.
         let device = try left.take(fixed.device)
-        let unserved = try LeftRequests.take(page, device: device.number)
+        let unserved = try CrashedRequests.take(page, device: device.number)
         for messages in [unserved.served, unserved.refused] {
             state.put(UInt64(truncatingIfNeeded: messages.count))
             for message in messages { state.put(bytes: message) }
@@ -143,10 +143,10 @@ extension LockedRange {
 }
 
 extension RecoveryRecords.ScopeRecord {
-    fileprivate var left: LeftScope {
-        LeftScope(
+    fileprivate var left: CrashedScope {
+        CrashedScope(
             scope: scope, base: withdrawal != .none || base < 0 ? nil : base, opensByHandle: opensByHandle, crossesMounts: crossesMounts,
-            asksCallers: asksCallers, root: rootNode, rootKey: rootKey)
+            usesCallerGroups: usesCallerGroups, root: rootNode, rootKey: rootKey)
     }
 
     private var refusals: Refusals {

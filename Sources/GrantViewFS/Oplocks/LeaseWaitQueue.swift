@@ -10,7 +10,7 @@ import GrantSystem
 /// served from the start now and then. Who asked with O_NONBLOCK himself gets EWOULDBLOCK, as natively.
 ///
 /// Locking: `state` is rank 2: while it is held, nothing is answered and no file is looked at.
-final class LeaseWaiting: @unchecked Sendable {
+final class LeaseWaitQueue: @unchecked Sendable {
     // Safe to share: `view` is set before the first request comes.
     nonisolated(unsafe) unowned var view: ViewFS!
     private let state = Lock(State())
@@ -27,7 +27,7 @@ final class LeaseWaiting: @unchecked Sendable {
         let scope: UInt32
         /// When it is over at the latest; nil: never.
         let deadline: Int64?
-        let call: AuditTrail.Waiting?
+        let call: AuditTrail.PendingCall?
     }
 
     /// Those of one scope, in turn. So many are tried at once; more as long as leases are given back.
@@ -48,7 +48,7 @@ final class LeaseWaiting: @unchecked Sendable {
 
     /// Puts a request aside that a lease is in the way of. Inside the scope. EAGAIN when it has waited for longer than a lease can last: then
     /// it was something else that said so.
-    func wait(_ request: consuming Request, in scope: UInt32, _ call: AuditTrail.Waiting?) {
+    func wait(_ request: consuming Request, in scope: UInt32, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let number = request.unique
         let known = state.withLock { state -> Waiter? in
@@ -58,31 +58,31 @@ final class LeaseWaiting: @unchecked Sendable {
         }
         let waiter = known ?? Waiter(scope: scope, deadline: Self.deadline(), call: call)
         if let deadline = waiter.deadline, Clock.monotonic > deadline {
-            note(waiter.call, error: EAGAIN)
+            recordOutcome(waiter.call, error: EAGAIN)
             request.reply(error: EAGAIN)
             return
         }
         let unique: UInt64
-        switch session.suspend(request, scope: scope) {
-        case .aside(let number): unique = number
-        case .answered(let error): return note(waiter.call, error: error)
+        switch session.park(request, scope: scope) {
+        case .parked(let number): unique = number
+        case .answered(let error): return recordOutcome(waiter.call, error: error)
         }
         state.withLock { state in
             state.waiting[unique] = waiter
             state.queues[scope, default: Queue()].uniques.append(unique)
         }
         // It was interrupted before it could be found here.
-        if !session.isSuspended(unique) { giveUp(unique) }
-        session.wakeWatch()
+        if !session.isParked(unique) { cancel(unique) }
+        session.wakeMonitor()
     }
 
     /// A request is about to be answered because it was interrupted.
-    func giveUp(_ unique: UInt64) {
-        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { note(waiter.call, error: EINTR) }
+    func cancel(_ unique: UInt64) {
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
 
     /// Tries again whom it is time for, and refuses who waits below a withdrawn grant. For the thread that watches workers. Whether anybody waits.
-    func look() -> Bool {
+    func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic
         let (again, refused, isAny) = state.withLock { state -> ([UInt64], [UInt64: Waiter], Bool) in
@@ -102,8 +102,8 @@ final class LeaseWaiting: @unchecked Sendable {
         }
         if !again.isEmpty { session.resume(again) }
         for (unique, waiter) in refused {
-            note(waiter.call, error: EACCES)
-            session.answer(suspended: unique, error: EACCES)
+            recordOutcome(waiter.call, error: EACCES)
+            session.answer(parked: unique, error: EACCES)
         }
         return isAny
     }
@@ -130,7 +130,7 @@ final class LeaseWaiting: @unchecked Sendable {
         return again
     }
 
-    private func note(_ call: AuditTrail.Waiting?, error: Int32) {
+    private func recordOutcome(_ call: AuditTrail.PendingCall?, error: Int32) {
         if let call { view.audit?.record(call, error: error) }
     }
 
@@ -148,5 +148,5 @@ extension ViewFS {
     static let leaseInTheWay = Int32.min
 
     /// Whether EAGAIN of an opening with O_NONBLOCK says that somebody has a lease on the file. On a filesystem with a server it may be the server's.
-    func isLease(_ error: Int32, _ node: NodePointer) -> Bool { error == -EAGAIN && !node.pointee.asksCallers }
+    func isLease(_ error: Int32, _ node: NodePointer) -> Bool { error == -EAGAIN && !node.pointee.usesCallerGroups }
 }
