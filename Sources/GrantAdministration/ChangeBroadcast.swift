@@ -1,3 +1,4 @@
+import Glibc
 import GrantControl
 import GrantModel
 import GrantStore
@@ -29,8 +30,9 @@ struct ChangeBroadcast: Sendable {
         _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
-        let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let deadline = Clock.deadline(seconds: seconds)
+        if !withdraws { try awaitOwnMounts(of: views, until: min(deadline, Clock.deadline(seconds: 2))) }
+        let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let work: @Sendable () -> [Answer] = {
             let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
             return reapDead(records, answers, until: deadline)
@@ -42,6 +44,22 @@ struct ChangeBroadcast: Sendable {
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
+    }
+
+    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there: the first grant of a
+    /// view causes that mount, which takes a moment.
+    private func awaitOwnMounts(of views: Set<ViewName>, until deadline: Int64) throws(GrantError) {
+        repeat {
+            let records = try store.mounts()
+            let wanted = records.flatMap { record in
+                views.compactMap { record.shown.mountpoint(of: $0).map { CanonicalPath.join(record.mountpoint, $0.bytes) } }
+            }
+            let isMounted = wanted.allSatisfy { place in
+                records.contains { $0.mountpoint == place && $0.connection != nil && $0.process.isRunning }
+            }
+            if isMounted { return }
+            usleep(10_000)
+        } while Clock.monotonic < deadline
     }
 
     /// Runs `work` on another thread, and reports the mounts' progress meanwhile.

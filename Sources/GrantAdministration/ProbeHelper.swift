@@ -53,7 +53,7 @@ struct ProbeHelper: ~Copyable {
             mayWait = bytes == ProbeHelper.readingMounts
             if mayWait || bytes == ProbeHelper.heartbeat { continue }
             var reader = BinaryReader(bytes[...])
-            return ProbeAnswer(from: &reader)
+            return try? ProbeAnswer.read(from: &reader)
         }
         return nil
     }
@@ -118,7 +118,7 @@ private final class ProbeService {
         let resolver = BookmarkResolver(
             progress: progress, readingMounts: { [unowned self] in send($0 ? ProbeHelper.readingMounts : ProbeHelper.heartbeat) })
         while !reader.isAtEnd {
-            guard let question = ProbeRequest(from: &reader) else { return false }
+            guard let question = try? ProbeRequest.read(from: &reader) else { return false }
             var writer = BinaryWriter()
             question.answer(resolver, progress: progress).write(to: &writer)
             guard send(writer.bytes) else { return false }

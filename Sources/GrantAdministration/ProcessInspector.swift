@@ -16,7 +16,7 @@ enum ProcessInspector {
     /// threads.
     private static let stuck = Lock<Set<Int32>>([])
     /// An inspection takes well below a millisecond. All that hang share the last time-out, so that a busy machine hides no process.
-    private static let timeout = Round.Patience(first: 200_000_000, later: 10_000_000, most: 200)
+    private static let timeouts = TimedSweep.Timeouts(first: 200_000_000, later: 10_000_000, most: 200)
     private static let lastTimeout: Int64 = 1_000_000_000
 
     private struct Progress<Result: Sendable> {
@@ -38,7 +38,7 @@ enum ProcessInspector {
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }
-        Round.run(free, patience: timeout, with: {}, leaving: leave) { pid, _ in
+        TimedSweep.run(free, patience: timeouts, with: {}, leaving: leave) { pid, _ in
             _ = progress.withLock { $0.begun.insert(pid) }
             let result = look(pid)
             progress.withLock { $0.found[pid] = result }

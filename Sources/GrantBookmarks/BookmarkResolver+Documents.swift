@@ -44,7 +44,7 @@ extension BookmarkResolver {
         }
     }
 
-    /// Finds a bookmarked file: at its path, where a file that succeeds it counts (`maySucceed`); by its handle; by a search of its
+    /// Finds a bookmarked file: at its path, where a file that replaced it counts (`mayReplaceDocument`); by its handle; by a search of its
     /// former directory.
     func resolve(document bookmark: Bookmark, heldAt held: [UInt8]?) -> ResolvedBookmark {
         for path in [held, bookmark.path].compactMap({ $0 }) {
@@ -67,7 +67,7 @@ extension BookmarkResolver {
         guard let seen = reopen(bookmark.path, isFile: true), let parent = CanonicalPath.parent(bookmark.path),
             let filesystem = volumes.identity(of: seen.descriptor, seen.status), filesystem.isSame(as: bookmark.filesystem),
             let directory = bookmark.origin?.ancestors.first, let there = ancestry.identity(of: parent), there.agrees(with: directory),
-            seen.status.maySucceed(aDocumentOf: bookmark.owner), !Trash.holds(bookmark.path)
+            seen.status.mayReplaceDocument(ofOwner: bookmark.owner), !Trash.holds(bookmark.path)
         else { return nil }
         return succeeded(seen, bookmark, at: bookmark.path)
     }

@@ -24,7 +24,7 @@ extension FleetAgent {
             } catch {
                 // After a compaction everything is read again. All other errors are reported by the thread that renews.
                 if case .compacted = error { next = nil }
-                WorkerPause.milliseconds(300)
+                ThreadSleep.milliseconds(300)
             }
         }
     }
@@ -70,7 +70,7 @@ extension FleetAgent {
             } catch {
                 if error.description != failed { log(.error, error.description) }
                 failed = error.description
-                WorkerPause.milliseconds(200)
+                ThreadSleep.milliseconds(200)
             }
         }
     }
@@ -182,7 +182,7 @@ extension FleetAgent {
                 if isEnding { return }
                 // Each try searches all processes for holders of dead mounts, and there may be many such threads.
                 pause = min(pause * 2, 2_000)
-                WorkerPause.milliseconds(pause)
+                ThreadSleep.milliseconds(pause)
             }
             if !orphans.isEmpty {
                 try? store.remove(orphans, by: administrator.actor)

@@ -143,7 +143,7 @@ extension FleetStore {
                 }
             } catch {
                 // Reading again shows what the watch has missed.
-                WorkerPause.milliseconds(50)
+                ThreadSleep.milliseconds(50)
                 guard let again = try? hosts() else { continue }
                 watching.replace(again.hosts)
                 next = again.revision + 1

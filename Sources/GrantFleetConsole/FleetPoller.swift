@@ -90,7 +90,7 @@ final class FleetPoller: Sendable {
                 }
             }
             // Changes come in bursts; none is lost.
-            WorkerPause.milliseconds(50)
+            ThreadSleep.milliseconds(50)
             wakeUp.waitForAny(within: 950)
         }
     }
@@ -109,7 +109,7 @@ final class FleetPoller: Sendable {
         var fleet: FleetStore?
         while !isEnding {
             guard isWanted, let revision = shared.withLock({ $0.latestObservation.snapshot?.revision }) else {
-                WorkerPause.milliseconds(200)
+                ThreadSleep.milliseconds(200)
                 continue
             }
             do throws(GrantError) {
@@ -117,7 +117,7 @@ final class FleetPoller: Sendable {
                 try fleet?.watchChanges(after: revision, milliseconds: 60_000, goesOn: { [self] in isWanted }) { [self] _ in refresh() }
             } catch {
                 // The polling thread reports the reason.
-                WorkerPause.milliseconds(1_000)
+                ThreadSleep.milliseconds(1_000)
             }
         }
     }

@@ -1,4 +1,5 @@
 import Foundation
+import GrantControl
 import GrantModel
 import GrantSystem
 import Testing
@@ -16,6 +17,7 @@ import Testing
             .find(bookmark, heldAt: nil), .find(bookmark, heldAt: [0x2F, 0xFE]), .bookmark(directory: [0x61, 0xFF]), .canonical([0x2F]),
             .tag(bookmark, bookmark.tag), .tag(bookmark, nil),
             .listing(directory: [0x2F, 0xFF]), .links(directory: [0x2F], names: [[0x61], [0xFF]]),
+            .document([0x2F, 0xFF], .file), .document([0x2F], .directory),
         ]
     }
 
@@ -35,14 +37,14 @@ import Testing
             var writer = BinaryWriter()
             question.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = ProbeRequest(from: &reader)
+            let read = try? ProbeRequest.read(from: &reader)
             #expect(read.map { "\($0)" } == "\(question)" && reader.isAtEnd)
         }
         for answer in answers {
             var writer = BinaryWriter()
             answer.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = ProbeAnswer(from: &reader)
+            let read = try? ProbeAnswer.read(from: &reader)
             #expect(read.map { "\($0)" } == "\(answer)" && reader.isAtEnd)
         }
     }
@@ -53,7 +55,7 @@ import Testing
             question.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(ProbeRequest(from: &reader) == nil)
+                #expect(throws: CodingFlaw.self) { try ProbeRequest.read(from: &reader) }
             }
         }
         for answer in answers {
@@ -61,7 +63,7 @@ import Testing
             answer.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(ProbeAnswer(from: &reader) == nil)
+                #expect(throws: CodingFlaw.self) { try ProbeAnswer.read(from: &reader) }
             }
         }
     }

@@ -26,7 +26,7 @@ import Testing
     /// The owner of a description waits for a byte.
     private func wait(_ description: LockDescription, for byte: Int64, of node: UInt64, in scope: ScopeLocks) -> LockWaiter {
         let range = LockedRange(start: byte, length: 1, isExclusive: true)
-        let waiter = LockWaiter(scope: scope, node: node, uid: 0, wish: .range(description, range), request: nil)
+        let waiter = LockWaiter(scope: scope, node: node, uid: 0, lockRequest: .range(description, range), request: nil)
         table.register(waiter)
         scope.state.withLock { $0.waiters[waiter.number] = waiter }
         waiter.file = table.withFile(node, in: scope) { file, state in
@@ -49,7 +49,7 @@ import Testing
             most = max(most, LockTable.searchLimit - steps)
         }
         #expect(most <= LockTable.searchLimit + 2, "\(most) steps")
-        for waiter in waiters { waiter.wish = nil }
+        for waiter in waiters { waiter.lockRequest = nil }
     }
 
     @Test("a circle is found beside such a chain, across files and grants, by the last who came", arguments: [2, 10, 100])
@@ -70,7 +70,7 @@ import Testing
         var steps = LockTable.searchLimit
         #expect(!table.isInDeadlock(circle[0], steps: &steps), "of all in a circle it is the last")
         waiters += circle
-        for waiter in waiters { waiter.wish = nil }
+        for waiter in waiters { waiter.lockRequest = nil }
     }
 
     @Test("closing a file in which nothing is locked takes none of the locks that others hold, and ends no more than the owner's locks")
@@ -133,9 +133,9 @@ import Testing
 @Suite struct KeptThreadsTests {
     @Test("tasks of one share wait for each other, and for nobody else's")
     func shares() {
-        let threads = KeptThreads()
+        let threads = ThreadPool()
         let (goOn, hung, others, done) = (Semaphore(), Semaphore(), Semaphore(), Semaphore())
-        let count = KeptThreads.shareLimit * 2
+        let count = ThreadPool.shareLimit * 2
         for _ in 0..<count {
             threads.run(for: 1) {
                 hung.post()
@@ -144,7 +144,7 @@ import Testing
             }
         }
         let limit = Clock.monotonic + 30_000_000_000
-        for _ in 0..<KeptThreads.shareLimit { #expect(hung.wait(until: limit)) }
+        for _ in 0..<ThreadPool.shareLimit { #expect(hung.wait(until: limit)) }
         threads.run(for: 2) { others.post() }
         #expect(others.wait(until: limit))
         #expect(!hung.wait(until: Clock.monotonic + 50_000_000), "no more than the share run")

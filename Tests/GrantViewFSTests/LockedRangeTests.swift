@@ -28,7 +28,7 @@ import Testing
             let which = Int.random(in: 0..<descriptions.count, using: &random)
             let (range, isLocked) = (range(&random), Bool.random(using: &random))
             let before = descriptions[which].ranges.count
-            let noted = file.note(range, of: descriptions[which], isLocked: isLocked)
+            let noted = file.update(range, of: descriptions[which], isLocked: isLocked)
             #expect(noted.more == descriptions[which].ranges.count - before)
             for byte in range.start...min(Self.bytes, range.end) { model[which][Int(byte)] = isLocked ? range.isExclusive : nil }
             file.state.withLock { state in
@@ -55,7 +55,7 @@ import Testing
                         == descriptions[which].ranges.contains { $0.isExclusive && $0.overlaps(asked) })
             }
         }
-        for description in descriptions { _ = file.note(.whole, of: description, isLocked: false) }
+        for description in descriptions { _ = file.update(.whole, of: description, isLocked: false) }
         #expect(file.state.withLock { $0.held.all.isEmpty })
     }
 
@@ -64,7 +64,7 @@ import Testing
         let file = LockedFile(node: 1, scope: ScopeLocks(id: .init(rawValue: 1)))
         for number in UInt64(1)...10_000 {
             let range = LockedRange(start: Int64(number) * 2, length: 1, isExclusive: true)
-            _ = file.note(range, of: description(number, of: file), isLocked: true)
+            _ = file.update(range, of: description(number, of: file), isLocked: true)
         }
         file.state.withLock { state in
             for start in stride(from: Int64(0), to: 20_000, by: 997) {

@@ -21,7 +21,7 @@ final class LockDescription: @unchecked Sendable {
     let uid: uid_t
     let descriptor: Int32
     /// Whose share the descriptor is.
-    private let share: HeldShare?
+    private let share: QuotaReservation?
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
     let order = Lock(())
     /// What the owner has locked through it, in order.
@@ -30,7 +30,7 @@ final class LockDescription: @unchecked Sendable {
     var isGone = false
 
     init(
-        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: HeldShare? = nil
+        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: QuotaReservation? = nil
     ) {
         (self.number, self.owner, self.handle, self.file) = (number, owner, handle, file)
         (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)
@@ -155,7 +155,7 @@ extension [LockedRange] {
 }
 
 /// What somebody wants to lock.
-enum LockWish {
+enum LockRequest {
     case range(LockDescription, LockedRange)
     /// flock(2) with LOCK_NB, on the open file's own description.
     case whole(file: UInt64, operation: Int32)

@@ -5,7 +5,7 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// Locks that have to wait. Each grant's are tried for by one thread (`LockLane`).
+// Locks that have to wait. Each grant's are tried for by one thread (`LockRetrier`).
 extension LockTable {
     /// How many wait.
     var waitingCount: Int { allScopes.reduce(0) { sum, scope in sum + scope.state.withLock { $0.waiters.count } } }
@@ -20,23 +20,23 @@ extension LockTable {
             { _, data in
                 let waiter = Unmanaged<LockWaiter>.fromOpaque(data!).takeUnretainedValue()
                 waiter.interrupted.store(true, ordering: .sequentiallyConsistent)
-                waiter.scope.noteInterrupted(waiter)
+                waiter.scope.enqueueInterrupted(waiter)
             }, data: data)
         guard let isNew = list(waiter) else { return answer(waiter, ENOLCK) }
         if isNew { start(scope) }
-        let (file, isListed) = withFile(waiter.node, in: scope) { file, state in (file, state.add(waiter)) }
+        let (file, isQueued) = withFile(waiter.node, in: scope) { file, state in (file, state.add(waiter)) }
         let isLate = scope.state.withLock { _ in
             waiter.file = file
             return waiter.isTaken
         }
-        if isListed { scope.list(file) }
+        if isQueued { scope.enqueue(file) }
         // Whoever took it meanwhile has not seen it here.
         if isLate {
             file.sweep()
-            tidy(file)
+            removeIfUnused(file)
         }
         // Either a revoker or an interrupt has seen it on the list, or it is seen here.
-        if waiter.interrupted.load(ordering: .sequentiallyConsistent) { scope.noteInterrupted(waiter) }
+        if waiter.interrupted.load(ordering: .sequentiallyConsistent) { scope.enqueueInterrupted(waiter) }
         if let view, view.coordinator.gate(scope.id).pointee.refused.contains(.read), scope.take(waiter) { answer(waiter, EACCES) }
     }
 
@@ -76,7 +76,7 @@ extension LockTable {
     private func start(_ scope: ScopeLocks) {
         guard let slot = scope.state.withLock({ $0.slot }) else { return }
         do throws(Errno) {
-            try WorkerThread.start("grantfs-locks") { [self] in LockLane(scope, slot: slot, of: self).serve() }.detach()
+            try WorkerThread.start("grantfs-locks") { [self] in LockRetrier(scope, slot: slot, of: self).serve() }.detach()
         } catch {
             scope.state.withLock { $0.slot = nil }
             freeSlots.withLock { $0.append(slot) }
@@ -88,31 +88,31 @@ extension LockTable {
     /// invalidation can wait for the file system of this one file.
     func refresh(_ waiter: LockWaiter) {
         run(waiter) { [self] in
-            view?.showAsItIs(waiter.node)
-            Turns.take(view?.turns) { if waiter.scope.take(waiter) { answer(waiter, 0) } }
+            view?.revalidate(waiter.node)
+            PauseGate.run(view?.pauseGate) { if waiter.scope.take(waiter) { answer(waiter, 0) } }
         }
     }
 
     /// Another one in the place of `waiter`, which has got what it waited for and was taken off the list.
-    func granted(_ waiter: LockWaiter, _ wish: LockWish) -> LockWaiter {
+    func granted(_ waiter: LockWaiter, _ lockRequest: LockRequest) -> LockWaiter {
         let granted = LockWaiter(
-            scope: waiter.scope, node: waiter.node, uid: waiter.uid, wish: wish, isGranted: true, message: waiter.message,
+            scope: waiter.scope, node: waiter.node, uid: waiter.uid, lockRequest: lockRequest, isGranted: true, message: waiter.message,
             request: waiter.request.take())
         granted.earlier = waiter
         unregister(waiter)
-        if let file = waiter.scope.file(of: waiter) { tidy(file) }
+        if let file = waiter.scope.file(of: waiter) { removeIfUnused(file) }
         return granted
     }
 
     /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes the lock
     /// next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
     func finish(_ waiter: LockWaiter) {
-        guard let wish = waiter.wish else { return }
+        guard let lockRequest = waiter.lockRequest else { return }
         waiter.refusal = 0
         run(waiter) { [self] in
-            view?.writeDown(waiter.node)
-            Turns.take(view?.turns) {
-                undo(wish, of: waiter.node)
+            view?.writeBackData(waiter.node)
+            PauseGate.run(view?.pauseGate) {
+                undo(lockRequest, of: waiter.node)
                 if waiter.scope.take(waiter) { answer(waiter, 0) }
             }
         }
@@ -141,12 +141,12 @@ extension LockTable {
         unregister(waiter)
         let request = waiter.request.take()
         let file = waiter.scope.state.withLock { state -> LockedFile? in
-            waiter.wish = nil
+            waiter.lockRequest = nil
             // Nobody interrupts one that never waited.
             if let waited = waiter.earlier ?? (waiter.isGranted ? nil : waiter) { state.retired.append((waited, Clock.monotonic)) }
             return waiter.file
         }
         if let request { request.reply(error: error) }
-        if let file { tidy(file) }
+        if let file { removeIfUnused(file) }
     }
 }

@@ -22,7 +22,7 @@ final class LockTable: @unchecked Sendable {
     private let ended = Lock<[(scope: ScopeLocks, since: Int64)]>([])
     let waits = Lock(Waits())
     let freeSlots = Lock(Array(ViewFS.lockSlots))
-    let refreshers = KeptThreads()
+    let refreshers = ThreadPool()
     weak nonisolated(unsafe) var view: ViewFS?
     /// The view's: whoever closes a file looks here, and counts no references to the view for it.
     private let tree: NodeTree?
@@ -83,7 +83,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Takes a file out of its scope when nothing is locked in it any more and nobody waits.
-    func tidy(_ file: LockedFile) {
+    func removeIfUnused(_ file: LockedFile) {
         file.scope.state.withLock { scope in
             file.state.withLock { state in
                 guard !state.isGone, state.isEmpty else { return }
@@ -99,30 +99,30 @@ final class LockTable: @unchecked Sendable {
     /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
     ///
     /// Locking: the description's `order`, then its file's for a moment.
-    func attempt(_ wish: LockWish) -> Int32 {
-        switch wish {
+    func attempt(_ lockRequest: LockRequest) -> Int32 {
+        switch lockRequest {
         case .range(let description, let range): return set(range, of: description, isLocked: true)
         case .whole(let id, let operation):
-            guard let files = view?.files, let file = files.hold(id) else { return -EBADF }
-            defer { files.letGo(id) }
+            guard let files = view?.files, let file = files.acquire(id) else { return -EBADF }
+            defer { files.drop(id) }
             return clinux_flock(file.pointee.descriptor, operation)
         }
     }
 
     /// Ends what a wish may have taken, and lets those try who wait for it.
-    func undo(_ wish: LockWish, of node: UInt64) {
-        switch wish {
+    func undo(_ lockRequest: LockRequest, of node: UInt64) {
+        switch lockRequest {
         case .range(let description, let range): _ = set(range, of: description, isLocked: false)
         case .whole(let file, _):
             _ = attempt(.whole(file: file, operation: LOCK_UN))
-            wholeIsFree(of: node)
+            wholeFileUnlocked(of: node)
         }
     }
 
     /// Whether the owner's user may lock that much, or unlock it where that leaves a piece on either side. Else ENOLCK.
-    func hasRoom(for wish: LockWish, unlocking: Bool = false) -> Bool {
+    func hasRoom(for lockRequest: LockRequest, unlocking: Bool = false) -> Bool {
         // What is locked anew splits one other range at the most.
-        guard case .range(let description, let range) = wish,
+        guard case .range(let description, let range) = lockRequest,
             description.file.scope.locks(of: description.uid) > LockShare.mostLocks - 2
         else { return true }
         return unlocking && !description.file.state.withLock { _ in description.ranges.isCut(by: range) }
@@ -135,11 +135,11 @@ final class LockTable: @unchecked Sendable {
             let length = range.end == .max ? 0 : range.end &- range.start &+ 1
             let result = clinux_ofd_set_lock(description.descriptor, Int16(truncatingIfNeeded: type), range.start, length)
             if result != 0 { return (result, 0, false) }
-            let noted = file.note(range, of: description, isLocked: isLocked)
+            let noted = file.update(range, of: description, isLocked: isLocked)
             return (0, noted.more, noted.isAwaited)
         }
         if more != 0 { _ = file.scope.count(more, of: description.uid) }
-        if isAwaited { file.scope.list(file) }
+        if isAwaited { file.scope.enqueue(file) }
         return result
     }
 
@@ -150,7 +150,7 @@ final class LockTable: @unchecked Sendable {
     /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2)
     /// says; ENOLCK where the user has too many, or there are no descriptors.
     func description(
-        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> HeldShare?,
+        _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> QuotaReservation?,
         open: () -> Int32
     ) -> Result<LockDescription, Errno> {
         let scope = self.scope(scope)
@@ -160,7 +160,7 @@ final class LockTable: @unchecked Sendable {
         let descriptor = share == nil ? -ENFILE : open()
         if descriptor < 0 {
             _ = scope.count(-1, of: uid)
-            if let file = scope.state.withLock({ $0.files[node] }) { tidy(file) }
+            if let file = scope.state.withLock({ $0.files[node] }) { removeIfUnused(file) }
             return .failure(Errno([-EMFILE, -ENFILE].contains(descriptor) ? ENOLCK : Errno.number(of: descriptor)))
         }
         let number = nextNumber()
@@ -205,8 +205,8 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Whether something can have been changed under a lock: a shared one is for who only reads.
-    func mayGuardChanges(_ wish: LockWish) -> Bool {
-        switch wish {
+    func mayGuardChanges(_ lockRequest: LockRequest) -> Bool {
+        switch lockRequest {
         case .range(let description, let range): description.file.state.withLock { _ in description.ranges.hasExclusive(in: range) }
         case .whole: true
         }
@@ -235,7 +235,7 @@ final class LockTable: @unchecked Sendable {
         guard let file = lockedFile(node.rawValue) else { return }
         release(file) { state in (state.handles[handle] ?? []).compactMap { state.owners[$0] } }
         // A lock of the whole ends with the file, which is closed in a moment: by then its waiters are tried for again.
-        wholeIsFree(of: node.rawValue)
+        wholeFileUnlocked(of: node.rawValue)
     }
 
     private func release(_ file: LockedFile, _ meant: (LockedFile.State) -> [LockDescription]) {
@@ -252,13 +252,13 @@ final class LockTable: @unchecked Sendable {
             if result != 0 { forgetRanges(of: description) }
             _ = file.scope.count(-1, of: description.uid)
         }
-        tidy(file)
+        removeIfUnused(file)
     }
 
     private func forgetRanges(of description: LockDescription) {
-        let noted = description.file.note(.whole, of: description, isLocked: false)
+        let noted = description.file.update(.whole, of: description, isLocked: false)
         _ = description.file.scope.count(noted.more, of: description.uid)
-        if noted.isAwaited { description.file.scope.list(description.file) }
+        if noted.isAwaited { description.file.scope.enqueue(description.file) }
     }
 
     /// Ends the locks of every owner below a grant that was revoked.
@@ -286,8 +286,8 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// A lock of the whole file may have ended here: whoever waits for one may try at once.
-    func wholeIsFree(of node: UInt64) {
+    func wholeFileUnlocked(of node: UInt64) {
         guard let file = lockedFile(node) else { return }
-        if file.state.withLock({ $0.freeWhole() }) { file.scope.list(file) }
+        if file.state.withLock({ $0.freeWhole() }) { file.scope.enqueue(file) }
     }
 }

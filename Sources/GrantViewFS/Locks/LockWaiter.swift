@@ -17,7 +17,7 @@ final class LockWaiter: @unchecked Sendable {
     let owner: UInt64
     let range: LockedRange?
     /// Until it is answered: what it would lock must not stay open for its sake. Under the scope's lock.
-    var wish: LockWish?
+    var lockRequest: LockRequest?
     var request: DetachedRequest?
     /// The request as the kernel wrote it, for the daemon that comes next: it does it again, and whoever has his lock or has given it up gets the same.
     let message: [UInt8]
@@ -39,16 +39,16 @@ final class LockWaiter: @unchecked Sendable {
     var isTaken: Bool { taken.load(ordering: .acquiring) }
 
     init(
-        scope: ScopeLocks, node: UInt64, uid: uid_t, wish: LockWish, isGranted: Bool = false, message: [UInt8] = [],
+        scope: ScopeLocks, node: UInt64, uid: uid_t, lockRequest: LockRequest, isGranted: Bool = false, message: [UInt8] = [],
         request: consuming DetachedRequest?
     ) {
         self.message = message
         (self.scope, self.node, self.uid, self.isGranted) = (scope, node, uid, isGranted)
-        switch wish {
+        switch lockRequest {
         case .range(let description, let range): (owner, self.range) = (description.owner, range)
         case .whole: (owner, range) = (0, nil)
         }
-        self.wish = wish
+        self.lockRequest = lockRequest
         self.request = consume request
     }
 }

@@ -16,18 +16,18 @@ final class LockedFile: @unchecked Sendable {
         var held = HeldRanges()
         /// Who waits, in the order in which they came: for ranges, and for the whole (flock(2)).
         var waiters: [LockWaiter] = []
-        var wholes: [LockWaiter] = []
+        var wholeWaiters: [LockWaiter] = []
         /// Those among `waiters` whom the scope's thread has not looked at yet.
         var fresh: [LockWaiter] = []
         /// What was unlocked since the scope's thread last looked, from the first byte to the last, and whether somebody comes or goes who locks the whole.
         var freed: LockedRange?
         var isWholeFreed = false
         /// Whether the scope's thread is to look at it.
-        var isListed = false
+        var isQueued = false
         /// It has been taken out of its scope: whoever still has it in hand gets another.
         var isGone = false
 
-        var isEmpty: Bool { owners.isEmpty && waiters.isEmpty && wholes.isEmpty }
+        var isEmpty: Bool { owners.isEmpty && waiters.isEmpty && wholeWaiters.isEmpty }
     }
 
     let state = Lock(State())
@@ -40,7 +40,7 @@ final class LockedFile: @unchecked Sendable {
 
     /// Notes that a range of `description` is locked or free now. Returns by how many ranges there are more of them, and whether somebody waits who may
     /// have it now. Under the description's `order`.
-    func note(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> (more: Int, isAwaited: Bool) {
+    func update(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> (more: Int, isAwaited: Bool) {
         state.withLock { state in
             // Nobody finds it any more; it ends with its last user.
             if description.isGone, isLocked { return (0, false) }
@@ -61,7 +61,7 @@ final class LockedFile: @unchecked Sendable {
     func sweep() {
         state.withLock { state in
             state.waiters.removeAll { $0.isTaken }
-            state.wholes.removeAll { $0.isTaken }
+            state.wholeWaiters.removeAll { $0.isTaken }
             state.fresh.removeAll { $0.isTaken }
         }
     }
@@ -77,7 +77,7 @@ extension LockedFile.State {
 
     /// The same of a lock of the whole (flock(2)).
     mutating func freeWhole() -> Bool {
-        if wholes.isEmpty { return false }
+        if wholeWaiters.isEmpty { return false }
         isWholeFreed = true
         return list()
     }
@@ -85,7 +85,7 @@ extension LockedFile.State {
     /// Adds somebody who waits. Whether the scope's thread is to be told.
     mutating func add(_ waiter: LockWaiter) -> Bool {
         if waiter.range == nil {
-            wholes.append(waiter)
+            wholeWaiters.append(waiter)
             isWholeFreed = true
         } else {
             waiters.append(waiter)
@@ -95,8 +95,8 @@ extension LockedFile.State {
     }
 
     private mutating func list() -> Bool {
-        defer { isListed = true }
-        return !isListed
+        defer { isQueued = true }
+        return !isQueued
     }
 
     /// Takes a description out, so that its owner gets another one.

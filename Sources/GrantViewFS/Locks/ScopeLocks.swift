@@ -24,7 +24,7 @@ final class ScopeLocks: @unchecked Sendable {
         /// The thread that tries for them has this slot; nil when there is none.
         var slot: Int?
         /// What the thread is to look at, and who was interrupted.
-        var listed: [LockedFile] = []
+        var queued: [LockedFile] = []
         var interrupted: [LockWaiter] = []
         /// Answered waiters that an interrupt under way may still look at; let go a while later, the first first.
         var retired: [(waiter: LockWaiter, since: Int64)] = []
@@ -36,14 +36,14 @@ final class ScopeLocks: @unchecked Sendable {
 
     init(id: ScopeID) { self.id = id }
 
-    /// Has the scope's thread look at `file`, whose `isListed` was set just now. Who waits has a thread; without one it is looked at when there is.
-    func list(_ file: LockedFile) {
-        state.withLock { $0.listed.append(file) }
+    /// Has the scope's thread look at `file`, whose `isQueued` was set just now. Who waits has a thread; without one it is looked at when there is.
+    func enqueue(_ file: LockedFile) {
+        state.withLock { $0.queued.append(file) }
         wake.post()
     }
 
     /// The kernel says that a waiter is not to wait any longer. From whichever thread hears it, with a lock of the library's held.
-    func noteInterrupted(_ waiter: LockWaiter) {
+    func enqueueInterrupted(_ waiter: LockWaiter) {
         state.withLock { $0.interrupted.append(waiter) }
         wake.post()
     }

@@ -24,7 +24,7 @@ public final class RecoveryRecords: Sendable {
         var mount: UInt64
         var opensByHandle: Bool
         var crossesMounts: Bool
-        var asksCallers: Bool
+        var usesCallerGroups: Bool
         var isLocal: Bool
         var isMoveTold: Bool
         var isReadOnly: Bool
@@ -82,7 +82,7 @@ public final class RecoveryRecords: Sendable {
             scope: scope.id.rawValue, base: scope.nodes.baseNumber, grant: (scope.grant.high, scope.grant.low),
             activation: scope.activation, rootNode: scope.rootNode, rootKey: (root.device, root.inode, root.birth),
             rootStatus: scope.rootStatus, mount: scope.mount ?? 0, opensByHandle: scope.nodes.opensByHandle,
-            crossesMounts: scope.nodes.crossesMounts, asksCallers: scope.nodes.asksCallers, isLocal: scope.isLocal,
+            crossesMounts: scope.nodes.crossesMounts, usesCallerGroups: scope.nodes.usesCallerGroups, isLocal: scope.isLocal,
             isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
             withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
             isReleased: scope.closing.withLock { $0.isReleased })
@@ -93,19 +93,19 @@ public final class RecoveryRecords: Sendable {
     }
 
     /// How far the withdrawal of everything has come.
-    func note(_ withdrawal: Withdrawal, of scope: ScopeID) {
+    func update(_ withdrawal: Withdrawal, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }
     }
 
     /// Whether nothing is written through it any more: what was written before has been written back, or everything is to be.
-    func note(isReadOnly: Bool, of scope: ScopeID) {
+    func update(isReadOnly: Bool, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
     }
 
     /// Before it is.
-    func noteReleased(_ scope: ScopeID) {
+    func markReleased(_ scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReleased = true }
     }

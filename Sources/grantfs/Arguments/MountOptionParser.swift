@@ -9,6 +9,8 @@ struct MountOptionParser {
     private(set) var isNew = false
     /// Whether the view's name is a pattern, and each view that matches is shown in a directory.
     private(set) var hasSeveralViews = false
+    /// Whether each of several views is a mount of its own.
+    private(set) var isSeparate = false
     /// mount -s: unknown options are ignored.
     let isSloppy: Bool
 
@@ -24,7 +26,7 @@ struct MountOptionParser {
     /// The options for suggestions.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views", "separate",
     ]
 
     /// The words for completion: known options, those with a value up to the `=` or with each possible value.
@@ -86,6 +88,7 @@ struct MountOptionParser {
         case "norecover": options.recovers = false
         case "new": isNew = true
         case "views": hasSeveralViews = true
+        case "separate": isSeparate = true
         case "remount": isRemount = true
         case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
@@ -127,6 +130,13 @@ struct MountOptionParser {
     private static func unknown(_ shown: String, _ name: String) -> GrantError {
         let near = Suggestion.nearest(to: name, among: known)
         return GrantError(.usage, "unknown mount option “\(shown)”", advice: near.map { "did you mean “\($0)”?" })
+    }
+
+    /// Returns the list without these words.
+    static func removing(_ words: Set<String>, from list: String) -> String {
+        split(list).filter { !words.contains($0) }.map { word in
+            String(word.flatMap { $0 == "," || $0 == "\\" ? ["\\", $0] : [$0] })
+        }.joined(separator: ",")
     }
 
     /// Splits at commas; within a value `\,` is a comma and `\\` a backslash, as in libfuse.

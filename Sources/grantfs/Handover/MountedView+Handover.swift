@@ -48,7 +48,7 @@ extension MountedView {
     }
 
     /// Writes the state that was in effect in a dead daemon, as `handOver` does. `grants`: the present contents of the store.
-    static func write(_ left: LeftMount, _ fixed: LeftMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
+    static func write(_ left: CrashedMount, _ fixed: CrashedMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
         throws(Errno)
     {
         writer.put(UInt64(truncatingIfNeeded: left.live.count))

@@ -18,7 +18,7 @@ HOT = [
     r"GrantViewTree\.NodeTree\.(pin|unpin|intern|forget)\(",
     r"GrantViewTree\.NodeIndex\.(find|count)\(",
     r"SlotTable<.*\.(find|element|insert|remove)\(.*OpenFile|<GrantViewTree\.OpenFile> of .*SlotTable.*\.(insert|remove)\(",
-    r"GrantViewTree\.OpenFiles\.(add|hold|letGo)\(",
+    r"GrantViewTree\.OpenFiles\.(add|acquire|drop)\(",
     r"GrantCoordinator\.Coordinator\.(enter|leave)\(",
     r"GrantFUSE\.Session\.serve\(",
     r"GrantFUSE\.Request\.(init|reply|send)\b",
