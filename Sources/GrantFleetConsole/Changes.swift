@@ -29,13 +29,13 @@ final class Changes: Sendable {
                 "number": .integer(Int64(number)), "kind": .string(kind.rawValue), "id": .string(id.description),
                 "name": StateJSON.text(name),
                 "started": StateJSON.time(started), "recorded": .bool(isRecorded), "over": .bool(isOver),
-                "failure": failure.map { StateJSON.text($0, maxPending: 500) } ?? .null,
+                "failure": failure.map { StateJSON.text($0, most: 500) } ?? .null,
                 "hosts": .array(
                     hosts.map { host in
                         .object([
-                            "host": StateJSON.text(host.host, maxPending: 100), "state": .string(host.state.rawValue),
+                            "host": StateJSON.text(host.host, most: 100), "state": .string(host.state.rawValue),
                             "milliseconds": .number((host.milliseconds * 10).rounded() / 10),
-                            "problem": host.state == .waiting ? .null : host.reason.map { StateJSON.text($0, maxPending: 300) } ?? .null,
+                            "problem": host.state == .waiting ? .null : host.reason.map { StateJSON.text($0, most: 300) } ?? .null,
                         ])
                     }),
             ])

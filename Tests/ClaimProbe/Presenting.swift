@@ -12,7 +12,7 @@ final class ProbePresenter: Sendable {
         let presentation: Presentation
         do throws(CoordinationError) {
             presentation = try Presentation(
-                path, in: coordinator(), purpose: purpose, timeout: patience, onRequest: { self.hear($0) }, onNotice: { self.hear($0) })
+                path, in: coordinator(), purpose: purpose, timeout: timeout, onRequest: { self.hear($0) }, onNotice: { self.hear($0) })
         } catch {
             return print("error \(error.errno)")
         }

@@ -62,6 +62,6 @@ extension MountedView {
                 state.grants[renewal.grant]?.grant.bookmark = renewal.new
             }
         }
-        for renewal in renewals { claims?.noteMoved(renewal.old.path, to: renewal.new.path) }
+        for renewal in renewals { claims?.recordMove(renewal.old.path, to: renewal.new.path) }
     }
 }

@@ -186,7 +186,7 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path {
                 files.doubt(scope)
                 let (claims, old) = (claims, live.grant.bookmark.path)
-                tasks.append { claims?.noteMoved(old, to: grant.bookmark.path) }
+                tasks.append { claims?.recordMove(old, to: grant.bookmark.path) }
             }
             if live.grant.coordination != grant.coordination { state.changesCoordination = true }
             live.grant = grant

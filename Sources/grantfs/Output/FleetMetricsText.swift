@@ -98,7 +98,7 @@ enum FleetMetricsText {
             )
         }
         text.begin("grantfs_fleet_unreadable_grants", .gauge, "What stands where grants do, and is none.")
-        text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.flaws.count))
+        text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.invalidEntries.count))
         addHosts(fleet, to: &text)
         text.end()
         return text.text

@@ -7,7 +7,7 @@ import Testing
 
 @testable import GrantAdministration
 
-@Suite struct AnnouncerTests {
+@Suite struct ChangeBroadcastTests {
     @Test func everyMountOfTheViewIsAsked() throws {
         let bench = try Bench()
         let handlers = [Confirming(), Confirming(), Confirming()]
@@ -116,7 +116,7 @@ import Testing
         _ = try bench.register(socket: "none")
         let reports = try bench.administrator.status(timeout: 0.1)
         #expect(reports.count == 1)
-        #expect(reports.first?.silence != nil)
+        #expect(reports.first?.unresponsiveReason != nil)
         #expect(reports.first?.status == nil)
     }
 }

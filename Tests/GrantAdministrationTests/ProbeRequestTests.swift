@@ -6,7 +6,7 @@ import Testing
 
 @testable import GrantAdministration
 
-@Suite struct QuestionTests {
+@Suite struct ProbeRequestTests {
     private let bookmark = Bookmark(
         filesystem: FilesystemIdentity(uuid: [1], type: "ext4"), handle: nil, identity: FileIdentity(inode: 1), path: [0x2F, 0xFF],
         owner: 0,
