@@ -4,16 +4,16 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The mount of the portal of documents, which a daemon of its own serves. Whoever kills the portal has not killed that.
+/// The mount of the documents portal. A separate daemon serves it, so it survives when the portal is killed.
 struct PortalMount: Sendable {
     let store: GrantStore
     let mountpoint: Mountpoint
-    /// The one that it was when it was looked for last.
+    /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }
 
-    /// How long the mount of a portal before this one has to go: nanoseconds.
+    /// How long to wait until an earlier portal's mount is gone, in nanoseconds.
     private static let patience: Int64 = 3_000_000_000
 
     /// Mounts the documents, unless a daemon of this store shows them there already.
