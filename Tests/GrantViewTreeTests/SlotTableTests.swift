@@ -160,9 +160,9 @@ import Testing
         }
         let before = kept.copy()
         #expect(before == nil)
-        kept.keep(handle)
+        kept.store(handle)
         // Written once: a second one changes nothing.
-        kept.keep(clinux_handle())
+        kept.store(clinux_handle())
         let found = kept.copy()
         let copy = try #require(found)
         #expect(copy.type == handle.type && copy.length == handle.length)

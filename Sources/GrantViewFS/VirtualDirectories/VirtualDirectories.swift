@@ -252,7 +252,7 @@ public final class VirtualDirectories: Sendable {
                 table.directories[id]?.isFixed = false
                 isChanged = true
             }
-            if isChanged { Self.note(1, &table) }
+            if isChanged { Self.markChanged(1, &table) }
             return isChanged
         }
     }
