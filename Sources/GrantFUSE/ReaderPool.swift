@@ -144,7 +144,9 @@ extension Session {
                 readers.hasSurplusReader.store(readers.count > ReaderPool.minimum, ordering: .relaxed)
             }
             // Before readers are added, so that a holder of too many gets none of them.
-            if isHeldUp || waited >= 2 || isWatching || readers.workers > ReaderPool.largePool || readers.isCheckRequested.load(ordering: .relaxed) {
+            if isHeldUp || waited >= 2 || isWatching || readers.workers > ReaderPool.largePool
+                || readers.isCheckRequested.load(ordering: .relaxed)
+            {
                 readers.isCheckRequested.store(false, ordering: .sequentiallyConsistent)
                 isWatching = pollWorkers()
                 if hasRunnable { startResuming(leaving: 0) }

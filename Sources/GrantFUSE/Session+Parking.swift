@@ -88,7 +88,8 @@ extension Session {
     /// `ParkedRequests.add`. `otherwise`: the error when there is no room.
     ///
     /// Locking: `parked`, for a moment.
-    public func park(_ request: consuming Request, scope: UInt32, isWriteBack: Bool = false, otherwise error: Int32 = EAGAIN) -> ParkResult {
+    public func park(_ request: consuming Request, scope: UInt32, isWriteBack: Bool = false, otherwise error: Int32 = EAGAIN) -> ParkResult
+    {
         let (worker, raw, sequence) = (request.worker, request.raw, request.sequence)
         guard let memory = UnsafeMutableRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else {
             request.reply(error: error)

@@ -84,7 +84,8 @@ extension Message {
     /// memory.
     static func isIdempotent(_ recorded: UInt32) -> Bool {
         switch recorded {
-        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL, FALLOCATE, RENAME2, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64
+        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL, FALLOCATE, RENAME2, COPY_FILE_RANGE,
+        // TMPFILE, COPY_FILE_RANGE_64
         case 6, 8, 9, 10, 11, 12, 13, 21, 24, 35, 39, 43, 45, 47, 51, 53: false
         default: recorded & appends == 0
         }

@@ -53,7 +53,8 @@ public final class Session: @unchecked Sendable {
         // Checked here because the library reports device errors to standard error only.
         _ = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         try self.init(
-            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, pollWorkers: pollWorkers
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
+            pollWorkers: pollWorkers
         ) { session throws(Errno) in
             guard withCString(mountpoint, { fuse_session_mount(session, $0) }) == 0 else {
                 fuse_session_destroy(session)
@@ -71,11 +72,13 @@ public final class Session: @unchecked Sendable {
     /// would negotiate something else than `negotiation`: the kernel cannot be told any more.
     public convenience init(
         operations: OperationTable, state: UnsafeMutableRawPointer, options: SessionOptions, device: consuming FileDescriptor,
-        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void, pollWorkers: @escaping @Sendable () -> Bool
+        negotiation: Negotiation, workerLimit: Int, interrupted: @escaping @Sendable (UInt64) -> Void,
+        pollWorkers: @escaping @Sendable () -> Bool
     ) throws(Errno) {
         let number = device.release()
         try self.init(
-            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted, pollWorkers: pollWorkers
+            operations: operations, state: state, options: options, workerLimit: workerLimit, interrupted: interrupted,
+            pollWorkers: pollWorkers
         ) { session throws(Errno) in
             guard DeviceIO.install(in: session, on: number) == 0 else { throw Errno(ENOMEM) }
         }
@@ -231,11 +234,11 @@ private func configure(_ connection: UnsafeMutablePointer<fuse_conn_info>, as op
         FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS
         | FUSE_CAP_READDIRPLUS | FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK | FUSE_CAP_CACHE_SYMLINKS
         | FUSE_CAP_EXPIRE_ONLY | FUSE_CAP_IOCTL_DIR
-    // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup came
-    // in between; the daemon knows better who will want them, and may leave them out.
-    // FUSE_CAP_ASYNC_DIO stays off: with it the kernel drops what it has cached of a range when an asynchronous write past the cache begins, and not when
-    // it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages there that stay.
-    // FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
+    // FUSE_CAP_READDIRPLUS_AUTO stays off: with it the kernel asks for attributes with the first part of a listing only, unless a lookup
+    // came in between; the daemon knows better who will want them, and may leave them out.
+    // FUSE_CAP_ASYNC_DIO stays off: with it the kernel drops what it has cached of a range when an asynchronous write past the cache
+    // begins, and not when it has ended (fs/fuse/file.c, fuse_direct_IO and fuse_aio_complete), so whoever reads meanwhile puts old pages
+    // there that stay. FUSE_CAP_EXPORT_SUPPORT stays off: a handle must not reach a node that the kernel has forgotten.
     // FUSE_CAP_ATOMIC_O_TRUNC stays off: truncation comes as SETATTR, with everything that says how. So does FUSE_CAP_HANDLE_KILLPRIV,
     // which leaves out who may keep set-id bits; its second version is asked for in `DeviceIO`.
     if options.forwardsLocks { wanted |= FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS }

@@ -16,7 +16,8 @@ extension MountTable {
 
     private static func rootOutside() -> MountEntry? {
         guard let place = try? MountIdentity.withoutAsking("/") else { return nil }
-        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same devices.
+        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same
+        // devices.
         let others = (try? File.contents(of: "/proc/1/mountinfo".utf8)).map { MountTable(parsing: $0).entries } ?? []
         if let entry = others.first(where: { $0.id == place.id }) ?? others.first(where: { $0.device == place.device }) {
             return MountEntry(

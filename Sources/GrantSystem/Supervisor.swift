@@ -64,8 +64,9 @@ public final class Supervisor: @unchecked Sendable {
         return suspects + old.filter { !newest.contains($0.unique) }
     }
 
-    private static func recordSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>)
-    {
+    private static func recordSuspects(
+        _ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>
+    ) {
         let suspects = suspects(after: previous).prefix(Int(truncatingIfNeeded: CLINUX_SUSPECTS))
         for (place, suspect) in suspects.enumerated() { clinux_supervised_suspects(page)[place] = suspect }
         page.pointee.suspect_count = UInt32(clamping: suspects.count)

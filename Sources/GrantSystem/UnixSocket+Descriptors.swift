@@ -1,7 +1,8 @@
 import CGrantSystem
 import Glibc
 
-// Descriptors that are passed on to another process (unix(7), SCM_RIGHTS). What they stand for is shared from then on: its position, its locks.
+// Descriptors that are passed on to another process (unix(7), SCM_RIGHTS). What they stand for is shared from then on: its position, its
+// locks.
 extension UnixSocket {
     /// Sends copies of `descriptors`, which stay open here. Each batch is acknowledged before the next: the kernel limits the
     /// descriptors that a user has in flight to RLIMIT_NOFILE (ETOOMANYREFS). `deadline`: nanoseconds of `Clock.monotonic`. Throws

@@ -1,6 +1,7 @@
 import CGrantSystem
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantModel
 import GrantSystem
@@ -110,7 +111,7 @@ public final class ViewFS: @unchecked Sendable {
         let (tree, files, directories) = (tree, files, directories)
         records = supervisor.flatMap { try? RecoveryRecords($0, tree, files, directories) }
         names = VirtualDirectories(nursery: nursery)
-        locks = LockTable(tree: tree, records: records)
+        locks = LockTable(tree: tree, records: records, slots: Self.lockSlots)
         policy = CachePolicy(cache)
         hostWatch = cache == .none ? nil : HostWatch()
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
@@ -208,7 +209,7 @@ public final class ViewFS: @unchecked Sendable {
     private func adopt(_ session: Session, _ words: [String]) {
         workerQuota.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }
-        locks.view = self
+        locks.host = self
     }
 
     /// Without a mount: whoever calls gives the session its requests, and reads its answers from the other end of `exchange`. Nobody watches for
@@ -218,7 +219,7 @@ public final class ViewFS: @unchecked Sendable {
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
             exchange: exchange, workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.cancel($0) })
         mounted.withLock { $0 = session }
-        locks.view = self
+        locks.host = self
         return session
     }
 

@@ -83,7 +83,9 @@ extension NodeTree {
     ///
     /// `least`: this many must be left in any case.
     func evict(numbersRanOut: Bool = false, leaving least: Int = 0) {
-        if budget.lastFailure.load(ordering: .relaxed) != 0, Clock.monotonic - budget.lastFailure.load(ordering: .relaxed) < DescriptorBudget.backoff {
+        if budget.lastFailure.load(ordering: .relaxed) != 0,
+            Clock.monotonic - budget.lastFailure.load(ordering: .relaxed) < DescriptorBudget.backoff
+        {
             return
         }
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }

@@ -1,6 +1,7 @@
 import CGrantSystem
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantSystem
 import GrantViewTree
@@ -35,7 +36,9 @@ extension ViewFS {
             } open: {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
-                if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups) }
+                if let node = view.tree.nodes.find(id.rawValue) {
+                    _ = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups)
+                }
                 let more = file.pointee.appendsOnly ? O_NONBLOCK | O_APPEND : O_NONBLOCK
                 let both = view.tree.evictingIfNeeded { clinux_reopen(file.pointee.descriptor, O_RDWR | more) }
                 return both >= 0 ? both : view.tree.evictingIfNeeded { clinux_reopen(file.pointee.descriptor, flags | more) }
@@ -55,8 +58,8 @@ extension ViewFS {
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
         view.onFile(request, info.fh, id, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
-            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open it anew could
-            // wait for a lease of somebody else's.
+            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open
+            // it anew could wait for a lease of somebody else's.
             let descriptor = dup(own?.descriptor ?? file.pointee.descriptor)
             if descriptor < 0 {
                 request.reply(error: ENOLCK)
@@ -101,8 +104,8 @@ extension ViewFS {
         }
     }
 
-    /// Ends what `lockRequest` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with it. Inside the
-    /// scope, so that a revoker finds and answers whoever is stuck.
+    /// Ends what `lockRequest` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with
+    /// it. Inside the scope, so that a revoker finds and answers whoever is stuck.
     private func unlock(_ request: consuming Request, _ handle: UInt64, _ id: NodeID, _ lockRequest: () -> LockRequest?) {
         guard let file = files.acquire(handle) else {
             request.reply(error: 0)
@@ -115,7 +118,9 @@ extension ViewFS {
         let slot = worker.pointee.slot
         let scope = ScopeID(rawValue: file.pointee.scope)
         let verdict = coordinator.enter(scope, for: .closing, slot: slot)
-        if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.rawValue) { return parkForQuota(request, .closing, scope: scope.rawValue) }
+        if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.rawValue) {
+            return parkForQuota(request, .closing, scope: scope.rawValue)
+        }
         guard verdict.isInside else {
             request.reply(error: 0)
             return
@@ -166,18 +171,27 @@ extension ViewFS {
         let message = request.message
         guard let detached = request.detach() else { return }
         locks.wait(
-            LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, lockRequest: lockRequest, message: message, request: detached))
+            LockWaiter(
+                scope: locks.scope(scope), node: id.rawValue, uid: uid, lockRequest: lockRequest, message: message, request: detached))
     }
 }
 
-extension ViewFS {
+extension ViewFS: LockHost {
+    package func lockWhole(file id: UInt64, operation: Int32) -> Int32 {
+        guard let file = files.acquire(id) else { return -EBADF }
+        defer { files.drop(id) }
+        return clinux_flock(file.pointee.descriptor, operation)
+    }
+
+    package func mustRevalidate(_ node: UInt64) -> Bool { policy.sharesLocks && !isSole(node) }
+
     /// Makes the kernel write what a program has stored in a mapping of a file, and forget the rest.
-    func writeBackData(_ id: UInt64) { _ = session?.notifier.invalidateData(NodeID(id)) }
+    package func writeBackData(_ id: UInt64) { _ = session?.notifier.invalidateData(NodeID(id)) }
 
     /// Makes the kernel see a file that was just locked as it is now, as NFS does: what others wrote before they unlocked it, here, in
     /// another mount or on the host. From now on the names beside it are looked up each time: programs that lock tell each
     /// other things by files that come and go (SQLite by its journal).
-    func revalidate(_ id: UInt64) {
+    package func revalidate(_ id: UInt64) {
         guard let node = tree.nodes.find(id) else { return }
         if let parent = tree.nodes.find(node.pointee.parent.load(ordering: .relaxed)) {
             parent.pointee.isShared.store(true, ordering: .relaxed)
@@ -188,16 +202,16 @@ extension ViewFS {
         if wasStale { _ = node.pointee.oplock.compareExchange(expected: .stale, desired: .sole, ordering: .sequentiallyConsistent) }
     }
 
-    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken and
-    /// before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then is
-    /// written down for him.
+    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken
+    /// and before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then
+    /// is written down for him.
     func isSole(_ id: UInt64) -> Bool {
         guard oplocks != nil, let node = tree.nodes.find(id) else { return false }
         return node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .sole
     }
 
-    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock of the whole
-    /// does not, so it is seen first whether more come.
+    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock
+    /// of the whole does not, so it is seen first whether more come.
     private func probeOplock(locking file: UnsafeMutablePointer<OpenFile>, _ id: UInt64, whole: Bool) {
         guard let oplocks, let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return }
         let count = node.pointee.lockRequests.load(ordering: .relaxed)

@@ -241,7 +241,7 @@ extension ViewFS {
     @inline(never)
     private func trapAsTold() {
         if trap == .free { fatalError("told to trap") }
-        locks.waits.withLock { _ in fatalError("told to trap with a lock held") }
+        locks.whileLocked { fatalError("told to trap with a lock held") }
     }
 
     /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.

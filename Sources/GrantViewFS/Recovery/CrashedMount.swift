@@ -2,6 +2,7 @@ import CGrantSystem
 import GrantCoordinator
 import GrantFUSE
 import Glibc
+import GrantLocks
 import GrantModel
 import GrantSystem
 import GrantViewTree
@@ -97,8 +98,8 @@ public struct CrashedMount {
 
     /// The locks are still the descriptions'; the kernel says which.
     private func writeLocks(of handles: Set<UInt64>, to state: inout HandoverWriter) throws(Errno) {
-        let chunks = try MappedChunks<RecoveryRecords.LockRecord>(of: try left.take(left.page.pointee.locks), withElements: true)
-        var records: [RecoveryRecords.LockRecord] = []
+        let chunks = try MappedChunks<LockRecord>(of: try left.take(left.page.pointee.locks), withElements: true)
+        var records: [LockRecord] = []
         chunks.forEach { _, record in records.append(record.pointee) }
         let known = Set(scopes.map(\.scope))
         // What was locked through a file that is released ends with it.

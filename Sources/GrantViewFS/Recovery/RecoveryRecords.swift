@@ -1,5 +1,6 @@
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantModel
 import GrantSystem
@@ -9,7 +10,7 @@ import GrantViewTree
 /// What the next daemon has to know of this one should it die, in memory that outlives it, besides the tables of nodes, open files and open directories, which are there themselves.
 ///
 /// A record is written before what it stands for can be used, and goes before its descriptor is closed.
-public final class RecoveryRecords: Sendable {
+public final class RecoveryRecords: LockRecorder {
     /// A grant that is live.
     struct ScopeRecord {
         var scope: UInt32
@@ -38,17 +39,6 @@ public final class RecoveryRecords: Sendable {
         /// Everything is being withdrawn.
         case begun
         case done
-    }
-
-    /// Who locks something in a file through which descriptor: the locks themselves are the descriptor's.
-    struct LockRecord {
-        var scope: UInt32
-        var descriptor: Int32
-        var node: UInt64
-        var owner: UInt64
-        var handle: UInt64
-        var pid: pid_t
-        var uid: uid_t
     }
 
     private let scopeChunks: SharedChunks
@@ -117,8 +107,7 @@ public final class RecoveryRecords: Sendable {
 
     // MARK: locks
 
-    /// The record's number; nil when there is no room for it.
-    func add(_ record: LockRecord) -> UInt64? { locks.insert(record) }
+    package func add(_ record: LockRecord) -> UInt64? { locks.insert(record) }
 
-    func remove(lock id: UInt64) { locks.remove(id) }
+    package func remove(lock id: UInt64) { locks.remove(id) }
 }

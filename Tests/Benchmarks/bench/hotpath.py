@@ -19,6 +19,7 @@ HOT = [
     r"GrantViewTree\.NodeIndex\.(find|count)\(",
     r"SlotTable<.*\.(find|element|insert|remove)\(.*OpenFile|<GrantViewTree\.OpenFile> of .*SlotTable.*\.(insert|remove)\(",
     r"GrantViewTree\.OpenFiles\.(add|acquire|drop)\(",
+    r"GrantLocks\.LockTable\.(releaseOwner|releaseFile)\(",
     r"GrantCoordinator\.Coordinator\.(enter|leave)\(",
     r"GrantFUSE\.Session\.serve\(",
     r"GrantFUSE\.Request\.(init|reply|send)\b",

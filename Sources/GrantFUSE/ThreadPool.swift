@@ -1,12 +1,11 @@
-import GrantFUSE
 import Glibc
 import GrantSystem
 
-/// Runs short tasks that may hang, each on a thread that has nothing else to do meanwhile. Threads are kept for a while: a task that comes often
-/// does not pay for making one. Tasks act as nobody in particular: a thread's identity is the daemon's.
+/// Runs short tasks that may hang, each on a thread that has nothing else to do meanwhile. Threads are kept for a while: a task that comes
+/// often does not pay for making one. Tasks act as nobody in particular: a thread's identity is the daemon's.
 ///
 /// Locking: its own, rank 3, held for a moment.
-final class ThreadPool: Sendable {
+package final class ThreadPool: Sendable {
     private struct State {
         var tasks: [@Sendable () -> Void] = []
         /// Threads that wait, and of which nobody has taken one for a task.
@@ -23,14 +22,17 @@ final class ThreadPool: Sendable {
     }
 
     private let state = Lock(State())
+
+    package init() {}
+
     private let wakeup = Semaphore()
     /// So long a thread waits for the next task before it ends.
     private static let idleTimeout: Int64 = 10_000_000_000
     /// So many tasks of one share run at once.
-    static let shareLimit = 32
+    package static let shareLimit = 32
 
     /// As `run`, but of one `share` only so many at once, the others after them: who has tasks that hang takes threads from nobody else.
-    func run(for share: UInt64, _ task: @escaping @Sendable () -> Void) {
+    package func run(for share: UInt64, _ task: @escaping @Sendable () -> Void) {
         let mayRun = state.withLock { state -> Bool in
             let running = state.shares[share]?.running ?? 0
             if running < Self.shareLimit {
@@ -63,7 +65,7 @@ final class ThreadPool: Sendable {
     }
 
     /// Has `task` run at once, by a thread that waits or by a new one; without one it is done here and now.
-    func run(_ task: @escaping @Sendable () -> Void) {
+    package func run(_ task: @escaping @Sendable () -> Void) {
         let isTaken = state.withLock { state -> Bool in
             guard state.idle > 0 else { return false }
             state.idle -= 1

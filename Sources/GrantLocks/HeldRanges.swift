@@ -2,7 +2,8 @@ import Glibc
 
 /// What is locked of one file through this mount, by whom: found by place in a few steps, however much there is.
 ///
-/// In the order of their starts. Ranges of different owners overlap only where they are shared, so each notes how far those before it reach.
+/// In the order of their starts. Ranges of different owners overlap only where they are shared, so each notes how far those before it
+/// reach.
 struct HeldRanges {
     struct Held {
         let range: LockedRange

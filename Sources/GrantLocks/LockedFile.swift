@@ -19,7 +19,8 @@ final class LockedFile: @unchecked Sendable {
         var wholeWaiters: [LockWaiter] = []
         /// Those among `waiters` whom the scope's thread has not looked at yet.
         var fresh: [LockWaiter] = []
-        /// What was unlocked since the scope's thread last looked, from the first byte to the last, and whether somebody comes or goes who locks the whole.
+        /// What was unlocked since the scope's thread last looked, from the first byte to the last, and whether somebody comes or goes who
+        /// locks the whole.
         var freed: LockedRange?
         var isWholeFreed = false
         /// Whether the scope's thread is to look at it.
@@ -38,8 +39,8 @@ final class LockedFile: @unchecked Sendable {
 
     init(node: UInt64, scope: ScopeLocks) { (self.node, self.scope) = (node, scope) }
 
-    /// Notes that a range of `description` is locked or free now. Returns by how many ranges there are more of them, and whether somebody waits who may
-    /// have it now. Under the description's `order`.
+    /// Notes that a range of `description` is locked or free now. Returns by how many ranges there are more of them, and whether somebody
+    /// waits who may have it now. Under the description's `order`.
     func update(_ range: LockedRange, of description: LockDescription, isLocked: Bool) -> (more: Int, isAwaited: Bool) {
         state.withLock { state in
             // Nobody finds it any more; it ends with its last user.

@@ -4,7 +4,7 @@ import Glibc
 import Synchronization
 
 /// Somebody who waits for a lock, or has one and waits for the kernel's view of the file.
-final class LockWaiter: @unchecked Sendable {
+package final class LockWaiter: @unchecked Sendable {
     // Safe to share: `request` belongs to whoever took the waiter off its scope's list; the flags are atomic; the rest says whose it is.
     let scope: ScopeLocks
     let node: UInt64
@@ -19,7 +19,8 @@ final class LockWaiter: @unchecked Sendable {
     /// Until it is answered: what it would lock must not stay open for its sake. Under the scope's lock.
     var lockRequest: LockRequest?
     var request: DetachedRequest?
-    /// The request as the kernel wrote it, for the daemon that comes next: it does it again, and whoever has his lock or has given it up gets the same.
+    /// The request as the kernel wrote it, for the daemon that comes next: it does it again, and whoever has his lock or has given it up
+    /// gets the same.
     let message: [UInt8]
     let interrupted = Atomic<Bool>(false)
     /// Whether somebody took it off the list, and answers it.
@@ -32,13 +33,13 @@ final class LockWaiter: @unchecked Sendable {
     var earlier: LockWaiter?
     /// How often in a row it seemed to be in a deadlock. Of the scope's thread.
     var suspicions = 0
-    /// Whether somebody who is not of this mount is in its way, so that it has to be tried for; and whether it is looked at for circles. Of the
-    /// scope's thread.
+    /// Whether somebody who is not of this mount is in its way, so that it has to be tried for; and whether it is looked at for circles. Of
+    /// the scope's thread.
     var (isPolled, isWatched) = (false, false)
 
     var isTaken: Bool { taken.load(ordering: .acquiring) }
 
-    init(
+    package init(
         scope: ScopeLocks, node: UInt64, uid: uid_t, lockRequest: LockRequest, isGranted: Bool = false, message: [UInt8] = [],
         request: consuming DetachedRequest?
     ) {

@@ -1,12 +1,13 @@
 import GrantCoordinator
+import GrantFUSE
 import Glibc
 import GrantSystem
 
 /// The thread that tries for all who wait below one grant: a filesystem that hangs holds up nobody else.
 ///
-/// It tries for whoever is in nobody's way of this mount: at once when something was unlocked here, and every few milliseconds, because a lock that the
-/// host holds is only seen by trying. Who waits for somebody of this mount is not tried for before that one unlocks. Whatever waits, a round takes so
-/// many tries and steps and no more.
+/// It tries for whoever is in nobody's way of this mount: at once when something was unlocked here, and every few milliseconds, because a
+/// lock that the host holds is only seen by trying. Who waits for somebody of this mount is not tried for before that one unlocks. Whatever
+/// waits, a round takes so many tries and steps and no more.
 final class LockRetrier {
     private let scope: ScopeLocks
     private let slot: Int
@@ -30,14 +31,14 @@ final class LockRetrier {
     func serve() { while round() {} }
 
     private func round() -> Bool {
-        let (spent, isAwaited) = PauseGate.run(table.view?.pauseGate) { turn() }
+        let (spent, isAwaited) = PauseGate.run(table.host?.pauseGate) { turn() }
         if spent > 1_000_000 { usleep(UInt32(clamping: min(spent / 1_000, 100_000))) }
         if isAwaited {
             scope.wake.waitForAny(within: polled.isEmpty && suspects.isEmpty ? 50 : 4)
             return true
         }
         scope.wake.waitForAny(within: 1_000)
-        return !PauseGate.run(table.view?.pauseGate) { end() }
+        return !PauseGate.run(table.host?.pauseGate) { end() }
     }
 
     /// How long it took, in nanoseconds, and whether somebody waits.
@@ -145,8 +146,8 @@ final class LockRetrier {
         return tries
     }
 
-    /// Tries for those who wait for a lock of the whole file, one for each kind at the most: when one cannot have it no other can. Returns how many tries
-    /// it took.
+    /// Tries for those who wait for a lock of the whole file, one for each kind at the most: when one cannot have it no other can. Returns
+    /// how many tries it took.
     private func retryWholeFile(of file: LockedFile) -> Int {
         let waiters = file.state.withLock { $0.wholeWaiters }
         if waiters.isEmpty { return 0 }
@@ -178,12 +179,12 @@ final class LockRetrier {
         if waiter.interrupted.load(ordering: .acquiring) {
             error = EINTR
         } else if !isBlocked {
-            guard let view = table.view, view.coordinator.enter(scope.id, for: .closing, slot: slot) == .enter else {
+            guard let host = table.host, host.coordinator.enter(scope.id, for: .closing, slot: slot) == .enter else {
                 if scope.take(waiter) { table.answer(waiter, EACCES) }
                 return
             }
             error = -table.attempt(lockRequest)
-            view.coordinator.leave(slot: slot)
+            host.coordinator.leave(slot: slot)
         }
         if error == EAGAIN {
             waiter.isPolled = !isBlocked && !certain
@@ -202,7 +203,7 @@ final class LockRetrier {
             if error == 0 { table.undo(lockRequest, of: waiter.node) }
             return
         }
-        guard error == 0, let view = table.view, view.policy.sharesLocks, !view.isSole(waiter.node) else {
+        guard error == 0, let host = table.host, host.mustRevalidate(waiter.node) else {
             return table.answer(waiter, error)
         }
         table.refresh(table.granted(waiter, lockRequest))
@@ -239,7 +240,9 @@ final class LockRetrier {
                 continue
             }
             // Suspects have their own turn.
-            if waiter.suspicions == 0, !mayKeepWaiting(waiter), let lockRequest = lockRequest(of: waiter) { complete(waiter, lockRequest, EDEADLK) }
+            if waiter.suspicions == 0, !mayKeepWaiting(waiter), let lockRequest = lockRequest(of: waiter) {
+                complete(waiter, lockRequest, EDEADLK)
+            }
         }
         if firstWatched > 64, firstWatched * 2 > watched.count {
             watched.removeFirst(firstWatched)

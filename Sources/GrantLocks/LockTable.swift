@@ -11,28 +11,32 @@ import GrantViewTree
 /// A POSIX lock belongs to a process and a file; here it is an open-file-description lock of a description that only this owner
 /// uses. A lock that has to wait leaves its worker: see `LockTable+Waiting`.
 ///
-/// What locks cost is the affair of those who lock: there is a lock for each grant (`ScopeLocks`) and one for each file (`LockedFile`), and whoever closes a
-/// file in which nothing is locked takes none of them.
+/// What locks cost is the affair of those who lock: there is a lock for each grant (`ScopeLocks`) and one for each file (`LockedFile`), and
+/// whoever closes a file in which nothing is locked takes none of them.
 ///
-/// Locking: `scopes` and `waits` (rank 3) are held for one look into a dictionary; lock calls are made and replies are given outside of all.
-final class LockTable: @unchecked Sendable {
-    // Safe to share: what changes is behind locks; `view` is set before there are others.
+/// Locking: `scopes` and `waits` (rank 3) are held for one look into a dictionary; lock calls are made and replies are given outside of
+/// all.
+package final class LockTable: @unchecked Sendable {
+    // Safe to share: what changes is behind locks; `host` is set before there are others.
     let scopes = Lock<[UInt32: ScopeLocks]>([:])
     /// Scopes that have gone, with what an interrupt under way may still look at.
     private let ended = Lock<[(scope: ScopeLocks, since: Int64)]>([])
     let waits = Lock(Waits())
-    let freeSlots = Lock(Array(ViewFS.lockSlots))
-    let refreshers = ThreadPool()
-    weak nonisolated(unsafe) var view: ViewFS?
-    /// The view's: whoever closes a file looks here, and counts no references to the view for it.
+    let freeSlots: Lock<[Int]>
+    package let refreshers = ThreadPool()
+    package weak nonisolated(unsafe) var host: (any LockHost)?
+    /// The host's: whoever closes a file looks here, and counts no references to the host for it.
     private let tree: NodeTree?
     private let count = Atomic<UInt64>(0)
 
     /// `tree`: nil where there is none, for a search alone.
     /// Where whose locks they are is noted for the next daemon.
-    let records: RecoveryRecords?
+    let records: (any LockRecorder)?
 
-    init(tree: NodeTree? = nil, records: RecoveryRecords? = nil) { (self.tree, self.records) = (tree, records) }
+    /// `slots`: the gate's slots of the threads that try for who waits, one for each grant.
+    package init(tree: NodeTree? = nil, records: (any LockRecorder)? = nil, slots: Range<Int> = 0..<0) {
+        (self.tree, self.records, freeSlots) = (tree, records, Lock(Array(slots)))
+    }
 
     /// Who waits for ranges, by whose locks they would be: what a search for circles goes by.
     struct Waits {
@@ -41,9 +45,12 @@ final class LockTable: @unchecked Sendable {
         var count: UInt64 = 0
     }
 
+    /// Runs `body` with a lock of the table held, which everybody needs who waits: for tests of what a daemon's end leaves.
+    package func whileLocked(_ body: () -> Void) { waits.withLock { _ in body() } }
+
     // MARK: places
 
-    func scope(_ id: ScopeID) -> ScopeLocks {
+    package func scope(_ id: ScopeID) -> ScopeLocks {
         scopes.withLock { scopes in
             if let known = scopes[id.rawValue] { return known }
             let made = ScopeLocks(id: id)
@@ -71,8 +78,8 @@ final class LockTable: @unchecked Sendable {
         }
     }
 
-    /// Whether anything is locked in the file. Takes no lock: a lock's request was answered before its owner closes, so whoever closes sees what it locked
-    /// itself.
+    /// Whether anything is locked in the file. Takes no lock: a lock's request was answered before its owner closes, so whoever closes sees
+    /// what it locked itself.
     @inline(__always)
     private func isLocked(_ id: UInt64) -> Bool { tree?.nodes.find(id)?.pointee.isLocked.load(ordering: .acquiring) ?? false }
 
@@ -99,18 +106,16 @@ final class LockTable: @unchecked Sendable {
     /// Tries once. 0, or a negative error number; -EAGAIN when another owner is in the way.
     ///
     /// Locking: the description's `order`, then its file's for a moment.
-    func attempt(_ lockRequest: LockRequest) -> Int32 {
+    package func attempt(_ lockRequest: LockRequest) -> Int32 {
         switch lockRequest {
         case .range(let description, let range): return set(range, of: description, isLocked: true)
         case .whole(let id, let operation):
-            guard let files = view?.files, let file = files.acquire(id) else { return -EBADF }
-            defer { files.drop(id) }
-            return clinux_flock(file.pointee.descriptor, operation)
+            return host?.lockWhole(file: id, operation: operation) ?? -EBADF
         }
     }
 
     /// Ends what a wish may have taken, and lets those try who wait for it.
-    func undo(_ lockRequest: LockRequest, of node: UInt64) {
+    package func undo(_ lockRequest: LockRequest, of node: UInt64) {
         switch lockRequest {
         case .range(let description, let range): _ = set(range, of: description, isLocked: false)
         case .whole(let file, _):
@@ -120,7 +125,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Whether the owner's user may lock that much, or unlock it where that leaves a piece on either side. Else ENOLCK.
-    func hasRoom(for lockRequest: LockRequest, unlocking: Bool = false) -> Bool {
+    package func hasRoom(for lockRequest: LockRequest, unlocking: Bool = false) -> Bool {
         // What is locked anew splits one other range at the most.
         guard case .range(let description, let range) = lockRequest,
             description.file.scope.locks(of: description.uid) > LockShare.mostLocks - 2
@@ -147,9 +152,9 @@ final class LockTable: @unchecked Sendable {
 
     func nextNumber() -> UInt64 { count.wrappingAdd(1, ordering: .relaxed).newValue }
 
-    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws what open(2)
-    /// says; ENOLCK where the user has too many, or there are no descriptors.
-    func description(
+    /// The description of `owner` on `node`, made by opening the file of `handle` once more, which takes a share of the descriptors. Throws
+    /// what open(2) says; ENOLCK where the user has too many, or there are no descriptors.
+    package func description(
         _ owner: UInt64, of node: UInt64, in scope: ScopeID, handle: UInt64, pid: pid_t, uid: uid_t, share: () -> QuotaReservation?,
         open: () -> Int32
     ) -> Result<LockDescription, Errno> {
@@ -182,18 +187,18 @@ final class LockTable: @unchecked Sendable {
     /// Before anything is locked through it. Without memory for it, the next daemon does not know whose its locks are, and ends them.
     func record(_ made: LockDescription, in scope: ScopeID) -> LockDescription.Record? {
         guard let records else { return nil }
-        let record = RecoveryRecords.LockRecord(
+        let record = LockRecord(
             scope: scope.rawValue, descriptor: made.descriptor, node: made.file.node, owner: made.owner, handle: made.handle,
             pid: made.pid, uid: made.uid)
         return records.add(record).map { LockDescription.Record(records: records, id: $0) }
     }
 
-    func existingDescription(_ owner: UInt64, of node: UInt64) -> LockDescription? {
+    package func existingDescription(_ owner: UInt64, of node: UInt64) -> LockDescription? {
         lockedFile(node)?.state.withLock { $0.owners[owner] }
     }
 
     /// The process that has locked the byte at `start` here; nil when it was none of this mount.
-    func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
+    package func holder(of start: Int64, isExclusive: Bool, on node: UInt64, besides owner: UInt64) -> pid_t? {
         lockedFile(node)?.state.withLock { state in
             var pid: pid_t?
             state.held.visit(overlapping: LockedRange(start: start, length: 1, isExclusive: isExclusive)) { held in
@@ -205,7 +210,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Whether something can have been changed under a lock: a shared one is for who only reads.
-    func mayGuardChanges(_ lockRequest: LockRequest) -> Bool {
+    package func mayGuardChanges(_ lockRequest: LockRequest) -> Bool {
         switch lockRequest {
         case .range(let description, let range): description.file.state.withLock { _ in description.ranges.hasExclusive(in: range) }
         case .whole: true
@@ -214,7 +219,7 @@ final class LockTable: @unchecked Sendable {
 
     /// close(2) of any descriptor of the file by a process ends all its POSIX locks on it.
     @inline(__always)
-    func releaseOwner(_ owner: UInt64, of node: NodeID) {
+    package func releaseOwner(_ owner: UInt64, of node: NodeID) {
         if isLocked(node.rawValue) { releaseLocks(ofOwner: owner, node) }
     }
 
@@ -226,7 +231,7 @@ final class LockTable: @unchecked Sendable {
 
     /// The last close of an open file ends what was locked through it: open-file-description locks.
     @inline(__always)
-    func releaseFile(_ handle: UInt64, of node: NodeID) {
+    package func releaseFile(_ handle: UInt64, of node: NodeID) {
         if isLocked(node.rawValue) { releaseLocks(ofFile: handle, node) }
     }
 
@@ -262,20 +267,20 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// Ends the locks of every owner below a grant that was revoked.
-    func releaseScope(_ id: ScopeID) {
+    package func releaseScope(_ id: ScopeID) {
         guard let scope = knownScope(id.rawValue) else { return }
         for file in scope.state.withLock({ Array($0.files.values) }) { release(file) { Array($0.owners.values) } }
     }
 
     /// The same of files that have left the granted directory.
-    func releaseFiles(_ nodes: Set<UInt64>, in id: ScopeID) {
+    package func releaseFiles(_ nodes: Set<UInt64>, in id: ScopeID) {
         guard let scope = knownScope(id.rawValue) else { return }
         let files = scope.state.withLock { state in state.files.values.filter { nodes.contains($0.node) } }
         for file in files { release(file) { Array($0.owners.values) } }
     }
 
     /// Nobody will lock anything below a grant any more: it is shut, and nobody is inside.
-    func forget(_ id: ScopeID) {
+    package func forget(_ id: ScopeID) {
         releaseScope(id)
         guard let scope = scopes.withLock({ $0.removeValue(forKey: id.rawValue) }) else { return }
         ended.withLock { ended in
@@ -286,7 +291,7 @@ final class LockTable: @unchecked Sendable {
     }
 
     /// A lock of the whole file may have ended here: whoever waits for one may try at once.
-    func wholeFileUnlocked(of node: UInt64) {
+    package func wholeFileUnlocked(of node: UInt64) {
         guard let file = lockedFile(node) else { return }
         if file.state.withLock({ $0.freeWhole() }) { file.scope.enqueue(file) }
     }

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import GrantViewFS
+@testable import GrantLocks
 
 /// What is locked of a file, compared with a list of bytes.
 @Suite struct LockedRanges {

@@ -4,9 +4,10 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Locks on their way from one daemon to the next. They are the descriptions', which stay the same; what is handed over besides is whose they are.
+// Locks on their way from one daemon to the next. They are the descriptions', which stay the same; what is handed over besides is whose
+// they are.
 extension LockTable {
-    func handOver(to state: inout HandoverWriter) {
+    package func handOver(to state: inout HandoverWriter) {
         var all: [(ScopeID, LockDescription)] = []
         for scope in allScopes {
             for file in scope.state.withLock({ Array($0.files.values) }) {
@@ -33,7 +34,7 @@ extension LockTable {
     }
 
     /// After the nodes.
-    func takeOver(from state: inout HandoverReader, _ tree: NodeTree) throws(Errno) {
+    package func takeOver(from state: inout HandoverReader, _ tree: NodeTree) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 40)) {
             let scope = self.scope(ScopeID(rawValue: try state.take()))
             let (node, owner, handle): (UInt64, UInt64, UInt64) = (try state.take(), try state.take(), try state.take())
@@ -62,7 +63,7 @@ extension LockTable {
     }
 
     /// Answers who was interrupted and not seen to be yet: the kernel says it once, and to this daemon. While everything rests.
-    func answerInterrupted() {
+    package func answerInterrupted() {
         for scope in allScopes {
             let waiters = scope.state.withLock {
                 $0.waiters.values.filter { !$0.isGranted && $0.interrupted.load(ordering: .sequentiallyConsistent) }
@@ -72,7 +73,7 @@ extension LockTable {
     }
 
     /// The requests of all who are not answered, in the order in which they came: they ask again.
-    var waitingMessages: [[UInt8]] {
+    package var waitingMessages: [[UInt8]] {
         allScopes.flatMap { $0.state.withLock { Array($0.waiters.values) } }.sorted { $0.number < $1.number }.map(\.message).filter {
             !$0.isEmpty
         }

@@ -1,11 +1,11 @@
 import GrantCoordinator
 import GrantFUSE
 import Glibc
-import GrantModel
 import GrantSystem
+import GrantViewTree
 import Testing
 
-@testable import GrantViewFS
+@testable import GrantLocks
 
 /// What looking for circles, and closing a file, cost when others have locked much.
 @Suite struct WhatLocksCost {
@@ -78,12 +78,14 @@ import Testing
         var template = Array("/tmp/grantfs-locks.XXXXXX".utf8CString)
         let made = try #require(mkdtemp(&template)).withMemoryRebound(to: CChar.self, capacity: template.count) { String(cString: $0) }
         defer { rmdir(made) }
-        let view = ViewFS(cache: .exclusive, descriptorLimit: 100)
-        view.locks.view = view
-        let descriptor = try FileDescriptor.open(made.utf8, OpenFlags.path)
-        let scope = try view.makeScope(for: .random(), activation: 1, readOnly: false, directory: descriptor, crossesMounts: false)
-        let (node, locks) = (NodeID(scope.rootNode), view.locks)
-        let own = locks.scope(scope.id)
+        let tree = NodeTree(descriptorLimit: 100)
+        let nodes = tree.addScope(1, handleBase: nil, crossesMounts: false)
+        let directory = try FileDescriptor.open(made.utf8, OpenFlags.path)
+        let status = try directory.status()
+        let interned = tree.internRoot(directory, status, of: nodes)
+        let root = try #require(interned)
+        let (node, locks, scope) = (NodeID(root), LockTable(tree: tree), ScopeID(rawValue: 1))
+        let own = locks.scope(scope)
         // All of them are held by somebody else.
         let isDone = Semaphore()
         own.state.withLock { _ in
@@ -102,19 +104,19 @@ import Testing
         let opened = { Glibc.open(made, O_RDONLY | O_DIRECTORY) }
         for owner in [UInt64(1), 2] {
             let found = locks.description(
-                owner, of: scope.rootNode, in: scope.id, handle: owner, pid: 1, uid: 5,
-                share: { view.tree.share(scope: scope.id.rawValue, user: 5) }, open: opened)
+                owner, of: root, in: scope, handle: owner, pid: 1, uid: 5,
+                share: { tree.share(scope: scope.rawValue, user: 5) }, open: opened)
             guard case .success(let description) = found else { continue }
             let range = LockedRange(start: Int64(owner) * 10, length: 3, isExclusive: false)
             #expect(locks.attempt(.range(description, range)) == 0)
         }
         #expect(own.locks(of: 5) == 4)
         locks.releaseOwner(1, of: node)
-        #expect(locks.existingDescription(1, of: scope.rootNode) == nil && locks.existingDescription(2, of: scope.rootNode) != nil)
+        #expect(locks.existingDescription(1, of: root) == nil && locks.existingDescription(2, of: root) != nil)
         #expect(own.locks(of: 5) == 2)
         locks.releaseFile(2, of: node)
         #expect(own.locks(of: 5) == 0 && own.state.withLock { $0.files.isEmpty && $0.shares.isEmpty })
-        #expect(view.tree.nodes.find(scope.rootNode)?.pointee.isLocked.load(ordering: .relaxed) == false)
+        #expect(tree.nodes.find(root)?.pointee.isLocked.load(ordering: .relaxed) == false)
     }
 
     @Test("a user has a share, and another user the whole of his own")

@@ -7,7 +7,7 @@ import Synchronization
 /// The locks below one grant, who waits for one, and what each user has of both.
 ///
 /// Locking: its own lock, rank 3, held for a moment, above those of its files. What a grant's locks cost, only those pay who lock below it.
-final class ScopeLocks: @unchecked Sendable {
+package final class ScopeLocks: @unchecked Sendable {
     // Safe to share: everything is behind `state`.
     let id: ScopeID
     /// Wakes the scope's thread.
@@ -36,7 +36,8 @@ final class ScopeLocks: @unchecked Sendable {
 
     init(id: ScopeID) { self.id = id }
 
-    /// Has the scope's thread look at `file`, whose `isQueued` was set just now. Who waits has a thread; without one it is looked at when there is.
+    /// Has the scope's thread look at `file`, whose `isQueued` was set just now. Who waits has a thread; without one it is looked at when
+    /// there is.
     func enqueue(_ file: LockedFile) {
         state.withLock { $0.queued.append(file) }
         wake.post()

@@ -12,8 +12,10 @@ public final class PauseGate: Sendable {
 
     private let state = Lock(State())
 
+    public init() {}
+
     /// Begins a turn, as soon as there is no pause. `end` ends it.
-    func begin() {
+    package func begin() {
         while !state.withLock({ state in
             if state.isPaused { return false }
             state.running += 1
@@ -21,7 +23,7 @@ public final class PauseGate: Sendable {
         }) { usleep(500) }
     }
 
-    func end() { state.withLock { $0.running -= 1 } }
+    package func end() { state.withLock { $0.running -= 1 } }
 
     public func run<Result>(_ body: () -> Result) -> Result {
         begin()
@@ -30,9 +32,10 @@ public final class PauseGate: Sendable {
     }
 
     /// The same where there may be none.
-    static func run<Result>(_ gate: PauseGate?, _ body: () -> Result) -> Result { gate?.run(body) ?? body() }
+    package static func run<Result>(_ gate: PauseGate?, _ body: () -> Result) -> Result { gate?.run(body) ?? body() }
 
-    /// Has no turn begin, and waits until none is under way. False when one is still at `deadline` (`Clock.monotonic`): then there is no pause.
+    /// Has no turn begin, and waits until none is under way. False when one is still at `deadline` (`Clock.monotonic`): then there is no
+    /// pause.
     public func pause(until deadline: Int64) -> Bool {
         state.withLock { $0.isPaused = true }
         while state.withLock({ $0.running }) > 0 {

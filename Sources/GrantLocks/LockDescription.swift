@@ -7,7 +7,7 @@ import GrantViewTree
 /// which ends its locks.
 ///
 /// Locking: `order` is rank 3, held over calls that do not wait for others' locks; `ranges` and `isGone` belong to the lock of its file.
-final class LockDescription: @unchecked Sendable {
+package final class LockDescription: @unchecked Sendable {
     // Safe to share: fixed, but for what the file's lock guards.
     /// Tells it from every other one.
     let number: UInt64
@@ -15,11 +15,12 @@ final class LockDescription: @unchecked Sendable {
     /// The open file that it was made for.
     let handle: UInt64
     let file: LockedFile
-    /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from others.
+    /// The process that locked first. One owner is one process, but for open-file-description locks, which the protocol does not tell from
+    /// others.
     let pid: pid_t
     /// Whose share it is counted in.
     let uid: uid_t
-    let descriptor: Int32
+    package let descriptor: Int32
     /// Whose share the descriptor is.
     private let share: QuotaReservation?
     /// One call at a time, so that `ranges` changes in the order in which the locks did.
@@ -30,7 +31,8 @@ final class LockDescription: @unchecked Sendable {
     var isGone = false
 
     init(
-        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32, share: QuotaReservation? = nil
+        number: UInt64, owner: UInt64, handle: UInt64, file: LockedFile, pid: pid_t, uid: uid_t, descriptor: Int32,
+        share: QuotaReservation? = nil
     ) {
         (self.number, self.owner, self.handle, self.file) = (number, owner, handle, file)
         (self.pid, self.uid, self.descriptor, self.share) = (pid, uid, descriptor, share)
@@ -40,7 +42,7 @@ final class LockDescription: @unchecked Sendable {
     var record: Record?
 
     struct Record {
-        let records: RecoveryRecords
+        let records: any LockRecorder
         let id: UInt64
     }
 
@@ -51,14 +53,14 @@ final class LockDescription: @unchecked Sendable {
 }
 
 /// A locked part of a file.
-struct LockedRange: Equatable {
-    var start: Int64
+package struct LockedRange: Equatable {
+    package var start: Int64
     /// The last byte; `Int64.max` for all that ever comes.
-    var end: Int64
-    let isExclusive: Bool
+    package var end: Int64
+    package let isExclusive: Bool
 
     /// `length` as fcntl_locking(2) has it: 0 is up to wherever the file ends.
-    init(start: Int64, length: Int64, isExclusive: Bool) {
+    package init(start: Int64, length: Int64, isExclusive: Bool) {
         self.start = max(0, start)
         let (end, overflows) = self.start.addingReportingOverflow(max(0, length) &- 1)
         self.end = length == 0 || overflows ? .max : end
@@ -81,10 +83,11 @@ struct LockedRange: Equatable {
     mutating func widen(to other: LockedRange) { (start, end) = (min(start, other.start), max(end, other.end)) }
 }
 
-/// The ranges of one owner: in order, apart from each other, neighbours of a kind made one, so that locking byte after byte makes no long list.
+/// The ranges of one owner: in order, apart from each other, neighbours of a kind made one, so that locking byte after byte makes no long
+/// list.
 extension [LockedRange] {
-    /// Makes `range` locked as it says, or free, whatever was there before. Returns what is no longer there, and what is instead. Looks at no more than
-    /// what it touches.
+    /// Makes `range` locked as it says, or free, whatever was there before. Returns what is no longer there, and what is instead. Looks at
+    /// no more than what it touches.
     mutating func set(_ range: LockedRange, isLocked: Bool) -> (removed: [LockedRange], added: [LockedRange]) {
         let touched = touched(by: range)
         var rest: [LockedRange] = []
@@ -155,7 +158,7 @@ extension [LockedRange] {
 }
 
 /// What somebody wants to lock.
-enum LockRequest {
+package enum LockRequest {
     case range(LockDescription, LockedRange)
     /// flock(2) with LOCK_NB, on the open file's own description.
     case whole(file: UInt64, operation: Int32)

@@ -8,10 +8,10 @@ import GrantViewTree
 // Locks that have to wait. Each grant's are tried for by one thread (`LockRetrier`).
 extension LockTable {
     /// How many wait.
-    var waitingCount: Int { allScopes.reduce(0) { sum, scope in sum + scope.state.withLock { $0.waiters.count } } }
+    package var waitingCount: Int { allScopes.reduce(0) { sum, scope in sum + scope.state.withLock { $0.waiters.count } } }
 
     /// Has `waiter` answered once it has its lock, or cannot have it: ENOLCK when too many of its user's wait already.
-    func wait(_ waiter: LockWaiter) {
+    package func wait(_ waiter: LockWaiter) {
         let scope = waiter.scope
         register(waiter)
         // First: as soon as it is on the list, the request may be answered by another thread.
@@ -37,7 +37,7 @@ extension LockTable {
         }
         // Either a revoker or an interrupt has seen it on the list, or it is seen here.
         if waiter.interrupted.load(ordering: .sequentiallyConsistent) { scope.enqueueInterrupted(waiter) }
-        if let view, view.coordinator.gate(scope.id).pointee.refused.contains(.read), scope.take(waiter) { answer(waiter, EACCES) }
+        if let host, host.coordinator.gate(scope.id).pointee.refused.contains(.read), scope.take(waiter) { answer(waiter, EACCES) }
     }
 
     /// Gives a waiter its number, and lets searches for circles find it.
@@ -86,10 +86,10 @@ extension LockTable {
 
     /// Answers `waiter`, which has its lock, once the kernel's view of the file is fresh. On a thread of its own: the
     /// invalidation can wait for the file system of this one file.
-    func refresh(_ waiter: LockWaiter) {
+    package func refresh(_ waiter: LockWaiter) {
         run(waiter) { [self] in
-            view?.revalidate(waiter.node)
-            PauseGate.run(view?.pauseGate) { if waiter.scope.take(waiter) { answer(waiter, 0) } }
+            host?.revalidate(waiter.node)
+            PauseGate.run(host?.pauseGate) { if waiter.scope.take(waiter) { answer(waiter, 0) } }
         }
     }
 
@@ -104,14 +104,14 @@ extension LockTable {
         return granted
     }
 
-    /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes the lock
-    /// next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
-    func finish(_ waiter: LockWaiter) {
+    /// Ends the lock of `waiter` and answers it, once what was stored in mappings of the file under the lock is in the file: whoever takes
+    /// the lock next, on the host or in another mount, is to see it. On a thread of its own, as `refresh`.
+    package func finish(_ waiter: LockWaiter) {
         guard let lockRequest = waiter.lockRequest else { return }
         waiter.refusal = 0
         run(waiter) { [self] in
-            view?.writeBackData(waiter.node)
-            PauseGate.run(view?.pauseGate) {
+            host?.writeBackData(waiter.node)
+            PauseGate.run(host?.pauseGate) {
                 undo(lockRequest, of: waiter.node)
                 if waiter.scope.take(waiter) { answer(waiter, 0) }
             }
@@ -126,10 +126,10 @@ extension LockTable {
 
     /// Answers everybody who waits in a scope that was revoked; their locks are released.
     @discardableResult
-    func refuse(_ id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll() ?? []) }
+    package func refuse(_ id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll() ?? []) }
 
     /// The same of those who wait for files that have left the granted directory.
-    func refuse(_ nodes: Set<UInt64>, in id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll(of: nodes) ?? []) }
+    package func refuse(_ nodes: Set<UInt64>, in id: ScopeID) -> Int { refuse(knownScope(id.rawValue)?.takeAll(of: nodes) ?? []) }
 
     private func refuse(_ waiting: [LockWaiter]) -> Int {
         for waiter in waiting { answer(waiter, waiter.refusal) }

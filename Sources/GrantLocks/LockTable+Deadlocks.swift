@@ -1,13 +1,14 @@
 import Glibc
 
-// Processes that wait for each other's POSIX locks for ever: one of them gets EDEADLK, as natively (fcntl_locking(2)). The protocol does not
-// tell POSIX locks from open-file-description locks, so the latter get it as well where natively they would wait on.
+// Processes that wait for each other's POSIX locks for ever: one of them gets EDEADLK, as natively (fcntl_locking(2)). The protocol does
+// not tell POSIX locks from open-file-description locks, so the latter get it as well where natively they would wait on.
 extension LockTable {
-    /// How many owners, waiters and ranges one search looks at. The kernel's own search ends after ten owners (fs/locks.c, MAX_DEADLK_ITERATIONS).
+    /// How many owners, waiters and ranges one search looks at. The kernel's own search ends after ten owners (fs/locks.c,
+    /// MAX_DEADLK_ITERATIONS).
     static let searchLimit = 512
 
-    /// Whether `waiter` waits for itself: it is in the way of somebody who is in the way of … who is in its way. Only those who waited before
-    /// it are followed, so of all in a circle it is true for the last, who closed it, and for no other.
+    /// Whether `waiter` waits for itself: it is in the way of somebody who is in the way of … who is in its way. Only those who waited
+    /// before it are followed, so of all in a circle it is true for the last, who closed it, and for no other.
     ///
     /// `steps`: how many the search may take, and, afterwards, how many of them are left. Without any left it has found nothing.
     ///
