@@ -68,7 +68,8 @@ let package = Package(
         library("GrantFUSE", ["CGrantFUSE", "CGrantSystem", "GrantSystem"]),
         library("GrantViewTree", ["GrantModel", "CGrantSystem", "GrantSystem"]),
         library("GrantLocks", ["GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem"]),
-        library("GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
+        library(
+            "GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
         library("GrantControl", ["GrantModel", "GrantSystem"]),
         library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
