@@ -14,7 +14,7 @@ struct OwnMount: Sendable {
     private var keeper: Keeper?
 
     /// The time-out of the withdrawal at the end, in seconds.
-    private static let patience = 10.0
+    private static let withdrawalTimeout = 10.0
 
     private init(of root: borrowing FileDescriptor, at mountpoint: [UInt8], _ files: ViewFS) throws(Errno) {
         self.mountpoint = mountpoint
@@ -153,7 +153,7 @@ struct OwnMount: Sendable {
     func end(_ mounted: MountedView) -> Bool {
         let files = mounted.files
         // The kernel accepts notifications even on an aborted connection, but then it is not asked what it still has.
-        let isWithdrawn = mounted.end(within: OwnMount.patience)
+        let isWithdrawn = mounted.end(within: OwnMount.withdrawalTimeout)
         let wasServed = files.session?.hasEnded == false
         if wasServed { takeAway() }
         if isWithdrawn { keeper?.dismiss() }

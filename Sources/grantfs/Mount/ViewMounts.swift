@@ -24,9 +24,9 @@ final class ViewMounts {
     /// The interval at which the store is polled, in nanoseconds.
     private static let interval = 100_000_000
     /// The delay before the next attempt after a failure, or after somebody unmounted the view: nanoseconds.
-    private static let pause: Int64 = 3_000_000_000
+    private static let retryDelay: Int64 = 3_000_000_000
     /// The time-out for the end of the daemons, in seconds.
-    private static let patience = 12.0
+    private static let endTimeout = 12.0
 
     /// `options`: the parsed options; `lists`: the values of `-o` as they were typed, for the views' daemons.
     init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, lists: [String]) {
@@ -100,13 +100,13 @@ final class ViewMounts {
                 seen.insert(view)
                 continue
             }
-            if seen.remove(view) != nil { notBefore[view] = Clock.monotonic + Self.pause }
+            if seen.remove(view) != nil { notBefore[view] = Clock.monotonic + Self.retryDelay }
             if Clock.monotonic < notBefore[view] ?? 0 { continue }
             if try start(words(["--new", "--below"], viewOptions, view.description, place)) {
                 seen.insert(view)
             } else {
                 isDone = false
-                notBefore[view] = Clock.monotonic + Self.pause
+                notBefore[view] = Clock.monotonic + Self.retryDelay
                 SystemLog.write(
                     .warning, Terminal.visible("the view “\(view)” could not be mounted below \(mountpoint.shown); it is tried again"))
             }
@@ -150,7 +150,7 @@ final class ViewMounts {
         // The handle is opened before the process is verified, so the signal reaches no other process that gets its id.
         let processes = Processes(records)
         processes.send(SIGTERM)
-        let deadline = Clock.deadline(seconds: Self.patience)
+        let deadline = Clock.deadline(seconds: Self.endTimeout)
         while !processes.haveEnded, Clock.monotonic < deadline { usleep(5_000) }
         ChildProcess.reap()
     }
