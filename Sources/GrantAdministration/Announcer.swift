@@ -1,3 +1,4 @@
+import Glibc
 import GrantControl
 import GrantModel
 import GrantStore
@@ -28,8 +29,9 @@ struct Announcer: Sendable {
         _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
         let views = Set(grants.map(\.view))
-        let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let deadline = Clock.deadline(seconds: seconds)
+        if !withdraws { try awaitOwnMounts(of: views, until: min(deadline, Clock.deadline(seconds: 2))) }
+        let records = try store.mounts().filter { views.contains(where: $0.shows) }
         let work: @Sendable () -> [Answer] = {
             let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
             return bury(records, answers, until: deadline)
@@ -41,6 +43,21 @@ struct Announcer: Sendable {
             }
             return GrantChange(grant: grant, mounts: mounts)
         }
+    }
+
+    /// Waits until views that have mountpoints of their own (`ShownViews.mountpoints`) are mounted there: the first grant of a view is why it is.
+    private func awaitOwnMounts(of views: Set<ViewName>, until deadline: Int64) throws(GrantError) {
+        repeat {
+            let records = try store.mounts()
+            let wanted = records.flatMap { record in
+                views.compactMap { record.shown.mountpoint(of: $0).map { CanonicalPath.join(record.mountpoint, $0.bytes) } }
+            }
+            let isMounted = wanted.allSatisfy { place in
+                records.contains { $0.mountpoint == place && $0.connection != nil && $0.process.isRunning }
+            }
+            if isMounted { return }
+            usleep(10_000)
+        } while Clock.monotonic < deadline
     }
 
     /// Has `work` done by another thread, and says meanwhile how far the mounts are.

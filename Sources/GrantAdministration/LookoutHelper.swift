@@ -49,7 +49,7 @@ struct LookoutHelper: ~Copyable {
             mayWait = bytes == LookoutHelper.readingMounts
             if mayWait || bytes == LookoutHelper.tick { continue }
             var reader = BinaryReader(bytes[...])
-            return Answer(from: &reader)
+            return try? Answer.read(from: &reader)
         }
         return nil
     }
@@ -114,7 +114,7 @@ private final class LookoutService {
         let resolver = BookmarkResolver(
             progress: progress, readingMounts: { [unowned self] in send($0 ? LookoutHelper.readingMounts : LookoutHelper.tick) })
         while !reader.isAtEnd {
-            guard let question = Question(from: &reader) else { return false }
+            guard let question = try? Question.read(from: &reader) else { return false }
             var writer = BinaryWriter()
             question.answer(resolver, progress: progress).write(to: &writer)
             guard send(writer.bytes) else { return false }

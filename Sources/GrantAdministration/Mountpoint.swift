@@ -50,8 +50,10 @@ public struct Mountpoint: Sendable {
     ///
     /// `isTemporary`: it is a `TemporaryMount`'s own. That is in the store's directory, which no grant may hold or lie in, so grants are taken to be where they were
     /// last seen: no directory and no other mount is asked, and one that does not answer holds nobody up.
+    /// `isBelow`: it is the place that a mount of several views has for this one, or it is refused.
     public func prepare(
-        for shown: ShownViews, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, cleaned: (String) -> Void
+        for shown: ShownViews, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, isBelow: Bool = false,
+        cleaned: (String) -> Void
     ) throws(GrantError) {
         while let entry = try mounted() {
             guard entry.type == GrantAdministrator.filesystemType else {
@@ -65,7 +67,7 @@ public struct Mountpoint: Sendable {
             isTemporary
             ? try store.grants().filter { $0.state(at: GrantAdministrator.now) == .active }.map { (name: $0.name, path: $0.bookmark.path) }
             : try administrator.list().map { (name: $0.grant.name, path: $0.path) }
-        try Placement(store: store).check(mountpoint: path, grants: grants)
+        try Placement(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
     }
 
     /// Unmounts the view that is on top here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.
@@ -154,7 +156,7 @@ public struct Mountpoint: Sendable {
             let opened = withCString(path) { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) }
             var result = opened < 0 ? errno : 0
             // An opening need not be asked for.
-            if opened >= 0 { result = FileDescriptor(owning: opened).errorOfAsking }
+            if opened >= 0 { result = FileDescriptor(owning: opened).freshStatusError }
             answer.withLock { $0 = result }
         }
         guard let thread = try? WorkerThread.start("probe", work) else { return false }

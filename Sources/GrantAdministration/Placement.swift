@@ -55,21 +55,39 @@ struct Placement {
     }
 
     /// `.mountFailed` when a mount at the canonical path would lie inside a grant, inside another mount of the store, or hide
-    /// the store. `grants`: their names, and the places they are at now.
-    func check(mountpoint: [UInt8], grants: [(name: GrantName, path: [UInt8])]) throws(GrantError) {
+    /// the store. `grants`: their names, and the places they are at now. A view may be mounted on the mountpoint that another mount has for it;
+    /// `isBelow`: there and nowhere else.
+    func check(
+        mountpoint: [UInt8], for shown: ShownViews, isBelow: Bool, grants: [(name: GrantName, path: [UInt8])]
+    ) throws(GrantError) {
         let place = Place(mountpoint, in: table)
         let advice = "choose a mountpoint elsewhere"
+        let isOwn = isOwnMountpoint(mountpoint, place, of: shown)
+        if isBelow, !isOwn {
+            throw GrantError(
+                .mountFailed, "\(String(decoding: mountpoint, as: UTF8.self)) cannot be a mountpoint",
+                cause: "no mount of several views has it for the \(shown.description) any more")
+        }
         let shown = String(decoding: mountpoint, as: UTF8.self)
         if place.holds(Place(Array(store.directory.utf8), in: table)) {
             throw GrantError(.mountFailed, "\(shown) cannot be a mountpoint", cause: "it would hide the store", advice: advice)
         }
-        for entry in ownMounts where place.device == DeviceNumber(major: entry.major, minor: entry.minor) {
+        for entry in ownMounts where place.device == DeviceNumber(major: entry.major, minor: entry.minor) && !isOwn {
             throw GrantError(
                 .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside a mount of the same store", advice: advice)
         }
         for grant in grants where Place(grant.path, in: table).holds(place) {
             throw GrantError(
                 .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside the grant “\(grant.name)”", advice: advice)
+        }
+    }
+
+    /// Whether a mount of this store, and what lies at the path now is of that mount, has it for the view.
+    private func isOwnMountpoint(_ mountpoint: [UInt8], _ place: Place, of shown: ShownViews) -> Bool {
+        guard let view = shown.onlyView else { return false }
+        return mounts.contains { record in
+            guard let name = record.shown.mountpoint(of: view), let connection = record.connection else { return false }
+            return CanonicalPath.join(record.mountpoint, name.bytes) == mountpoint && place.device == connection.device
         }
     }
 

@@ -14,7 +14,7 @@ enum ProcessLook {
     /// At whom a look that was left behind goes on. Nobody else looks there, or a program that looks now and then would fill with threads.
     private static let stuck = Lock<Set<Int32>>([])
     /// A look takes well below a millisecond. Those that were left behind have the last time together, so that a busy machine hides nobody.
-    private static let patience = Round.Patience(first: 200_000_000, later: 10_000_000, most: 200)
+    private static let patience = TimedSweep.Timeouts(first: 200_000_000, later: 10_000_000, most: 200)
     private static let lastPatience: Int64 = 1_000_000_000
 
     private struct Progress<Result: Sendable> {
@@ -36,7 +36,7 @@ enum ProcessLook {
                 if progress.begun.contains(pid), progress.found[pid] == nil { _ = stuck.withLock { $0.insert(pid) } }
             }
         }
-        Round.run(free, patience: patience, with: {}, leaving: leave) { pid, _ in
+        TimedSweep.run(free, patience: patience, with: {}, leaving: leave) { pid, _ in
             _ = progress.withLock { $0.begun.insert(pid) }
             let result = look(pid)
             progress.withLock { $0.found[pid] = result }

@@ -1,188 +1,68 @@
+import GrantBookmarks
+import GrantControl
 import GrantModel
 import GrantSystem
 
 // Questions and answers as bytes, for the program that looks. Both ends are the same program, so there is no version.
-extension Question {
-    package func write(to writer: inout BinaryWriter) {
-        switch self {
-        case .find(let bookmark, let held):
-            writer.write(UInt8(1))
-            writer.write(bookmark.encoded())
-            writer.write(optional: held) { $0.write($1) }
-        case .bookmark(let path):
-            writer.write(UInt8(2))
-            writer.write(path)
-        case .canonical(let path):
-            writer.write(UInt8(3))
-            writer.write(path)
-        case .tag(let bookmark, let tag):
-            writer.write(UInt8(4))
-            writer.write(bookmark.encoded())
-            writer.write(optional: tag) { $0.write($1.bytes) }
-        case .listing(let path):
-            writer.write(UInt8(5))
-            writer.write(path)
-        case .links(let path, let names):
-            writer.write(UInt8(6))
-            writer.write(path)
-            writer.write(names: names)
-        case .document(let path, let form):
-            writer.write(UInt8(7))
-            writer.write(path)
-            writer.write(form.rawValue)
-        }
-    }
 
-    /// nil for bytes that are none.
-    package init?(from reader: inout BinaryReader) {
-        switch try? reader.read(UInt8.self) {
-        case 1:
-            guard let bookmark = reader.bookmark(), let held = reader.optionalBytes() else { return nil }
-            self = .find(bookmark, heldAt: held.value)
-        case 2:
-            guard let path = try? reader.readBytes() else { return nil }
-            self = .bookmark(directory: path)
-        case 3:
-            guard let path = try? reader.readBytes() else { return nil }
-            self = .canonical(path)
-        case 4:
-            guard let bookmark = reader.bookmark(), let tag = reader.optionalBytes() else { return nil }
-            self = .tag(bookmark, tag.value.flatMap { DirectoryTag(bytes: $0) })
-        case 5:
-            guard let path = try? reader.readBytes() else { return nil }
-            self = .listing(directory: path)
-        case 6:
-            guard let path = try? reader.readBytes(), let names = reader.names() else { return nil }
-            self = .links(directory: path, names: names)
-        case 7:
-            guard let path = try? reader.readBytes(), let form = (try? reader.read(UInt8.self)).flatMap(DocumentBookmark.Form.init) else {
-                return nil
-            }
-            self = .document(path, form)
-        default: return nil
-        }
+extension Question: WireChoice {
+    package static let cases: [WireCase<Question>] = [
+        WireCase(1, find) { if case .find(let bookmark, let held) = $0 { (bookmark, held) } else { nil } },
+        WireCase(2, bookmark) { if case .bookmark(let path) = $0 { path } else { nil } },
+        WireCase(3, canonical) { if case .canonical(let path) = $0 { path } else { nil } },
+        WireCase(4, tag) { if case .tag(let bookmark, let tag) = $0 { (bookmark, tag) } else { nil } },
+        WireCase(5, listing) { if case .listing(let path) = $0 { path } else { nil } },
+        WireCase(6, links) { if case .links(let path, let names) = $0 { (path, names) } else { nil } },
+        WireCase(7, document) { if case .document(let path, let form) = $0 { (path, form) } else { nil } },
+    ]
+}
+
+extension Answer: WireChoice {
+    package static let cases: [WireCase<Answer>] = [
+        WireCase(1, found) { if case .found(let found) = $0 { found } else { nil } },
+        WireCase(2, bookmarked) { if case .bookmarked(let named) = $0 { named } else { nil } },
+        WireCase(3, canonical) { if case .canonical(let path) = $0 { path } else { nil } },
+        WireCase(4, tagged) { if case .tagged(let before) = $0 { .some(before) } else { nil } },
+        WireCase(5, failed) { if case .failed(let error) = $0 { error } else { nil } },
+        WireCase(6, { .errno(Errno($0)) }) { if case .errno(let error) = $0 { error.rawValue } else { nil } },
+        WireCase(7, { .silent }) { if case .silent = $0 { () } else { nil } },
+        WireCase(8, listed) { if case .listed(let listing) = $0 { listing } else { nil } },
+        WireCase(9, links) { if case .links(let names) = $0 { names } else { nil } },
+    ]
+}
+
+extension FoundDirectory: WireRecord {
+    package static let fields = WireFields(FoundDirectory.init(finding:path:isInTrash:copy:)) {
+        ($0.finding, $0.path, $0.isInTrash, $0.copy)
     }
 }
 
-extension Answer {
-    package func write(to writer: inout BinaryWriter) {
-        switch self {
-        case .found(let found):
-            writer.write(UInt8(1))
-            writer.write(found.finding.rawValue)
-            writer.write(optional: found.path) { $0.write($1) }
-            writer.write(UInt8(found.isInTrash ? 1 : 0))
-            writer.write(optional: found.copy) { $0.write($1) }
-        case .bookmarked(let named):
-            writer.write(UInt8(2))
-            writer.write(named.bookmark.encoded())
-            writer.write(named.device.major)
-            writer.write(named.device.minor)
-            writer.write(optional: named.tag) { $0.write($1.bytes) }
-        case .canonical(let path):
-            writer.write(UInt8(3))
-            writer.write(path)
-        case .tagged(let before):
-            writer.write(UInt8(4))
-            writer.write(optional: before) { $0.write($1.bytes) }
-        case .failed(let error):
-            writer.write(UInt8(5))
-            writer.write(UInt8(truncatingIfNeeded: GrantError.Code.allCases.firstIndex(of: error.code) ?? 0))
-            writer.write(error.message)
-            writer.write(optional: error.cause) { $0.write($1) }
-            writer.write(optional: error.advice) { $0.write($1) }
-        case .errno(let error):
-            writer.write(UInt8(6))
-            writer.write(error.rawValue)
-        case .silent: writer.write(UInt8(7))
-        case .listed(let listing):
-            writer.write(UInt8(8))
-            writer.write(listing.path)
-            writer.write(names: listing.directories)
-            writer.write(names: listing.links)
-        case .links(let names):
-            writer.write(UInt8(9))
-            writer.write(names: names)
-        }
-    }
-
-    /// nil for bytes that are none.
-    package init?(from reader: inout BinaryReader) {
-        switch try? reader.read(UInt8.self) {
-        case 1:
-            guard let word = try? reader.readString(), let finding = BookmarkFinding(rawValue: word), let path = reader.optionalBytes(),
-                let isInTrash = try? reader.read(UInt8.self), let copy = reader.optionalBytes()
-            else { return nil }
-            self = .found(FoundDirectory(finding: finding, path: path.value, isInTrash: isInTrash != 0, copy: copy.value))
-        case 2:
-            guard let bookmark = reader.bookmark(), let major = try? reader.read(UInt32.self), let minor = try? reader.read(UInt32.self),
-                let tag = reader.optionalBytes()
-            else { return nil }
-            self = .bookmarked(
-                NamedDirectory(
-                    bookmark: bookmark, device: DeviceNumber(major: major, minor: minor), tag: tag.value.flatMap { DirectoryTag(bytes: $0) }
-                ))
-        case 3:
-            guard let path = try? reader.readBytes() else { return nil }
-            self = .canonical(path)
-        case 4:
-            guard let tag = reader.optionalBytes() else { return nil }
-            self = .tagged(before: tag.value.flatMap { DirectoryTag(bytes: $0) })
-        case 5:
-            guard let index = try? reader.read(UInt8.self), index < GrantError.Code.allCases.count, let message = try? reader.readString(),
-                let cause = reader.optionalBytes(), let advice = reader.optionalBytes()
-            else { return nil }
-            let text = { (bytes: [UInt8]?) in bytes.map { String(decoding: $0, as: UTF8.self) } }
-            self = .failed(
-                GrantError(GrantError.Code.allCases[Int(index)], message, cause: text(cause.value), advice: text(advice.value)))
-        case 6:
-            guard let number = try? reader.read(Int32.self) else { return nil }
-            self = .errno(Errno(number))
-        case 7: self = .silent
-        case 8:
-            guard let path = try? reader.readBytes(), let directories = reader.names(), let links = reader.names() else { return nil }
-            self = .listed(DirectoryListing(path: path, directories: directories, links: links))
-        case 9:
-            guard let names = reader.names() else { return nil }
-            self = .links(names)
-        default: return nil
-        }
-    }
+extension NamedDirectory: WireRecord {
+    package static let fields = WireFields(NamedDirectory.init(bookmark:device:tag:)) { ($0.bookmark, $0.device, $0.tag) }
 }
 
-extension BinaryWriter {
-    fileprivate mutating func write(names: [[UInt8]]) {
-        write(UInt32(truncatingIfNeeded: names.count))
-        for name in names { write(name) }
-    }
+extension DirectoryListing: WireRecord {
+    package static let fields = WireFields(DirectoryListing.init(path:directories:links:)) { ($0.path, $0.directories, $0.links) }
 }
 
-extension BinaryReader {
-    fileprivate mutating func names() -> [[UInt8]]? {
-        guard let count = try? read(UInt32.self) else { return nil }
-        var names: [[UInt8]] = []
-        for _ in 0..<count {
-            guard let name = try? readBytes() else { return nil }
-            names.append(name)
-        }
-        return names
-    }
-
-    fileprivate mutating func bookmark() -> Bookmark? {
-        guard let bytes = try? readBytes() else { return nil }
-        return try? Bookmark(encoded: bytes)
-    }
-
-    /// A value that may be absent, when it can be read.
-    fileprivate struct Optional {
-        let value: [UInt8]?
-    }
-
-    fileprivate mutating func optionalBytes() -> Optional? {
-        do {
-            return Optional(value: try readOptional { (reader) throws(Flaw) in try reader.readBytes() })
-        } catch {
-            return nil
-        }
-    }
+extension GrantError: WireRecord {
+    package static let fields = WireFields({ (code: UInt8, message: String, cause: String?, advice: String?) throws(CodingFlaw) in
+        guard code < Code.allCases.count else { throw .badValue }
+        return GrantError(Code.allCases[Int(code)], message, cause: cause, advice: advice)
+    }) { (UInt8(truncatingIfNeeded: Code.allCases.firstIndex(of: $0.code) ?? 0), $0.message, $0.cause, $0.advice) }
 }
+
+extension Bookmark: WireRecord {
+    package static let fields = WireFields({ (bytes) throws(CodingFlaw) in try valid(try? Bookmark(encoded: bytes)) }) { $0.encoded() }
+}
+
+extension DirectoryTag: WireRecord {
+    package static let fields = WireFields({ (bytes) throws(CodingFlaw) in try valid(DirectoryTag(bytes: bytes)) }) { $0.bytes }
+}
+
+extension DeviceNumber: WireRecord {
+    package static let fields = WireFields(DeviceNumber.init(major:minor:)) { ($0.major, $0.minor) }
+}
+
+extension BookmarkFinding: WireValue {}
+extension DocumentBookmark.Form: WireValue {}

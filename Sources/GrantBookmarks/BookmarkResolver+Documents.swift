@@ -66,7 +66,7 @@ extension BookmarkResolver {
         guard let seen = reopen(bookmark.path, isFile: true), let parent = CanonicalPath.parent(bookmark.path),
             let filesystem = volumes.identity(of: seen.descriptor, seen.status), filesystem.isSame(as: bookmark.filesystem),
             let directory = bookmark.origin?.ancestors.first, let there = ancestry.identity(of: parent), there.agrees(with: directory),
-            seen.status.maySucceed(aDocumentOf: bookmark.owner), !Trash.holds(bookmark.path)
+            seen.status.mayReplaceDocument(ofOwner: bookmark.owner), !Trash.holds(bookmark.path)
         else { return nil }
         return succeeded(seen, bookmark, at: bookmark.path)
     }

@@ -24,7 +24,7 @@ extension FleetAgent {
             } catch {
                 // What was forgotten, a look shows. Of everything else the thread that renews speaks.
                 if case .compacted = error { next = nil }
-                WorkerPause.milliseconds(300)
+                ThreadSleep.milliseconds(300)
             }
         }
     }
@@ -69,7 +69,7 @@ extension FleetAgent {
             } catch {
                 if error.description != failed { says(.error, error.description) }
                 failed = error.description
-                WorkerPause.milliseconds(200)
+                ThreadSleep.milliseconds(200)
             }
         }
     }
@@ -180,7 +180,7 @@ extension FleetAgent {
                 if isEnding { return }
                 // What is left of a daemon that has died is looked for among all processes, and there may be many such threads.
                 pause = min(pause * 2, 2_000)
-                WorkerPause.milliseconds(pause)
+                ThreadSleep.milliseconds(pause)
             }
             if !strays.isEmpty {
                 try? store.remove(strays, by: administrator.actor)

@@ -141,7 +141,7 @@ extension FleetStore {
                 }
             } catch {
                 // What a watch has missed, a look shows.
-                WorkerPause.milliseconds(50)
+                ThreadSleep.milliseconds(50)
                 guard let again = try? hosts() else { continue }
                 watching.replace(again.hosts)
                 next = again.revision + 1

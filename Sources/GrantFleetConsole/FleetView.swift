@@ -86,7 +86,7 @@ final class FleetView: Sendable {
                 }
             }
             // Changes come in heaps; each is seen all the same.
-            WorkerPause.milliseconds(50)
+            ThreadSleep.milliseconds(50)
             wakes.waitForAny(within: 950)
         }
     }
@@ -105,7 +105,7 @@ final class FleetView: Sendable {
         var fleet: FleetStore?
         while !isEnding {
             guard isWanted, let revision = shared.withLock({ $0.seen.picture?.revision }) else {
-                WorkerPause.milliseconds(200)
+                ThreadSleep.milliseconds(200)
                 continue
             }
             do throws(GrantError) {
@@ -113,7 +113,7 @@ final class FleetView: Sendable {
                 try fleet?.watchChanges(after: revision, milliseconds: 60_000, goesOn: { [self] in isWanted }) { [self] _ in lookSoon() }
             } catch {
                 // Whoever looks says why.
-                WorkerPause.milliseconds(1_000)
+                ThreadSleep.milliseconds(1_000)
             }
         }
     }

@@ -22,6 +22,8 @@ public enum IdleMode: String, Sendable, CaseIterable {
 public struct MountOptions: Sendable, Equatable {
     public var readOnly = false
     public var allowOther = false
+    /// The directories that exist in the mount alone are for the daemon's user by their mode, whoever may enter the mount.
+    public var isPrivate = false
     public var allowSetID = false
     public var allowDevices = false
     public var noExecute = false

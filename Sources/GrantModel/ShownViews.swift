@@ -4,6 +4,8 @@ public enum ShownViews: Hashable, Sendable {
     case one(ViewName)
     /// A directory for every view whose name matches.
     case matching(ViewPattern)
+    /// A mountpoint for every view whose name matches, and no grant: each view is mounted there by a daemon of its own.
+    case mountpoints(ViewPattern)
     /// The documents of the desktop's programs: the host's own (the view `app:`) at the root, and those of each program APP (the view `app:APP`) in
     /// `by-app/APP`. A grant of a directory is shown in a directory that has the grant's name.
     case documents
@@ -14,8 +16,15 @@ public enum ShownViews: Hashable, Sendable {
         case .one(let shown): view == shown
         // A view whose directory can have no name (“..”) is not shown: nowhere else is its place.
         case .matching(let pattern): pattern.matches(view) && directory(of: view) != nil
+        case .mountpoints: false
         case .documents: view == ShownViews.host || (view.description.hasPrefix(ShownViews.programs) && directory(of: view) != nil)
         }
+    }
+
+    /// The name of the mountpoint of a view; nil when the mount has none for it.
+    public func mountpoint(of view: ViewName) -> GrantName? {
+        guard case .mountpoints(let pattern) = self, pattern.matches(view) else { return nil }
+        return directory(of: view)
     }
 
     /// The view, when there is no other.
@@ -25,7 +34,7 @@ public enum ShownViews: Hashable, Sendable {
     public var label: ViewName {
         switch self {
         case .one(let view): view
-        case .matching(let pattern): pattern.text
+        case .matching(let pattern), .mountpoints(let pattern): pattern.text
         case .documents: ShownViews.documentsLabel
         }
     }
@@ -35,6 +44,7 @@ public enum ShownViews: Hashable, Sendable {
         switch self {
         case .one(let view): "view “\(view)”"
         case .matching(let pattern): "views “\(pattern.text)”"
+        case .mountpoints(let pattern): "views “\(pattern.text)”, each a mount of its own,"
         case .documents: "documents"
         }
     }
@@ -45,6 +55,7 @@ public enum ShownViews: Hashable, Sendable {
         switch self {
         case .one(let view): view.description
         case .matching(let pattern): "/" + pattern.text.description
+        case .mountpoints(let pattern): ShownViews.mountpointsMark + pattern.text.description
         case .documents: "//" + ShownViews.documentsLabel.description
         }
     }
@@ -53,6 +64,9 @@ public enum ShownViews: Hashable, Sendable {
     public init?(recorded text: String) {
         if text == ShownViews.documents.recorded {
             self = .documents
+        } else if text.hasPrefix(ShownViews.mountpointsMark) {
+            guard let pattern = try? ViewPattern(String(text.dropFirst(ShownViews.mountpointsMark.count))) else { return nil }
+            self = .mountpoints(pattern)
         } else if text.hasPrefix("/") {
             guard let pattern = try? ViewPattern(String(text.dropFirst())) else { return nil }
             self = .matching(pattern)
@@ -69,6 +83,7 @@ public enum ShownViews: Hashable, Sendable {
     /// The directory of `documents` in which the programs' are.
     public static let programsDirectory = Array("by-app".utf8)
     private static let documentsLabel = ViewName(known: "documents")
+    private static let mountpointsMark = "//mountpoints/"
 }
 
 /// A pattern for the names of views, as of files in a shell: `*` stands for anything, `?` for one character.
@@ -124,7 +139,7 @@ extension ShownViews {
     /// Where a grant of a view that is shown is to be found.
     public func path(of grant: Grant) -> ShownPath {
         switch self {
-        case .one: return ShownPath(grant.name)
+        case .one, .mountpoints: return ShownPath(grant.name)
         case .matching: return ShownPath(grant.name, in: directory(of: grant.view).map { [$0] } ?? [])
         case .documents:
             var directories: [GrantName] = []

@@ -18,7 +18,22 @@ extension GrantStore {
     /// All recorded grants that a mount shows, in the order of `grants(view:)`.
     public func grants(_ shown: ShownViews) throws(GrantError) -> [Grant] {
         if let view = shown.onlyView { return try grants(view: view) }
+        if case .mountpoints = shown { return [] }
         return try grants().filter { shown.shows($0.view) }
+    }
+
+    /// The views that have a grant, in whatever state.
+    public func views() throws(GrantError) -> [ViewName] {
+        try read { (database) throws(GrantError) in
+            var views: [ViewName] = []
+            try database.query("SELECT DISTINCT view FROM grants ORDER BY view") { (row) throws(GrantError) in
+                guard let view = try? ViewName(row.text(0)) else {
+                    throw StoreFailure.damaged(database.path, "a view's name makes no sense")
+                }
+                views.append(view)
+            }
+            return views
+        }
     }
 
     /// nil when there is no such grant (any more).

@@ -27,7 +27,7 @@ extension GrantStore {
                 fields.append(("GRANTFS_VIEW", Array(view.description.utf8)))
             }
             if !entry.detail.isEmpty { message += ": \(VisibleText.of(entry.detail))" }
-            SystemLog.note(.notice, "\(message), by \(entry.actor.description)", fields)
+            SystemLog.writeForCommand(.notice, "\(message), by \(entry.actor.description)", fields)
         }
     }
 }

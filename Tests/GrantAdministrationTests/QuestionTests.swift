@@ -1,4 +1,5 @@
 import Foundation
+import GrantControl
 import GrantModel
 import GrantSystem
 import Testing
@@ -16,6 +17,7 @@ import Testing
             .find(bookmark, heldAt: nil), .find(bookmark, heldAt: [0x2F, 0xFE]), .bookmark(directory: [0x61, 0xFF]), .canonical([0x2F]),
             .tag(bookmark, bookmark.tag), .tag(bookmark, nil),
             .listing(directory: [0x2F, 0xFF]), .links(directory: [0x2F], names: [[0x61], [0xFF]]),
+            .document([0x2F, 0xFF], .file), .document([0x2F], .directory),
         ]
     }
 
@@ -35,14 +37,14 @@ import Testing
             var writer = BinaryWriter()
             question.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = Question(from: &reader)
+            let read = try? Question.read(from: &reader)
             #expect(read.map { "\($0)" } == "\(question)" && reader.isAtEnd)
         }
         for answer in answers {
             var writer = BinaryWriter()
             answer.write(to: &writer)
             var reader = BinaryReader(writer.bytes[...])
-            let read = Answer(from: &reader)
+            let read = try? Answer.read(from: &reader)
             #expect(read.map { "\($0)" } == "\(answer)" && reader.isAtEnd)
         }
     }
@@ -53,7 +55,7 @@ import Testing
             question.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(Question(from: &reader) == nil)
+                #expect(throws: CodingFlaw.self) { try Question.read(from: &reader) }
             }
         }
         for answer in answers {
@@ -61,7 +63,7 @@ import Testing
             answer.write(to: &writer)
             for count in 0..<writer.bytes.count {
                 var reader = BinaryReader(writer.bytes[..<count])
-                #expect(Answer(from: &reader) == nil)
+                #expect(throws: CodingFlaw.self) { try Answer.read(from: &reader) }
             }
         }
     }

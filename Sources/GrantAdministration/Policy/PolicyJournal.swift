@@ -17,7 +17,7 @@ enum PolicyJournal {
         ]
         if let login = actor.loginUID { fields.append(("GRANTFS_LOGIN_UID", Array(String(login).utf8))) }
         if let place = verdict.place { fields.append(("GRANTFS_POLICY", Array(place.utf8))) }
-        SystemLog.note(
+        SystemLog.writeForCommand(
             .notice,
             "refused to grant \(VisibleText.of(path)) to the view “\(VisibleText.of(view.description))”: \(VisibleText.of(verdict.reason)), "
                 + "by \(actor.description)", fields)

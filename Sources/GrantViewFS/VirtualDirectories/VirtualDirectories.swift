@@ -49,6 +49,9 @@ public final class VirtualDirectories: Sendable {
         var lookups: UInt64 = 0
         /// It is listed, and stays, whatever is in it.
         var isFixed = false
+        /// A view may be mounted on it: it is found for as long as this mount lives. A name that is not found any more the kernel drops, with what is mounted there
+        /// (fs/dcache.c, d_invalidate).
+        var isMountpoint = false
         var changed: Int64 = Clock.realtime
         var listed: [(name: GrantName, position: UInt64, entry: Listed)]?
 
@@ -59,14 +62,14 @@ public final class VirtualDirectories: Sendable {
         var refusals: [GrantID: Refusals] = [:]
         var directories: [UInt64: Directory] = [1: Directory(isFixed: true)]
         /// Until when (`Clock.monotonic`) the kernel may believe what a grant's name led to before it was taken away.
-        var lapses: [GrantID: Int64] = [:]
+        var expiries: [GrantID: Int64] = [:]
         /// Counts the changes, and what `open` said last.
         var version: UInt64 = 1
         var open: (version: UInt64, all: [(path: ShownPath, scope: Scope)])?
         /// How many directories were made.
         var made: UInt64 = 0
         /// Directories of which names came or went since the kernel was told.
-        var untold: Set<UInt64> = []
+        var unannounced: Set<UInt64> = []
 
         mutating func put(_ place: Place?, _ name: GrantName, in id: UInt64) {
             directories[id]?.places[name] = place
@@ -80,12 +83,14 @@ public final class VirtualDirectories: Sendable {
     }
 
     private let table = Lock(Table())
+    /// Set before the first request: see `MountOptions.isPrivate`.
+    public nonisolated(unsafe) var isPrivate = false
     /// A directory in which any name leads to a directory, as if it had always been there: who uses it is given one before there is anything in it.
     private let nursery: UInt64?
 
     /// So many nanoseconds after a name was looked up it is certain that the kernel asks for it again: `ViewFS.nameTimeout`, which the kernel rounds up to
     /// its ticks (fs/fuse/dir.c, fuse_time_to_jiffies), the slowest of which take 10 ms, and the way of the answer.
-    private static let lapse: Int64 = 80_000_000
+    private static let expiry: Int64 = 80_000_000
     /// So many directories are made because somebody asks for their names. They go when the kernel forgets them, but a program decides how many it looks up.
     private static let mostAskedFor = 4096
 
@@ -111,7 +116,7 @@ public final class VirtualDirectories: Sendable {
 
     private static func number(_ id: UInt64) -> UInt64 { (id >> 32) << 3 | (id & 7) }
 
-    /// The number of a directory's inode. No filesystem's comes near: each has the index of its device in the upper bits, which are few (`DeviceNumbers`).
+    /// The number of a directory's inode. No filesystem's comes near: each has the index of its device in the upper bits, which are few (`InodeNumbering`).
     static func inode(of id: UInt64) -> UInt64 { id == 1 ? 1 : 0x7FFF << 48 | number(id) }
 
     /// Makes a directory. nil when so many were made that there are no ids left.
@@ -135,21 +140,21 @@ public final class VirtualDirectories: Sendable {
     }
 
     /// Names of a directory have come or gone.
-    private static func note(_ id: UInt64, _ table: inout Table) {
+    private static func markChanged(_ id: UInt64, _ table: inout Table) {
         table.directories[id]?.changed = Clock.realtime
         table.directories[id]?.listed = nil
         table.version += 1
-        table.untold.insert(id)
+        table.unannounced.insert(id)
     }
 
     /// Takes away a directory that is empty and that nobody knows, and those above of which the same is true then. One that somebody knows stays, unlisted.
     private static func prune(_ id: UInt64, _ table: inout Table) {
         var id = id
         while let directory = table.directories[id], directory.isEmpty, directory.lookups == 0, !directory.isFixed,
-            let parent = directory.parent, let name = directory.name
+            !directory.isMountpoint, let parent = directory.parent, let name = directory.name
         {
             table.directories[id] = nil
-            table.untold.remove(id)
+            table.unannounced.remove(id)
             if table.directories[parent]?.directories[name] == id { table.directories[parent]?.directories[name] = nil }
             id = parent
         }
@@ -171,22 +176,22 @@ public final class VirtualDirectories: Sendable {
                 guard let next = table.directories[id]?.directories[name] ?? (place == nil ? nil : Self.make(name, in: id, &table)) else {
                     return nil
                 }
-                if !wasListed { Self.note(id, &table) }
+                if !wasListed { Self.markChanged(id, &table) }
                 id = next
             }
             let old = table.directories[id]?.places[path.name]
-            Self.note(id, &table)
+            Self.markChanged(id, &table)
             if case .open(let scope) = old {
                 let now = Clock.monotonic
-                table.lapses = table.lapses.filter { $0.value > now }
-                let lapse = scope.named.load(ordering: .relaxed) + Self.lapse
-                if lapse > now { table.lapses[scope.grant] = lapse }
+                table.expiries = table.expiries.filter { $0.value > now }
+                let expiry = scope.named.load(ordering: .relaxed) + Self.expiry
+                if expiry > now { table.expiries[scope.grant] = expiry }
             }
             table.put(place, path.name, in: id)
             if place == nil, table.directories[id]?.isEmpty == true {
                 var above = table.directories[id]?.parent
                 while let parent = above {
-                    Self.note(parent, &table)
+                    Self.markChanged(parent, &table)
                     above = table.directories[parent]?.parent
                 }
                 Self.prune(id, &table)
@@ -196,12 +201,12 @@ public final class VirtualDirectories: Sendable {
     }
 
     /// Until when (`Clock.monotonic`) names of these grants may lead where they led before the last change.
-    public func lapse(of grants: some Sequence<GrantID>) -> Int64 {
-        table.withLock { table in grants.reduce(0) { max($0, table.lapses[$1] ?? 0) } }
+    public func cachedUntil(of grants: some Sequence<GrantID>) -> Int64 {
+        table.withLock { table in grants.reduce(0) { max($0, table.expiries[$1] ?? 0) } }
     }
 
     /// Until when (`Clock.monotonic`) the kernel may believe by itself what a scope's name led to, if nothing is said of it from now on.
-    func believed(_ scope: Scope) -> Int64 { scope.named.load(ordering: .relaxed) + Self.lapse }
+    func cachedUntil(_ scope: Scope) -> Int64 { scope.named.load(ordering: .relaxed) + Self.expiry }
 
     /// Path and scope of all that is listed, in the order of their scopes' numbers, which never come twice. Put in order once after each change,
     /// because every listing and every look at the root's attributes asks for it.
@@ -231,6 +236,27 @@ public final class VirtualDirectories: Sendable {
         return names.reversed()
     }
 
+    /// Makes a mountpoint at the root for each of these names. Those of names that are gone are not listed any more. Returns whether anything has changed.
+    public func setMountpoints(_ names: Set<GrantName>) -> Bool {
+        table.withLock { table in
+            var isChanged = false
+            for name in names {
+                guard let id = table.directories[1]?.directories[name] ?? Self.make(name, in: 1, &table) else { continue }
+                if table.directories[id]?.isFixed == true { continue }
+                table.directories[id]?.isFixed = true
+                table.directories[id]?.isMountpoint = true
+                isChanged = true
+            }
+            for (name, id) in table.directories[1]?.directories ?? [:] where !names.contains(name) && table.directories[id]?.isFixed == true
+            {
+                table.directories[id]?.isFixed = false
+                isChanged = true
+            }
+            if isChanged { Self.markChanged(1, &table) }
+            return isChanged
+        }
+    }
+
     // MARK: requests
 
     /// What a name in a directory leads to: the kernel may believe it for a moment. A directory is known once more then, until `forget`.
@@ -239,7 +265,7 @@ public final class VirtualDirectories: Sendable {
             guard let directory = table.directories[id] else { return .nothing }
             if let next = directory.directories[name] {
                 // Whoever was given one that is empty now has it still, and what is granted next is shown in it; nobody else finds it meanwhile.
-                let isThere = id == nursery || table.directories[next].map { !$0.isEmpty || $0.isFixed } ?? false
+                let isThere = id == nursery || table.directories[next].map { !$0.isEmpty || $0.isFixed || $0.isMountpoint } ?? false
                 guard isThere else { return .nothing }
                 table.directories[next]?.lookups += 1
                 return .directory(next)
@@ -267,10 +293,12 @@ public final class VirtualDirectories: Sendable {
     }
 
     /// What is known of a directory; nil when there is none of that id.
-    func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64)? {
+    func status(of id: UInt64) -> (parent: UInt64, entries: Int, changed: Int64, isMountpoint: Bool)? {
         guard let listed = listing(of: id) else { return nil }
         return table.withLock { table in
-            table.directories[id].map { (parent: $0.parent ?? id, entries: listed.count, changed: $0.changed) }
+            table.directories[id].map {
+                (parent: $0.parent ?? id, entries: listed.count, changed: $0.changed, isMountpoint: $0.isMountpoint)
+            }
         }
     }
 
@@ -313,17 +341,17 @@ public final class VirtualDirectories: Sendable {
     var version: UInt64 { table.withLock { $0.version } }
 
     /// The directories of which names came or went since the last call.
-    func takeUntold() -> Set<UInt64> {
+    func takeUnannounced() -> Set<UInt64> {
         table.withLock { table in
-            defer { table.untold = [] }
-            return table.untold
+            defer { table.unannounced = [] }
+            return table.unannounced
         }
     }
 
     // MARK: refusals
 
     /// Counts a refused lookup.
-    func note(refusal grant: GrantID, uid: UInt32, thread: Int32) {
+    func countRefusal(of grant: GrantID, uid: UInt32, thread: Int32) {
         let (pid, program) = ProcessName.ofProcess(withThread: thread)
         table.withLock { table in
             let count = table.refusals[grant]?.count ?? 0
@@ -343,26 +371,26 @@ public final class VirtualDirectories: Sendable {
 
     /// What a lookup may go by for a moment yet, and when a name at the root last came or went. Of a mount that has no other such directory.
     func handOver(to state: inout HandoverWriter) {
-        let (changed, lapses) = table.withLock { ($0.directories[1]?.changed ?? 0, $0.lapses) }
+        let (changed, expiries) = table.withLock { ($0.directories[1]?.changed ?? 0, $0.expiries) }
         state.put(changed)
-        state.put(UInt64(truncatingIfNeeded: lapses.count))
-        for (grant, lapse) in lapses {
+        state.put(UInt64(truncatingIfNeeded: expiries.count))
+        for (grant, expiry) in expiries {
             state.put(grant: grant)
-            state.put(lapse)
+            state.put(expiry)
         }
     }
 
     /// The names come back by `set`, and then the time of the last change is set to this.
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         let changed: Int64 = try state.take()
-        var lapses: [GrantID: Int64] = [:]
+        var expiries: [GrantID: Int64] = [:]
         for _ in 0..<(try state.takeCount(ofAtLeast: 8)) {
-            let (grant, lapse): (GrantID, Int64) = (try state.takeGrant(), try state.take())
-            lapses[grant] = lapse
+            let (grant, expiry): (GrantID, Int64) = (try state.takeGrant(), try state.take())
+            expiries[grant] = expiry
         }
         table.withLock {
             $0.directories[1]?.changed = changed
-            $0.lapses = lapses
+            $0.expiries = expiries
         }
     }
 

@@ -9,6 +9,8 @@ struct MountOptionParser {
     private(set) var isNew = false
     /// What stands in the view's place is a pattern, and each view that matches is shown in a directory.
     private(set) var hasSeveralViews = false
+    /// Each of several views is a mount of its own.
+    private(set) var isSeparate = false
     /// mount -s: options that are not known are passed over.
     let isSloppy: Bool
 
@@ -24,7 +26,7 @@ struct MountOptionParser {
     /// What is suggested.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
-        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views",
+        "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views", "separate",
     ]
 
     /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
@@ -86,6 +88,7 @@ struct MountOptionParser {
         case "norecover": options.recovers = false
         case "new": isNew = true
         case "views": hasSeveralViews = true
+        case "separate": isSeparate = true
         case "remount": isRemount = true
         case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
@@ -127,6 +130,13 @@ struct MountOptionParser {
     private static func unknown(_ shown: String, _ name: String) -> GrantError {
         let near = Suggestion.nearest(to: name, among: known)
         return GrantError(.usage, "unknown mount option “\(shown)”", advice: near.map { "did you mean “\($0)”?" })
+    }
+
+    /// The list without these words.
+    static func removing(_ words: Set<String>, from list: String) -> String {
+        split(list).filter { !words.contains($0) }.map { word in
+            String(word.flatMap { $0 == "," || $0 == "\\" ? ["\\", $0] : [$0] })
+        }.joined(separator: ",")
     }
 
     /// At commas; `\,` is a comma and `\\` a backslash within a value, as in libfuse.

@@ -22,9 +22,25 @@ enum UnmountCommand {
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
         if let store { for record in records ?? [] { record.cutIfOver(in: store) } }
+        var below: [MountRecord] = []
+        if let store, let above = records?.last(where: { $0.shown.onlyView == nil }) { below = try unmountViews(of: above, store) }
         try mountpoint.unmount()
-        awaitEnd(of: records ?? [])
+        awaitEnd(of: (records ?? []) + below)
         return 0
+    }
+
+    /// Unmounts what is mounted on the mountpoints that a mount has for views, and returns which those were. `.mountFailed` for the first that is in use.
+    private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
+        let below = try store.mounts().filter { record in
+            let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }
+            return name.map { CanonicalPath.join(above.mountpoint, $0.bytes) == record.mountpoint } ?? false
+        }
+        for record in below {
+            record.cutIfOver(in: store)
+            let mountpoint = Mountpoint(canonical: record.mountpoint)
+            if try mountpoint.mounted()?.type == GrantAdministrator.filesystemType { try mountpoint.unmount() }
+        }
+        return below
     }
 
     private static func place(_ arguments: ParsedArguments) throws(GrantError) -> Mountpoint {

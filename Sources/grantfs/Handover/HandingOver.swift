@@ -76,8 +76,8 @@ final class HandingOver: Sendable {
         defer { server.begin() }
         let files = mounted.files
         let began = Clock.monotonic
-        try files.rest(until: deadline)
-        defer { files.goOn() }
+        try files.quiesce(until: deadline)
+        defer { files.endQuiesce() }
         try mounted.opening.withLock { _ in
             try mounted.state.withLock { state in
                 if let reason = mounted.reasonAgainstHandover(state) { throw HandoverRefusal(reason) }

@@ -48,7 +48,7 @@ extension MountedView {
     }
 
     /// Writes what of the grants was in force in a daemon that has died, as `handOver` does. `grants`: what the store says now.
-    static func write(_ left: LeftMount, _ fixed: LeftMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
+    static func write(_ left: CrashedMount, _ fixed: CrashedMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
         throws(Errno)
     {
         writer.put(UInt64(truncatingIfNeeded: left.live.count))

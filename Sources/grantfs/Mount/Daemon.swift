@@ -32,6 +32,7 @@ enum Daemon {
         let process = prepare(options, isBackground: isBackground)
         let audit = options.audit.map { _ in AuditTrail(of: options.auditKinds) }
         let files = makeFiles(options, process, audit, supervisor: recovery?.supervisor, of: shown)
+        files.names.isPrivate = options.isPrivate
         files.leaveAccessTimes(offFiles: options.noAccessTime, offDirectories: options.noAccessTime || options.noDirectoryAccessTime)
         let mounted = MountedView(store: store, shown: shown, mountpoint: mountpoint, options: options, files: files)
         let claims = makeClaims(mounted)

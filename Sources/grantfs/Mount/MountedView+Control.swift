@@ -68,7 +68,7 @@ extension MountedView {
     /// grant's name led to is refused either way.
     func awaitNames(of grants: [GrantID], until deadline: Int64) {
         let shown = state.withLock { state in grants.filter { id in state.grants[id].map { $0.recorded == .active } ?? true } }
-        let wait = min(files.names.lapse(of: shown), deadline) - Clock.monotonic
+        let wait = min(files.names.cachedUntil(of: shown), deadline) - Clock.monotonic
         if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }
 

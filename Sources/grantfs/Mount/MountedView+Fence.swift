@@ -86,7 +86,7 @@ extension MountedView {
             let now = BootClock.now
             let end = fence.end
             BootClock.sleep(until: end > now ? end : now + (isShut ? most : turn))
-            files.turns.take {
+            files.pauseGate.run {
                 if fence.isOpen() {
                     if isShut { reopenAfterFence() }
                     isShut = false

@@ -25,7 +25,7 @@ extension MountedView {
             MountedView.claim(suspects.compactMap { state.grants[$0] }.filter { $0.scope != nil }, &state)
         }
         let harvest = Harvest()
-        Round.run(
+        TimedSweep.run(
             open, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
             { [self] live, resolver in
                 if let scope = live.scope, let renewal = follow(live.grant, scope, resolver), !harvest.add(nil, renewal) {
@@ -67,6 +67,6 @@ extension MountedView {
             files.names.set(live.path, isShown ? .open(scope) : nil)
             return true
         }
-        if changed { files.noteNamesChanged() }
+        if changed { files.invalidateVirtualDirectories() }
     }
 }

@@ -36,7 +36,7 @@ extension MountedView {
             return (wanted, MountedView.claim(wanted, &state))
         }
         let harvest = Harvest()
-        Round.run(
+        TimedSweep.run(
             claimed, with: { BookmarkResolver() }, leaving: { self.leave($0.look) },
             { [self] live, resolver in
                 let (isShown, renewal) = open(live.grant, resolver)
@@ -53,7 +53,7 @@ extension MountedView {
     private func bring(_ shown: [GrantID], _ renewals: [Renewal]) {
         if !shown.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
-            files.noteNamesChanged()
+            files.invalidateVirtualDirectories()
             claims?.reconsider(until: 0)
             claims?.seatAnew(afterOpening: shown)
         }

@@ -45,7 +45,7 @@ extension MountedView {
             return (scopes, tasks, self.closings(of: grants, state))
         }
         for task in tasks { task() }
-        files.noteNamesChanged()
+        files.invalidateVirtualDirectories()
         defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, closings, until: deadline)
         removeWorkplaces(waits: true)
@@ -60,9 +60,9 @@ extension MountedView {
     private func letGo(of scopes: [Scope], until deadline: Int64) -> Set<GrantID> {
         var turn: UInt32 = 50
         while true {
-            let left = scopes.filter { !files.hasLetGo(of: $0) }
+            let left = scopes.filter { !files.hasReleasedDescriptors(of: $0) }
             if left.isEmpty || Clock.monotonic >= deadline { return Set(left.map(\.grant)) }
-            for scope in left { files.beginLettingGo(of: scope) }
+            for scope in left { files.beginRelease(of: scope) }
             usleep(turn)
             turn = min(turn * 2, 2_000)
         }

@@ -14,7 +14,7 @@ extension MountedView {
         var lost = 0
         while true {
             usleep(untilNextLook())
-            files.turns.take {
+            files.pauseGate.run {
                 let (now, file, isRefusing) = state.withLock { state in
                     (try? state.store.dataVersion(), try? state.store.fileStamp(), state.isRefusing || state.wantsReopening)
                 }
@@ -40,9 +40,9 @@ extension MountedView {
         for turn in (0 as UInt64)... {
             if watch == nil { usleep(1_000_000) }
             let hasChanged = watch?.changed(within: 1_000) != false
-            files.turns.take {
+            files.pauseGate.run {
                 if hasChanged {
-                    files.noteMounts()
+                    files.mountsChanged()
                     noteOwnFlags()
                 }
                 endReleases()

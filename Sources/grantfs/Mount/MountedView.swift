@@ -119,6 +119,10 @@ final class MountedView: @unchecked Sendable {
                 let grants = try MountedView.patiently { () throws(GrantError) in try state.store.grants(shown) }
                 isRecovered = state.isRefusing
                 state.failure = nil
+                if case .mountpoints = shown {
+                    let names = Set(try state.store.views().compactMap { shown.mountpoint(of: $0) })
+                    isChanged = files.names.setMountpoints(names)
+                }
                 return (withdraw(grants, &state, &isChanged), false)
             } catch {
                 if !state.isRefusing { began = error }
@@ -129,7 +133,7 @@ final class MountedView: @unchecked Sendable {
         if let began { SystemLog.write(.error, Terminal.visible("everything is refused: \(began)"), fields) }
         if isRecovered { SystemLog.write(.notice, "the store can be read again", fields) }
         for task in tasks { task() }
-        if isChanged { files.noteNamesChanged() }
+        if isChanged { files.invalidateVirtualDirectories() }
         return !isRefusing
     }
 

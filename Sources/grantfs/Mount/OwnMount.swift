@@ -40,7 +40,7 @@ struct OwnMount: Sendable {
             do throws(Errno) {
                 try serve(files, view, options, polling, at: Array("/dev/fd/\(mount.device)".utf8))
                 try made.answer(mount.root)
-                files.leaveRootUnkept(mount.root)
+                files.keepRootListingUncached(mount.root)
             } catch {
                 throw refusal(view, mountpoint, error)
             }
@@ -107,7 +107,7 @@ struct OwnMount: Sendable {
             let root = try FileDescriptor.openWithoutLinks(mountpoint)
             made = try OwnMount(of: root, at: mountpoint, files)
             try made.answer(root)
-            files.leaveRootUnkept(root)
+            files.keepRootListingUncached(root)
         } catch {
             throw refusal(view, mountpoint, error)
         }

@@ -14,9 +14,9 @@ struct Recovering {
 
     /// `socket`: to the supervisor. Returns the exit status when the mount has ended.
     static func run(store: GrantStore, record: MountRecord, socket: Int32) throws(GrantError) -> Int32 {
-        let left: LeftDescriptors
+        let left: CrashedDescriptors
         do throws(Errno) {
-            left = try LeftDescriptors(socket: socket)
+            left = try CrashedDescriptors(socket: socket)
         } catch {
             throw GrantError(.system, "what the daemon that has died left cannot be had", cause: error.description)
         }
@@ -50,7 +50,7 @@ struct Recovering {
             before: {
                 // What this daemon had received by then would come twice.
                 guard let session = taken.mounted.files.session, session.canResend else { return }
-                let result = session.askAgain()
+                let result = session.requestResend()
                 if result < 0 {
                     SystemLog.write(.error, "the kernel does not ask again for what was under way: \(Errno.number(of: result))")
                 }
@@ -62,7 +62,7 @@ struct Recovering {
             { _ in })
     }
 
-    private func take(_ left: LeftDescriptors, _ takingOver: TakingOver) throws -> TakingOver.Taken {
+    private func take(_ left: CrashedDescriptors, _ takingOver: TakingOver) throws -> TakingOver.Taken {
         _ = Daemon.raiseDescriptorLimit()
         let page = left.page
         let fixedFile = try left.take(page.pointee.state)
@@ -70,10 +70,10 @@ struct Recovering {
         let head = try HandoverHead(from: &fixed)
         guard head.record == record.id else { throw Errno(EBADMSG) }
         let listener: Int32 = try fixed.take()
-        let unchanging = try LeftMount.Fixed(from: &fixed)
+        let unchanging = try CrashedMount.Fixed(from: &fixed)
         let grants = Dictionary(try store.grants(view: head.view).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         let now = Instant(nanoseconds: Clock.realtime)
-        let mount = try LeftMount(left) { id, activation in
+        let mount = try CrashedMount(left) { id, activation in
             grants[id].map { $0.activation == activation && $0.state(at: now) == .active } ?? false
         }
         var writer = HandoverWriter()

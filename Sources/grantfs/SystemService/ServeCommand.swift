@@ -69,7 +69,7 @@ enum ServeCommand {
         ]
         if let view = request?.view { fields.append(("GRANTFS_VIEW", Array(view.description.utf8))) }
         if let login = actor.loginUID { fields.append(("GRANTFS_LOGIN_UID", Array(String(login).utf8))) }
-        SystemLog.note(
+        SystemLog.writeForCommand(
             .notice, "refused a request for root's store: \(VisibleText.of(error.description)), by \(actor.description)", fields)
     }
 
