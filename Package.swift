@@ -67,7 +67,9 @@ let package = Package(
         library("GrantProxy", ["GrantModel", "GrantSystem"]),
         library("GrantFUSE", ["CGrantFUSE", "CGrantSystem", "GrantSystem"]),
         library("GrantViewTree", ["GrantModel", "CGrantSystem", "GrantSystem"]),
-        library("GrantViewFS", ["GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
+        library("GrantLocks", ["GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem"]),
+        library(
+            "GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
         library("GrantControl", ["GrantModel", "GrantSystem"]),
         library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
@@ -141,6 +143,7 @@ let package = Package(
         tests("GrantModelTests", ["GrantModel"]),
         tests("GrantCoordinatorTests", ["GrantCoordinator", "TestSupport"]),
         tests("GrantViewTreeTests", ["GrantViewTree", "GrantSystem", "CGrantSystem"]),
+        tests("GrantLocksTests", ["GrantLocks", "GrantCoordinator", "GrantFUSE", "GrantViewTree", "GrantSystem"]),
         tests("GrantViewFSTests", ["GrantViewFS", "GrantCoordinator", "GrantFUSE", "GrantModel", "GrantSystem"]),
         tests("GrantStoreTests", ["GrantStore", "GrantModel", "GrantSystem", "StoreWriter", "TestSupport"]),
         tests("GrantBookmarksTests", ["GrantBookmarks", "GrantModel", "GrantSystem", "CGrantSystem", "TestSupport"]),

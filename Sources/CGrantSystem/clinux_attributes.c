@@ -18,7 +18,7 @@ int clinux_truncate_descriptor(int fd, off_t size) {
     magic_path(path, fd);
     return RETRY(truncate(path, size));
 }
-int clinux_ask(int fd) {
+int clinux_statx_sync(int fd) {
     struct statx x;
     return RETRY(statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &x));
 }

@@ -3,14 +3,14 @@
 #include <errno.h>
 #include <stdio.h>
 
-// errno as the kernel has it, 1 to 4095, negated; -EIO for a number that is none.
+// Returns errno negated, 1 to 4095; -EIO for a number outside of that range.
 static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -errno : -EIO; }
 
-// EINTR is handled here, once: an interrupted call is made again. close(2) is the exception, see clinux_close.
+// Repeats a call that was interrupted (EINTR). close(2) is the exception, see clinux_close.
 //
-// What comes out is 0 or more, or -1 to -4095. A filesystem can have a call return what is neither: tmpfs answers a search for a hole near
-// 2^63 with the lowest offset there is, a server an ioctl(2) with any number. The C library takes that for a result. It is -EOVERFLOW here, so that
-// nobody negates it.
+// The result is 0 or more, or -1 to -4095. A filesystem can make a call return something else: tmpfs answers a search for a hole
+// near 2^63 with the lowest offset there is, a server may answer an ioctl(2) with any number, and the C library takes that for a
+// result. It becomes -EOVERFLOW here, so that nobody negates it.
 #define RETRY(call)                                            \
     ({                                                         \
         __typeof__(call) result_;                              \
@@ -21,5 +21,5 @@ static inline int negative_errno(void) { return errno >= 1 && errno <= 4095 ? -e
 // The directory of this process's descriptors (O_PATH), opened once; -1 where there is no /proc.
 int clinux_own_descriptors(void);
 
-// The magic link of an open descriptor, for calls that take none.
+// The magic link of an open descriptor, for calls that take no descriptor.
 static inline void magic_path(char out[40], int fd) { snprintf(out, 40, "/proc/thread-self/fd/%d", fd); }

@@ -24,15 +24,15 @@ bool clinux_openings_are_counted_first(void) {
     return major > 6 || (major == 6 && minor >= 1);
 }
 
-int clinux_openings_bell(void) {
-    int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return bell == -1 ? -errno : bell;
+int clinux_openings_wakeup_open(void) {
+    int wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return wakeup == -1 ? -errno : wakeup;
 }
 
-void clinux_openings_ring(int bell) {
+void clinux_openings_wakeup(int wakeup) {
     uint64_t one = 1;
     // Fails only when it has been rung 2^64 - 2 times unheard.
-    if (write(bell, &one, sizeof one) == -1) return;
+    if (write(wakeup, &one, sizeof one) == -1) return;
 }
 
 // Nothing is where standard output and error are elsewhere: what the runtime says there must not become an answer to the kernel.
@@ -46,10 +46,10 @@ static int fill_standard_numbers(void) {
     }
 }
 
-int clinux_openings_begin(int bell) {
-    if (bell <= 2) return -EBADF;
+int clinux_openings_begin(int wakeup) {
+    if (wakeup <= 2) return -EBADF;
     if (unshare(CLONE_FILES) == -1) return -errno;
-    if (syscall(SYS_close_range, 0, bell - 1, 0) == -1 || syscall(SYS_close_range, bell + 1, UINT_MAX, 0) == -1) return -errno;
+    if (syscall(SYS_close_range, 0, wakeup - 1, 0) == -1 || syscall(SYS_close_range, wakeup + 1, UINT_MAX, 0) == -1) return -errno;
     int result = fill_standard_numbers();
     if (result < 0) return result;
     unsigned flags = FAN_CLASS_CONTENT | FAN_CLOEXEC | FAN_NONBLOCK | FAN_UNLIMITED_QUEUE | FAN_UNLIMITED_MARKS;
@@ -87,11 +87,11 @@ void clinux_openings_unmark(int group, int path) {
     close(path);
 }
 
-void clinux_openings_wait(int group, int bell, int milliseconds, bool looks) {
-    struct pollfd list[2] = {{bell, POLLIN, 0}, {group, POLLIN, 0}};
+void clinux_openings_wait(int group, int wakeup, int milliseconds, bool looks) {
+    struct pollfd list[2] = {{wakeup, POLLIN, 0}, {group, POLLIN, 0}};
     if (poll(list, looks ? 2 : 1, milliseconds) <= 0) return;
     uint64_t count;
-    if (list[0].revents != 0 && read(bell, &count, sizeof count) == -1) return;
+    if (list[0].revents != 0 && read(wakeup, &count, sizeof count) == -1) return;
 }
 
 bool clinux_openings_next(int group, pid_t *process, int *fd) {

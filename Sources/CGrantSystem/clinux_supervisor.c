@@ -236,7 +236,7 @@ struct whole {
     struct clinux_suspect suspects[CLINUX_SUSPECTS];
     uint64_t devices[CLINUX_SUPERVISED_DEVICES];
     struct clinux_request requests[CLINUX_SUPERVISED_WORKERS] __attribute__((aligned(64)));
-    struct clinux_aside aside[CLINUX_ASIDE];
+    struct clinux_parked aside[CLINUX_PARKED];
 };
 
 size_t clinux_supervised_size(void) { return (sizeof(struct whole) + 4095) / 4096 * 4096; }
@@ -247,27 +247,27 @@ uint64_t *clinux_supervised_devices(struct clinux_supervised *page) { return ((s
 
 struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page) { return ((struct whole *)page)->suspects; }
 
-int clinux_receive_noted(int device, struct clinux_request *request, void **memory, size_t size) {
+int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size) {
     if (*memory == NULL && (*memory = malloc(size)) == NULL) return -ENOMEM;
     // The kernel writes where the next daemon looks: there is no moment in which only this process knows of it.
-    struct iovec parts[2] = {{request->received, CLINUX_NOTED_BYTES}, {(char *)*memory + CLINUX_NOTED_BYTES, size - CLINUX_NOTED_BYTES}};
+    struct iovec parts[2] = {{request->received, CLINUX_JOURNALED_BYTES}, {(char *)*memory + CLINUX_JOURNALED_BYTES, size - CLINUX_JOURNALED_BYTES}};
     ssize_t result = readv(device, parts, 2);
     if (result < 0) return -errno;
-    memcpy(*memory, request->received, result < CLINUX_NOTED_BYTES ? (size_t)result : CLINUX_NOTED_BYTES);
+    memcpy(*memory, request->received, result < CLINUX_JOURNALED_BYTES ? (size_t)result : CLINUX_JOURNALED_BYTES);
     return (int)result;
 }
 
-void clinux_note_aside(struct clinux_supervised *page, uint32_t place, const void *message, size_t size) {
-    struct clinux_aside *aside = &((struct whole *)page)->aside[place];
-    memcpy(aside->bytes, message, size < CLINUX_NOTED_BYTES ? size : CLINUX_NOTED_BYTES);
+void clinux_journal_park(struct clinux_supervised *page, uint32_t place, const void *message, size_t size) {
+    struct clinux_parked *aside = &((struct whole *)page)->aside[place];
+    memcpy(aside->bytes, message, size < CLINUX_JOURNALED_BYTES ? size : CLINUX_JOURNALED_BYTES);
     __atomic_store_n(&aside->size, (uint32_t)size, __ATOMIC_RELEASE);
 }
 
-void clinux_forget_aside(struct clinux_supervised *page, uint32_t place) {
+void clinux_journal_unpark(struct clinux_supervised *page, uint32_t place) {
     __atomic_store_n(&((struct whole *)page)->aside[place].size, 0, __ATOMIC_RELEASE);
 }
 
-const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, size_t *size) {
+const void *clinux_journaled_request(struct clinux_supervised *page, uint32_t place, size_t *size) {
     struct whole *whole = (struct whole *)page;
     const uint8_t *bytes;
     if (place < CLINUX_SUPERVISED_WORKERS) {
@@ -277,7 +277,7 @@ const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, 
         memcpy(&length, bytes, sizeof length);
         *size = length;
     } else {
-        const struct clinux_aside *aside = &whole->aside[place - CLINUX_SUPERVISED_WORKERS];
+        const struct clinux_parked *aside = &whole->aside[place - CLINUX_SUPERVISED_WORKERS];
         bytes = aside->bytes;
         *size = aside->size;
     }

@@ -1,178 +1,92 @@
 import GrantModel
 
 extension ControlReply: WireMessage {
-    package func write(to writer: inout BinaryWriter) {
-        switch self {
-        case .applied(let outcomes):
-            // Commands of before know no other kind, and nearly always need none.
-            let isWhole = outcomes.allSatisfy(\.unforgotten.isEmpty)
-            writer.write(isWhole ? UInt8(1) : UInt8(8))
-            writer.write(list: outcomes) { writer, outcome in
-                outcome.write(to: &writer)
-                if !isWhole { writer.write(list: outcome.unforgotten) { $0.write($1) } }
-            }
-        case .status(let status):
-            // The means have come later; where there are none it is what daemons of before say.
-            let hasMeans = status.grants.contains { $0.hostChanges != nil }
-            writer.write(hasMeans ? UInt8(9) : UInt8(2))
-            status.write(to: &writer)
-            if hasMeans { status.writeHostChanges(to: &writer) }
-        case .metrics(let metrics):
-            writer.write(UInt8(16))
-            metrics.write(to: &writer)
-        case .failed(let text):
-            writer.write(UInt8(3))
-            writer.write(text)
-        case .done:
-            writer.write(UInt8(4))
-        case .located(let places):
-            writer.write(UInt8(5))
-            writer.write(list: places) { writer, place in
-                writer.write(place.grant)
-                writer.write(place.path)
-            }
-        case .progress(let grants):
-            writer.write(UInt8(6))
-            writer.write(list: grants) { $1.write(to: &$0) }
-        case .waits(let holds, let blocks):
-            writer.write(UInt8(7))
-            writer.write(holds)
-            writer.write(list: blocks) { writer, block in
-                writer.write(block.waiting)
-                writer.write(block.blocker)
-                writer.write(block.claimant)
-            }
-        }
-    }
-
-    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> ControlReply {
-        switch try reader.number(UInt8.self) {
-        case 1: return .applied(try reader.list { (reader) throws(CodingFlaw) in try GrantOutcome.read(from: &reader) })
-        case 8:
-            return .applied(
-                try reader.list { (reader) throws(CodingFlaw) in
-                    var outcome = try GrantOutcome.read(from: &reader)
-                    outcome.unforgotten = try reader.list { (reader) throws(CodingFlaw) in try reader.bytes() }
-                    return outcome
-                })
-        case 2: return .status(try MountStatus.read(from: &reader))
-        case 9:
-            var status = try MountStatus.read(from: &reader)
-            try status.readHostChanges(from: &reader)
-            return .status(status)
-        case 16: return .metrics(try MountMetrics.read(from: &reader))
-        case 3: return .failed(try reader.string())
-        case 4: return .done
-        case 5:
-            return .located(
-                try reader.list { (reader) throws(CodingFlaw) in GrantPlace(grant: try reader.id(), path: try reader.bytes()) })
-        case 6: return .progress(try reader.list { (reader) throws(CodingFlaw) in try GrantProgress.read(from: &reader) })
-        case 7:
-            return .waits(
-                holds: try reader.bool(),
-                try reader.list { (reader) throws(CodingFlaw) in
-                    ClaimBlock(waiting: try reader.id(), blocker: try reader.id(), claimant: try reader.id())
-                })
-        default: throw .unknownKind
-        }
-    }
+    package static let cases: [WireCase<ControlReply>] = [
+        // Commands of before know no other kind of outcome, and nearly always need none.
+        WireCase(1, applied) { if case .applied(let outcomes) = $0, outcomes.allSatisfy(\.unforgotten.isEmpty) { outcomes } else { nil } },
+        WireCase(8, { (outcomes: [WholeOutcome]) in .applied(outcomes.map(\.outcome)) }) {
+            if case .applied(let outcomes) = $0 { outcomes.map(WholeOutcome.init) } else { nil }
+        },
+        // The means have come later; where there are none it is what daemons of before say.
+        WireCase(2, status) {
+            if case .status(let status) = $0, status.grants.allSatisfy({ $0.hostChanges == nil }) { status } else { nil }
+        },
+        WireCase(9, { (status: MountStatus, means: [UInt8]) throws(CodingFlaw) in .status(try status.adding(means)) }) {
+            if case .status(let status) = $0 { (status, status.means) } else { nil }
+        },
+        WireCase(3, failed) { if case .failed(let text) = $0 { text } else { nil } },
+        WireCase(4, .done),
+        WireCase(5, located) { if case .located(let places) = $0 { places } else { nil } },
+        WireCase(6, progress) { if case .progress(let grants) = $0 { grants } else { nil } },
+        WireCase(7, waits) { if case .waits(let holds, let blocks) = $0 { (holds, blocks) } else { nil } },
+        WireCase(16, metrics) { if case .metrics(let metrics) = $0 { metrics } else { nil } },
+    ]
 }
 
-extension GrantOutcome {
-    fileprivate func write(to writer: inout BinaryWriter) {
-        writer.write(grant)
-        writer.write(confirmed)
-        writer.write(milliseconds.bitPattern)
-        writer.write(drained)
-        writer.write(flushedBytes)
-        writer.write(invalidatedInodes)
-        writer.write(pending)
-    }
-
-    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantOutcome {
+/// Without `unforgotten`.
+extension GrantOutcome: WireRecord {
+    package static let fields = WireFields({
         GrantOutcome(
-            grant: try reader.id(), confirmed: try reader.bool(), milliseconds: Double(bitPattern: try reader.number(UInt64.self)),
-            drained: try reader.number(UInt64.self), flushedBytes: try reader.number(UInt64.self),
-            invalidatedInodes: try reader.number(UInt64.self), pending: try reader.number(UInt64.self))
-    }
+            grant: $0, confirmed: $1, milliseconds: $2, drained: $3, flushedBytes: $4, invalidatedInodes: $5, pending: $6)
+    }) { ($0.grant, $0.confirmed, $0.milliseconds, $0.drained, $0.flushedBytes, $0.invalidatedInodes, $0.pending) }
+}
+
+private struct WholeOutcome: WireRecord {
+    var outcome: GrantOutcome
+
+    static let fields = WireFields({ (short: GrantOutcome, unforgotten: [[UInt8]]) in
+        var outcome = short
+        outcome.unforgotten = unforgotten
+        return WholeOutcome(outcome: outcome)
+    }) { ($0.outcome, $0.outcome.unforgotten) }
+}
+
+extension GrantPlace: WireRecord {
+    package static let fields = WireFields(GrantPlace.init(grant:path:)) { ($0.grant, $0.path) }
+}
+
+extension ClaimBlock: WireRecord {
+    package static let fields = WireFields(ClaimBlock.init(waiting:blocker:claimant:)) { ($0.waiting, $0.blocker, $0.claimant) }
+}
+
+extension MountStatus: WireRecord {
+    package static let fields = WireFields(
+        MountStatus.init(view:mountpoint:pid:since:grants:inodes:descriptors:requests:)
+    ) { ($0.view, $0.mountpoint, $0.pid, $0.since, $0.grants, $0.inodes, $0.descriptors, $0.requests) }
 }
 
 extension MountStatus {
-    func write(to writer: inout BinaryWriter) {
-        writer.write(view.description)
-        writer.write(mountpoint)
-        writer.write(pid)
-        writer.write(since.nanoseconds)
-        writer.write(list: grants) { $1.write(to: &$0) }
-        writer.write(inodes)
-        writer.write(descriptors)
-        writer.write(list: requests) { $1.write(to: &$0) }
-    }
+    /// A number for each grant.
+    fileprivate var means: [UInt8] { grants.map { $0.hostChanges?.rawValue ?? Self.unknownMeans } }
 
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountStatus {
-        guard let view = try? ViewName(try reader.string()) else { throw .badValue }
-        return MountStatus(
-            view: view, mountpoint: try reader.bytes(), pid: try reader.number(Int32.self),
-            since: Instant(nanoseconds: try reader.number(Int64.self)),
-            grants: try reader.list { (reader) throws(CodingFlaw) in try GrantStatus.read(from: &reader) },
-            inodes: try reader.number(UInt64.self), descriptors: try reader.number(UInt64.self),
-            requests: try reader.list { (reader) throws(CodingFlaw) in try RequestCount.read(from: &reader) })
-    }
-}
-
-extension MountStatus {
-    /// One number for each grant; at least one is known.
-    fileprivate func writeHostChanges(to writer: inout BinaryWriter) {
-        writer.write(list: grants) { $0.write($1.hostChanges?.rawValue ?? Self.unknownMeans) }
-    }
-
-    fileprivate mutating func readHostChanges(from reader: inout MessageReader) throws(CodingFlaw) {
-        let means = try reader.list { (reader) throws(CodingFlaw) in try reader.number(UInt8.self) }
+    /// With a number for each grant, of which at least one is known.
+    fileprivate func adding(_ means: [UInt8]) throws(CodingFlaw) -> MountStatus {
         guard means.count == grants.count, means.contains(where: { $0 != Self.unknownMeans }) else { throw .badValue }
+        var status = self
         for (index, number) in means.enumerated() where number != Self.unknownMeans {
-            guard let known = HostChangeMeans(rawValue: number) else { throw .badValue }
-            grants[index].hostChanges = known
+            status.grants[index].hostChanges = try valid(HostChangeMeans(rawValue: number))
         }
+        return status
     }
 
     private static let unknownMeans = UInt8.max
 }
 
-extension RequestCount {
-    fileprivate func write(to writer: inout BinaryWriter) {
-        writer.write(opcode)
-        writer.write(count)
-    }
+extension GrantState: WireValue {}
 
-    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> RequestCount {
-        RequestCount(opcode: try reader.number(UInt32.self), count: try reader.number(UInt64.self))
+/// Without `hostChanges`.
+extension GrantStatus: WireRecord {
+    package static let fields = WireFields({
+        GrantStatus(id: $0, name: $1, state: $2, path: $3, inodes: $4, inFlight: $5, traffic: $6)
+    }) { ($0.id, $0.name, $0.state, $0.path, $0.inodes, $0.inFlight, $0.traffic) }
+}
+
+extension GrantTraffic: WireRecord {
+    package static let fields = WireFields(GrantTraffic.init(operations:readBytes:writtenBytes:)) {
+        ($0.operations, $0.readBytes, $0.writtenBytes)
     }
 }
 
-extension GrantStatus {
-    fileprivate func write(to writer: inout BinaryWriter) {
-        writer.write(id)
-        writer.write(name.bytes)
-        writer.write(state.rawValue)
-        writer.write(path != nil)
-        if let path { writer.write(path) }
-        writer.write(inodes)
-        writer.write(inFlight)
-        writer.write(traffic.operations)
-        writer.write(traffic.readBytes)
-        writer.write(traffic.writtenBytes)
-    }
-
-    fileprivate static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantStatus {
-        let id = try reader.id()
-        let bytes = try reader.bytes()
-        guard let name = try? GrantName(entry: bytes), let state = GrantState(rawValue: try reader.string()) else { throw .badValue }
-        let path = try reader.bool() ? try reader.bytes() : nil
-        return GrantStatus(
-            id: id, name: name, state: state, path: path, inodes: try reader.number(UInt64.self),
-            inFlight: try reader.number(UInt64.self),
-            traffic: GrantTraffic(
-                operations: try reader.number(UInt64.self), readBytes: try reader.number(UInt64.self),
-                writtenBytes: try reader.number(UInt64.self)))
-    }
+extension RequestCount: WireRecord {
+    package static let fields = WireFields(RequestCount.init(opcode:count:)) { ($0.opcode, $0.count) }
 }

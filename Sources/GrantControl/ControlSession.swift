@@ -35,10 +35,10 @@ public final class ControlSession: Sendable {
 
     /// Sends, from any thread and without waiting. To a client that is gone nothing is sent.
     public func send(_ news: SessionNews) {
-        let message = news.encoded
+        let message = Frame.framed(news.encoded)
         let needsHub = outgoing.withLock { outgoing -> Bool in
             if outgoing.isOver { return false }
-            outgoing.bytes += Frame.header(message.count) + message
+            outgoing.bytes += message
             if outgoing.bytes.count > ControlSession.mostKept { outgoing.isOver = true }
             return outgoing.isOver || !flush(&outgoing)
         }

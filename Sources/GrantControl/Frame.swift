@@ -1,4 +1,5 @@
 import Glibc
+import GrantModel
 import GrantSystem
 
 /// A message on the wire: its length in four bytes, the most significant first, then itself.
@@ -9,20 +10,33 @@ package enum Frame {
     /// `deadline` in nanoseconds of `Clock.monotonic`. Throws EMSGSIZE, ETIMEDOUT, EPIPE.
     package static func send(_ message: [UInt8], over socket: borrowing UnixSocket, deadline: Int64) throws(Errno) {
         guard message.count <= largest else { throw Errno(EMSGSIZE) }
-        try socket.send(header(message.count) + message, deadline: deadline)
+        try socket.send(framed(message), deadline: deadline)
     }
 
-    static func header(_ count: Int) -> [UInt8] {
-        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: UInt32(truncatingIfNeeded: count) >> $0) }
+    static func framed(_ message: [UInt8]) -> [UInt8] {
+        var writer = BinaryWriter()
+        writer.write(message)
+        return writer.bytes
     }
 
     /// Throws EMSGSIZE for a length above `most`, ETIMEDOUT, ECONNRESET when the other end is gone.
     package static func receive(
         over socket: borrowing UnixSocket, deadline: Int64, most: Int = .max
     ) throws(Errno) -> [UInt8] {
-        let header = try socket.receive(4, deadline: deadline)
+        try socket.receive(try length(try socket.receive(4, deadline: deadline)[...], most: most), deadline: deadline)
+    }
+
+    /// The first message in `bytes`, without its length, so that the next one begins where it ends; nil when it has not come whole.
+    /// Throws EMSGSIZE for a length above `most`.
+    static func first(in bytes: ArraySlice<UInt8>, most: Int = .max) throws(Errno) -> ArraySlice<UInt8>? {
+        guard bytes.count >= 4 else { return nil }
+        let (length, message) = (try length(bytes.prefix(4), most: most), bytes.dropFirst(4))
+        return message.count >= length ? message.prefix(length) : nil
+    }
+
+    private static func length(_ header: ArraySlice<UInt8>, most: Int) throws(Errno) -> Int {
         let length = header.reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
         guard length <= min(most, largest) else { throw Errno(EMSGSIZE) }
-        return try socket.receive(length, deadline: deadline)
+        return length
     }
 }

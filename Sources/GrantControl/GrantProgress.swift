@@ -21,19 +21,10 @@ public struct GrantProgress: Sendable, Equatable {
     public init(grant: GrantID, stage: Stage, done: UInt64, total: UInt64?) {
         (self.grant, self.stage, self.done, self.total) = (grant, stage, done, total)
     }
-
-    func write(to writer: inout BinaryWriter) {
-        writer.write(grant)
-        writer.write(stage.rawValue)
-        writer.write(done)
-        writer.write(total != nil)
-        if let total { writer.write(total) }
-    }
-
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> GrantProgress {
-        let grant = try reader.id()
-        guard let stage = Stage(rawValue: try reader.string()) else { throw .badValue }
-        let done = try reader.number(UInt64.self)
-        return GrantProgress(grant: grant, stage: stage, done: done, total: try reader.bool() ? try reader.number(UInt64.self) : nil)
-    }
 }
+
+extension GrantProgress: WireRecord {
+    package static let fields = WireFields(GrantProgress.init(grant:stage:done:total:)) { ($0.grant, $0.stage, $0.done, $0.total) }
+}
+
+extension GrantProgress.Stage: WireValue {}

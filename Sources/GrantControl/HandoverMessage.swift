@@ -36,33 +36,17 @@ public enum HandoverMessage: Sendable, Equatable {
 }
 
 extension HandoverMessage: WireMessage {
-    package func write(to writer: inout BinaryWriter) {
-        switch self {
-        case .refused(let reason):
-            writer.write(UInt8(1))
-            writer.write(reason)
-        case .state(let bytes, let descriptors):
-            writer.write(UInt8(2))
-            writer.write(bytes)
-            writer.write(descriptors)
-        case .ready: writer.write(UInt8(3))
-        case .cannot(let reason):
-            writer.write(UInt8(4))
-            writer.write(reason)
-        case .yours: writer.write(UInt8(5))
-        case .serving: writer.write(UInt8(6))
-        }
-    }
-
-    package static func read(from reader: inout MessageReader) throws(CodingFlaw) -> HandoverMessage {
-        switch try reader.number(UInt8.self) {
-        case 1: return .refused(String(decoding: try reader.bytes(), as: UTF8.self))
-        case 2: return .state(bytes: try reader.number(UInt64.self), descriptors: try reader.number(UInt32.self))
-        case 3: return .ready
-        case 4: return .cannot(String(decoding: try reader.bytes(), as: UTF8.self))
-        case 5: return .yours
-        case 6: return .serving
-        default: throw .unknownKind
-        }
-    }
+    /// Texts are for people: what is no UTF-8 in them is no reason to give up.
+    package static let cases: [WireCase<HandoverMessage>] = [
+        WireCase(1, { (text: [UInt8]) in .refused(String(decoding: text, as: UTF8.self)) }) {
+            if case .refused(let text) = $0 { Array(text.utf8) } else { nil }
+        },
+        WireCase(2, state) { if case .state(let bytes, let descriptors) = $0 { (bytes, descriptors) } else { nil } },
+        WireCase(3, .ready),
+        WireCase(4, { (text: [UInt8]) in .cannot(String(decoding: text, as: UTF8.self)) }) {
+            if case .cannot(let text) = $0 { Array(text.utf8) } else { nil }
+        },
+        WireCase(5, .yours),
+        WireCase(6, .serving),
+    ]
 }

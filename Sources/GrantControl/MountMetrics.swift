@@ -37,6 +37,10 @@ public struct WithdrawalCounts: Sendable, Equatable {
     public var released: UInt64 = 0
 
     public init() {}
+
+    init(durations: DurationCounts, flushedBytes: UInt64, released: UInt64) {
+        (self.durations, self.flushedBytes, self.released) = (durations, flushedBytes, released)
+    }
 }
 
 /// Operations on one grant that were refused since its view was mounted.
@@ -90,69 +94,36 @@ public struct MountMetrics: Sendable, Equatable {
 
 // MARK: on the wire
 
-extension DurationCounts {
-    func write(to writer: inout BinaryWriter) {
-        writer.write(list: buckets) { $0.write($1) }
-        writer.write(nanoseconds)
-    }
-
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> DurationCounts {
-        let buckets = try reader.list { (reader) throws(CodingFlaw) in try reader.number(UInt64.self) }
+extension DurationCounts: WireRecord {
+    package static let fields = WireFields({ (buckets: [UInt64], nanoseconds: UInt64) throws(CodingFlaw) in
         guard buckets.count == DurationBuckets.count else { throw .badValue }
-        return DurationCounts(buckets: buckets, nanoseconds: try reader.number(UInt64.self))
+        return DurationCounts(buckets: buckets, nanoseconds: nanoseconds)
+    }) { ($0.buckets, $0.nanoseconds) }
+}
+
+extension RequestDurations: WireRecord {
+    package static let fields = WireFields(RequestDurations.init(opcode:durations:)) { ($0.opcode, $0.durations) }
+}
+
+extension WithdrawalCounts: WireRecord {
+    package static let fields = WireFields(WithdrawalCounts.init(durations:flushedBytes:released:)) {
+        ($0.durations, $0.flushedBytes, $0.released)
     }
 }
 
-extension WithdrawalCounts {
-    func write(to writer: inout BinaryWriter) {
-        durations.write(to: &writer)
-        writer.write(flushedBytes)
-        writer.write(released)
-    }
-
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> WithdrawalCounts {
-        var counts = WithdrawalCounts()
-        counts.durations = try DurationCounts.read(from: &reader)
-        counts.flushedBytes = try reader.number(UInt64.self)
-        counts.released = try reader.number(UInt64.self)
-        return counts
-    }
+extension DenialCount: WireRecord {
+    package static let fields = WireFields(DenialCount.init(grant:name:count:)) { ($0.grant, $0.name, $0.count) }
 }
 
-extension MountMetrics {
-    func write(to writer: inout BinaryWriter) {
-        status.write(to: &writer)
-        writer.write(list: timings) { writer, timing in
-            writer.write(timing.opcode)
-            timing.durations.write(to: &writer)
-        }
-        writer.write(readBytes)
-        writer.write(writtenBytes)
-        writer.write(list: denials) { writer, denial in
-            writer.write(denial.grant)
-            writer.write(denial.name.bytes)
-            writer.write(denial.count)
-        }
-        revocations.write(to: &writer)
-        narrowings.write(to: &writer)
-        writer.write(waitingLocks)
-        writer.write(waitingForClaims)
-        writer.write(workers)
-        writer.write(idlePollingNanoseconds)
-    }
-
-    static func read(from reader: inout MessageReader) throws(CodingFlaw) -> MountMetrics {
-        MountMetrics(
-            status: try MountStatus.read(from: &reader),
-            timings: try reader.list { (reader) throws(CodingFlaw) in
-                RequestDurations(opcode: try reader.number(UInt32.self), durations: try DurationCounts.read(from: &reader))
-            }, readBytes: try reader.number(UInt64.self), writtenBytes: try reader.number(UInt64.self),
-            denials: try reader.list { (reader) throws(CodingFlaw) in
-                let grant = try reader.id()
-                guard let name = try? GrantName(entry: try reader.bytes()) else { throw .badValue }
-                return DenialCount(grant: grant, name: name, count: try reader.number(UInt64.self))
-            }, revocations: try WithdrawalCounts.read(from: &reader), narrowings: try WithdrawalCounts.read(from: &reader),
-            waitingLocks: try reader.number(UInt64.self), waitingForClaims: try reader.number(UInt64.self),
-            workers: try reader.number(UInt64.self), idlePollingNanoseconds: try reader.number(UInt64.self))
+extension MountMetrics: WireRecord {
+    package static let fields = WireFields(
+        MountMetrics.init(
+            status:timings:readBytes:writtenBytes:denials:revocations:narrowings:waitingLocks:waitingForClaims:workers:
+            idlePollingNanoseconds:)
+    ) {
+        (
+            $0.status, $0.timings, $0.readBytes, $0.writtenBytes, $0.denials, $0.revocations, $0.narrowings, $0.waitingLocks,
+            $0.waitingForClaims, $0.workers, $0.idlePollingNanoseconds
+        )
     }
 }

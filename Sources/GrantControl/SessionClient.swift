@@ -49,13 +49,10 @@ public final class SessionClient: Sendable {
     }
 
     private static func take(_ incoming: inout [UInt8]) throws(ControlClient.Failure) -> SessionNews? {
-        guard incoming.count >= 4 else { return nil }
-        let length = incoming[..<4].reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
-        guard length <= Frame.largest else { throw .nonsense }
-        guard incoming.count >= 4 + length else { return nil }
-        defer { incoming.removeFirst(4 + length) }
         do {
-            return try SessionNews.decode(Array(incoming[4..<4 + length]))
+            guard let message = try Frame.first(in: incoming[...]) else { return nil }
+            defer { incoming.removeFirst(message.endIndex) }
+            return try SessionNews.decode(Array(message))
         } catch {
             throw .nonsense
         }

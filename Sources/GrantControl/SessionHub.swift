@@ -41,8 +41,8 @@ final class SessionHub: Sendable {
 
     /// Takes a connection over. False when there are too many, or the server has ended.
     func adopt(_ connection: ControlConnection, peer: Peer, greeting: ControlReply) -> Bool {
-        let message = greeting.encoded
-        guard (try? connection.socket.sendSome((Frame.header(message.count) + message)[...])) == message.count + 4 else { return false }
+        let message = Frame.framed(greeting.encoded)
+        guard (try? connection.socket.sendSome(message[...])) == message.count else { return false }
         let isTaken = arrivals.withLock { arrivals -> Bool in
             if arrivals.isStopped { return false }
             arrivals.last += 1
@@ -212,13 +212,14 @@ final class SessionHub: Sendable {
         }
         var taken = 0
         defer { client.incoming.removeFirst(taken) }
-        while client.incoming.count - taken >= 4 {
-            let length = client.incoming[taken..<taken + 4].reduce(0) { $0 << 8 | Int(truncatingIfNeeded: $1) }
-            if length > Self.largest { return false }
-            guard client.incoming.count - taken >= 4 + length else { break }
-            guard let request = try? SessionRequest.decode(Array(client.incoming[taken + 4..<taken + 4 + length])) else { return false }
-            taken += 4 + length
-            handler.received(request, from: client.session)
+        do {
+            while let message = try Frame.first(in: client.incoming[taken...], most: Self.largest) {
+                let request = try SessionRequest.decode(Array(message))
+                taken = message.endIndex
+                handler.received(request, from: client.session)
+            }
+        } catch {
+            return false
         }
         return true
     }

@@ -1,9 +1,9 @@
-// A table as it was in another process.
+// Restores a table from another process.
 extension ClaimTable {
-    /// The number of the claim that came last, which may have ended.
+    /// The number of the newest claim, which may have ended.
     public var lastNumber: UInt64 { last }
 
-    /// `claims`: of a table, in its order; nil when they cannot be. `lastNumber`: that table's.
+    /// Restores a table. `claims`: in table order; nil when they are inconsistent. `lastNumber`: that of the old table.
     public init?(claims: [Claim], lastNumber: UInt64) {
         guard zip(claims, claims.dropFirst()).allSatisfy({ $0.id < $1.id }), claims.last.map({ $0.id.rawValue <= lastNumber }) ?? true
         else { return nil }
@@ -13,8 +13,8 @@ extension ClaimTable {
 }
 
 extension ClaimTable {
-    /// Grants what nobody blocks, after some of its claims may not have come along.
-    public mutating func reconsider() -> Effect { promoteAndBreakCircles() }
+    /// Grants claims that nothing blocks any more, after some were not restored.
+    public mutating func reconsider() -> Effect { promoteAndBreakDeadlocks() }
 }
 
 extension ClaimTable.Claim {

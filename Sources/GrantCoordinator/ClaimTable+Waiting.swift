@@ -1,17 +1,17 @@
-// Who waits for whom.
+// The wait-for graph.
 extension ClaimTable {
-    /// The claims that `id` waits for; empty when it is held.
+    /// The claims that block `id`; empty when it is held.
     public func blockers(of id: ClaimID) -> [ClaimID] {
         guard let claim = self[id], !claim.isHeld else { return [] }
         return blockers(of: claim).map(\.id)
     }
 
-    /// Whether anybody blocks the claim. What is held is looked at first: nearly always that is who does.
+    /// Whether any claim blocks this one. Checks held claims first: nearly always one of them does.
     func isBlocked(_ claim: Claim) -> Bool {
         if claims.contains(where: { $0.isHeld && $0.conflicts(with: claim) }) { return true }
         var overtaken: Set<ClaimID>?
         for other in claims where !other.isHeld && other.id < claim.id && other.conflicts(with: claim) {
-            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
             if overtaken?.contains(other.id) == false { return true }
         }
         return false
@@ -22,14 +22,15 @@ extension ClaimTable {
         return claims.filter { other in
             guard other.isHeld || other.id < claim.id, other.conflicts(with: claim) else { return false }
             if other.isHeld { return true }
-            if overtaken == nil { overtaken = waitingForFamily(of: claim) }
+            if overtaken == nil { overtaken = waitersOnRelated(of: claim) }
             return overtaken?.contains(other.id) == false
         }
     }
 
-    /// Those that wait, directly or by way of others, for what the claim's own claimant or purpose holds, or for what a presenter of its purpose says.
-    private func waitingForFamily(of claim: Claim) -> Set<ClaimID> {
-        let own = claims.filter { $0.isHeld && $0.isFamily(of: claim) }
+    /// Claims that wait, directly or transitively, for a claim held by this claimant or purpose, or for the answer of a presenter
+    /// of this purpose.
+    private func waitersOnRelated(of claim: Claim) -> Set<ClaimID> {
+        let own = claims.filter { $0.isHeld && $0.isRelated(to: claim) }
         let asking = claims.filter { other in claim.purpose.map { other.awaited?.contains($0) == true } ?? false }
         if own.isEmpty && asking.isEmpty { return [] }
         var result = Set(asking.map(\.id))
@@ -45,8 +46,8 @@ extension ClaimTable {
         return result
     }
 
-    /// Whether the claimant of `claim`, which waits, would in the end wait for itself.
-    func closesCircle(_ claim: Claim) -> Bool {
+    /// Whether granting `claim`, which waits, would need its own claimant to wait for itself.
+    func wouldDeadlock(_ claim: Claim) -> Bool {
         // Nobody can wait for who has nothing else; most claims are seen off by this.
         guard claims.contains(where: { $0.claimant == claim.claimant && $0.id != claim.id }) else { return false }
         var seen: Set<ClaimID> = []

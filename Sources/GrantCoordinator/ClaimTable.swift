@@ -1,25 +1,28 @@
-/// Names one claim in one table. Given by the table, never used twice.
+/// Identifies a claim in its table. Assigned by the table, never reused.
 public struct ClaimID: Hashable, Sendable, Comparable {
     public let rawValue: UInt64
     public init(rawValue: UInt64) { self.rawValue = rawValue }
     public static func < (one: ClaimID, other: ClaimID) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// Who waits for one claim at a time: a thread, a task, a command with those that it started. 128 random bits.
+/// Identifies a claimant, which waits for one claim at a time: a thread, a task, a command with its children. 128 random bits.
 public struct ClaimantID: Hashable, Sendable {
     public let (high, low): (UInt64, UInt64)
     public init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
-/// The claims of one mount: who holds what, and who waits for it in which order. No I/O, no clock, no lock: its owner has those.
+/// The claims of one mount: who holds what, and who waits in which order. Pure value without I/O, clock or lock: its owner has
+/// those.
 ///
 /// The rules:
-/// - Two claims conflict when an access of one conflicts with an access of the other. What is held never conflicts, but within one purpose.
-/// - A claim waits for every claim it conflicts with that is held, or that has come before it. So a writer that waits holds up later readers.
-/// - It does not wait for one that waits, directly or by way of others, for what its own claimant or purpose holds: neither could ever go on.
+/// - Two claims conflict when an access of one conflicts with an access of the other. Held claims never conflict, except within one
+///   purpose.
+/// - A claim waits for every conflicting claim that is held or arrived earlier. So a waiting writer blocks later readers.
+/// - It overtakes a claim that waits, directly or transitively, for what its own claimant or purpose holds: neither could ever
+///   proceed.
 /// - A claim is granted whole or not at all, so its parts never wait for each other.
-/// - A claim whose wait would close a circle of claimants is refused when it comes.
-/// - A claim for which presenters are asked waits like any other, and claims of those presenters' purposes go before it: to save, they claim.
+/// - A claim that would deadlock is refused when it arrives.
+/// - While a claim waits for presenters, claims of those presenters' purposes overtake it: to save, a presenter claims.
 public struct ClaimTable: Sendable {
     public struct Claim: Sendable {
         public let id: ClaimID
@@ -28,10 +31,10 @@ public struct ClaimTable: Sendable {
         public let purpose: [UInt8]?
         public internal(set) var accesses: [ItemAccess]
         public internal(set) var isHeld: Bool
-        /// Of one that would be held, but for presenters that are asked first: their purposes. nil otherwise.
+        /// The purposes of the presenters that must answer before the claim is held; nil when there are none.
         public internal(set) var awaited: Set<[UInt8]>?
 
-        /// Whether it would block `other`, if it is held or came first.
+        /// Whether this claim blocks `other` if it is held or arrived first.
         func conflicts(with other: Claim) -> Bool {
             if id == other.id { return false }
             if let purpose, purpose == other.purpose { return false }
@@ -41,22 +44,22 @@ public struct ClaimTable: Sendable {
             return false
         }
 
-        func isFamily(of other: Claim) -> Bool { claimant == other.claimant || (purpose != nil && purpose == other.purpose) }
+        func isRelated(to other: Claim) -> Bool { claimant == other.claimant || (purpose != nil && purpose == other.purpose) }
     }
 
-    /// What becomes of a new claim.
+    /// The result of adding a claim.
     public enum Answer: Equatable, Sendable {
         case granted(ClaimID)
         case waits(ClaimID)
-        /// It was not taken in: its claimant would wait for itself.
+        /// The claim was not added: its claimant would wait for itself.
         case deadlock
     }
 
-    /// What a change made of others.
+    /// What a change did to other claims.
     public struct Effect: Equatable, Sendable {
-        /// In the order in which they came.
+        /// In order of arrival.
         public var granted: [ClaimID] = []
-        /// Taken away, because they would wait for themselves.
+        /// Removed, because they would wait for themselves.
         public var deadlocked: [ClaimID] = []
 
         public init(granted: [ClaimID] = [], deadlocked: [ClaimID] = []) { (self.granted, self.deadlocked) = (granted, deadlocked) }
@@ -80,7 +83,7 @@ public struct ClaimTable: Sendable {
         return low < claims.count && claims[low].id == id ? low : nil
     }
 
-    /// Takes a claim in. It waits until a later call says that it is granted.
+    /// Adds a claim. If it waits, a later `Effect` says when it is granted.
     public mutating func add(_ accesses: [ItemAccess], claimant: ClaimantID, purpose: [UInt8]?) -> Answer {
         last += 1
         let claim = Claim(id: ClaimID(rawValue: last), claimant: claimant, purpose: purpose, accesses: accesses, isHeld: false)
@@ -89,14 +92,14 @@ public struct ClaimTable: Sendable {
             claims[claims.count - 1].isHeld = true
             return .granted(claim.id)
         }
-        if closesCircle(claim) {
+        if wouldDeadlock(claim) {
             claims.removeLast()
             return .deadlock
         }
         return .waits(claim.id)
     }
 
-    /// Ends a claim, held or waiting. An id that is not there changes nothing.
+    /// Ends a claim, held or waiting. No effect for an unknown id.
     public mutating func remove(_ id: ClaimID) -> Effect {
         guard let place = place(of: id) else { return Effect() }
         claims.remove(at: place)
@@ -109,8 +112,8 @@ public struct ClaimTable: Sendable {
         return Effect(granted: promote())
     }
 
-    /// Puts claims' items where they are now, as files were renamed. Claims that are held stay so, also if they meet now; those that wait may be
-    /// granted by it, or be found to wait in a circle.
+    /// Updates the positions of claimed items after renames. Held claims stay held even if they conflict now; waiting ones may be
+    /// granted, or found to deadlock.
     public mutating func update(_ accesses: [ClaimID: [ItemAccess]]) -> Effect {
         var hasChanged = false
         for (id, accesses) in accesses {
@@ -118,20 +121,20 @@ public struct ClaimTable: Sendable {
             claims[place].accesses = accesses
             hasChanged = true
         }
-        return hasChanged ? promoteAndBreakCircles() : Effect()
+        return hasChanged ? promoteAndBreakDeadlocks() : Effect()
     }
 
-    mutating func promoteAndBreakCircles() -> Effect {
+    mutating func promoteAndBreakDeadlocks() -> Effect {
         var effect = Effect(granted: promote())
         // The youngest goes: the others have waited longer.
-        while let stuck = claims.last(where: { !$0.isHeld && closesCircle($0) }) {
+        while let stuck = claims.last(where: { !$0.isHeld && wouldDeadlock($0) }) {
             effect.deadlocked.append(stuck.id)
             effect.granted += remove(stuck.id).granted
         }
         return effect
     }
 
-    /// Grants what nobody blocks any more.
+    /// Grants every claim that is no longer blocked.
     mutating func promote() -> [ClaimID] {
         var granted: [ClaimID] = []
         for place in claims.indices where !claims[place].isHeld && claims[place].awaited == nil && !isBlocked(claims[place]) {
@@ -141,7 +144,7 @@ public struct ClaimTable: Sendable {
         return granted
     }
 
-    /// The claims that are held and that an operation which is none of the table's would conflict with.
+    /// The held claims with which an operation outside the table would conflict.
     public func holders(against access: ItemAccess) -> [Claim] {
         claims.filter { claim in claim.isHeld && claim.accesses.contains { $0.conflicts(with: access) } }
     }

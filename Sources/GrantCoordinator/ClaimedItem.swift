@@ -1,4 +1,4 @@
-/// Names one file or directory, by whatever the owner of the table takes for its identity: three numbers that nothing else has.
+/// Identifies a file or directory by three numbers that its owner guarantees to be unique.
 public struct ItemID: Hashable, Sendable {
     public let (first, second): (UInt64, UInt64)
     public let third: Int64
@@ -9,7 +9,7 @@ public struct ItemID: Hashable, Sendable {
     }
 }
 
-/// A name in a directory, whether anything stands there or not.
+/// A name in a directory, whether an entry exists or not.
 public struct ItemPlace: Hashable, Sendable {
     public let directory: ItemID
     public let name: [UInt8]
@@ -20,16 +20,16 @@ public struct ItemPlace: Hashable, Sendable {
     }
 }
 
-/// What a claim is about: a file, or a directory with all that lies below it.
+/// The subject of a claim: a file, or a directory tree.
 ///
-/// By identity and by place. By identity it cannot escape by being renamed; by its place it cannot escape by being replaced, which is how most
-/// programs save: the new file is another one, under the name that was claimed.
+/// It is matched by identity and by place. Identity follows a rename; place follows a replacement, which is how most programs save:
+/// a new file under the claimed name.
 public struct ClaimedItem: Equatable, Sendable {
-    /// What stood at the place when it was claimed, and what stands there now; empty where there is nothing yet.
+    /// The file at the place when it was claimed, and the one there now; empty where there is none yet.
     public var identities: [ItemID]
-    /// nil for what has no name inside a grant: the granted directory itself.
+    /// nil for the granted directory itself, which has no name inside the grant.
     public var place: ItemPlace?
-    /// The directories above, in any order.
+    /// All parent directories, in any order.
     public var ancestors: [ItemID]
 
     public init(identities: [ItemID], place: ItemPlace?, ancestors: [ItemID]) {
@@ -47,19 +47,19 @@ public struct ClaimedItem: Equatable, Sendable {
     }
 }
 
-/// What a claim, or an operation, does with an item.
+/// What a claim or an operation does with an item.
 public enum ItemUse: UInt8, Sendable, CaseIterable {
     case readContent = 1
     case readMetadata
     case writeContent
     case writeMetadata
-    /// Removes it, moves it or puts another in its place: nobody else may do anything with it meanwhile.
+    /// Removes, moves or replaces it: excludes every other use.
     case displace
 
     public var isReading: Bool { self == .readContent || self == .readMetadata }
     private var isMetadata: Bool { self == .readMetadata || self == .writeMetadata }
 
-    /// Readers share, a writer excludes. What is about metadata alone meets what is about metadata, and what displaces the item.
+    /// Readers share, a writer excludes. A metadata use conflicts only with metadata uses and with `displace`.
     public func excludes(_ other: ItemUse) -> Bool {
         if isReading && other.isReading { return false }
         if self == .displace || other == .displace { return true }
@@ -67,7 +67,7 @@ public enum ItemUse: UInt8, Sendable, CaseIterable {
     }
 }
 
-/// An item, and what is to be done with it.
+/// An item and its use.
 public struct ItemAccess: Equatable, Sendable {
     public var item: ClaimedItem
     public var use: ItemUse

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Lets operations into scopes or refuses them, and tells a revoker who is inside.
+/// Admits operations into scopes or refuses them, and tells a revoker who is inside.
 ///
-/// The protocol is Dekker's: whoever enters stores its mark and then loads the gate; whoever closes stores into the gate and then
-/// looks at the marks. Both are sequentially consistent, so at least one of the two sees the other: no operation is inside
-/// unseen once the gate is closed. Entering touches one cache line that belongs to the worker, and reads one that all share.
+/// The protocol is Dekker's: an operation stores its mark and then loads the gate; a revoker stores to the gate and then reads the
+/// marks. Both are sequentially consistent, so at least one sees the other, and no operation is inside unseen once the gate is
+/// closed. Entering touches one cache line of the worker's own and reads one that all share.
 ///
 /// Locking: none on the way of an operation. `makeScope` is called by one thread at a time (the owner of the scope table).
 public final class Coordinator: @unchecked Sendable {
@@ -19,7 +19,7 @@ public final class Coordinator: @unchecked Sendable {
     private static let gatesPerChunk = 1024
     private static let chunkLimit = 1 << 14
 
-    /// One for each worker, on cache lines of its own.
+    /// A worker's mark, on cache lines of its own.
     struct Slot: ~Copyable {
         let mark = Atomic<UInt64>(0)
         let sequence = Atomic<UInt32>(0)
@@ -28,7 +28,7 @@ public final class Coordinator: @unchecked Sendable {
         private let padding2: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
     }
 
-    /// `slotCount`: how many threads can be inside scopes at once, 4,096 at most.
+    /// `slotCount`: how many threads can be inside scopes at once, at most 4,096.
     public init(slotCount: Int) {
         self.slotCount = slotCount
         let raw = UnsafeMutableRawPointer.allocate(byteCount: slotCount * MemoryLayout<Slot>.stride, alignment: 128)
@@ -51,7 +51,7 @@ public final class Coordinator: @unchecked Sendable {
         UnsafeMutableRawPointer(slots).deallocate()
     }
 
-    /// A new scope whose gate refuses `refusals` from the start. nil when 16 million scopes were made: ids are never used twice.
+    /// Makes a scope whose gate refuses `refusals` from the start. nil after 16 million scopes: ids are never reused.
     public func makeScope(refusing refusals: Refusals) -> ScopeID? {
         let number = scopeCount.load(ordering: .relaxed)
         let chunk = Int(truncatingIfNeeded: number) / Self.gatesPerChunk
@@ -67,10 +67,11 @@ public final class Coordinator: @unchecked Sendable {
         return scope
     }
 
-    /// The number of the next scope. For the daemon that comes next.
+    /// The number of the next scope, for handover.
     public var nextScope: UInt32 { scopeCount.load(ordering: .acquiring) }
 
-    /// Has scopes that another daemon has made, all below `next`: no number comes twice. Before the first is made here. False for a number that cannot be.
+    /// Reserves the scopes that another daemon made, all below `next`, so that no number is reused. Call it before the first
+    /// `makeScope`. False for an impossible number.
     public func takeOver(nextScope next: UInt32) -> Bool {
         let last = Int(truncatingIfNeeded: next) / Self.gatesPerChunk
         guard next > 0, last < Self.chunkLimit, scopeCount.load(ordering: .relaxed) == 1 else { return false }
@@ -83,7 +84,7 @@ public final class Coordinator: @unchecked Sendable {
         return true
     }
 
-    /// Goes on counting what has gone through a scope.
+    /// Continues the counts of a scope from another daemon.
     public func takeOver(_ counts: ScopeCounts, of scope: ScopeID) {
         let gate = gate(scope)
         gate.pointee.operations.store(counts.operations, ordering: .relaxed)
@@ -91,7 +92,7 @@ public final class Coordinator: @unchecked Sendable {
         gate.pointee.writtenBytes.store(counts.writtenBytes, ordering: .relaxed)
     }
 
-    /// The gate of a scope that `makeScope` gave out; valid as long as the coordinator.
+    /// The gate of a scope from `makeScope`; valid as long as the coordinator.
     public func gate(_ scope: ScopeID) -> UnsafeMutablePointer<Gate> {
         let number = Int(truncatingIfNeeded: scope.rawValue)
         return chunks[number / Self.gatesPerChunk]! + number % Self.gatesPerChunk
@@ -99,36 +100,36 @@ public final class Coordinator: @unchecked Sendable {
 
     // MARK: the way of an operation
 
-    /// Enters `scope` on behalf of the thread that owns `slot`. After `.enter`, `.claimed` and `.crowded` the thread is inside until `leave(slot)`;
-    /// after anything else it is outside.
+    /// Enters `scope` on the thread that owns `slot`. After `.enter`, `.claimed` and `.congested` the thread is inside until
+    /// `leave(slot:)`; after any other verdict it is outside.
     @inline(__always)
     public func enter(_ scope: ScopeID, for entry: Entry, slot: Int) -> Verdict {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
-        // What it does, besides where: a narrowing leaves readers alone.
+        // The mark says what the operation is, not only where: a narrowing lets readers stay.
         let mark =
             UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: entry.rawValue) << 32
             | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
         let refused = gate(scope).pointee.refusals.load(ordering: .sequentiallyConsistent)
-        if refused & entry.obstacles == 0 {
+        if refused & entry.refusalMask == 0 {
             count(scope, slot: slot)
             return .enter
         }
-        // Its mark stands while it looks at the claims, so whoever takes one either is seen by it or waits for it.
-        if refused & entry.obstacles & ~Refusals.detours.rawValue == 0 {
+        // The mark stands while the operation looks at the claims, so a new claim either is seen by it or waits for it.
+        if refused & entry.refusalMask & ~Refusals.slowPath.rawValue == 0 {
             count(scope, slot: slot)
-            return refused & Refusals.crowded.rawValue != 0 ? .crowded : .claimed
+            return refused & Refusals.congested.rawValue != 0 ? .congested : .claimed
         }
         own.pointee.mark.store(0, ordering: .releasing)
         return refused & Refusals.read.rawValue != 0 ? .revoked : .readOnly
     }
 
-    /// Shows the thread that owns `slot` inside `scope`, whatever the gate says, until `leave`: it gives back what was given out, which always passes, and
-    /// is not counted. Whether it is crowded there.
+    /// Enters `scope` whatever the gate says, until `leave`: for operations that release a resource, which always pass and are not
+    /// counted. Returns whether the scope is congested.
     @inline(__always)
-    public func show(_ scope: ScopeID, slot: Int) -> Bool {
+    public func forceEnter(_ scope: ScopeID, slot: Int) -> Bool {
         let own = slots + slot
         let sequence = own.pointee.sequence.load(ordering: .relaxed) &+ 1
         own.pointee.sequence.store(sequence, ordering: .relaxed)
@@ -136,57 +137,57 @@ public final class Coordinator: @unchecked Sendable {
             UInt64(truncatingIfNeeded: sequence & 0x1fff_ffff) << 35 | UInt64(truncatingIfNeeded: Entry.closing.rawValue) << 32
             | UInt64(truncatingIfNeeded: scope.rawValue)
         own.pointee.mark.store(mark, ordering: .sequentiallyConsistent)
-        return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.crowded.rawValue != 0
+        return gate(scope).pointee.refusals.load(ordering: .relaxed) & Refusals.congested.rawValue != 0
     }
 
-    /// Leaves whatever scope the slot is in.
+    /// Leaves the scope that the slot is in.
     @inline(__always)
     public func leave(slot: Int) {
         slots[slot].mark.store(0, ordering: .releasing)
     }
 
     /// Counts a refusal.
-    public func noteDenial(_ scope: ScopeID) {
+    public func countDenial(_ scope: ScopeID) {
         let gate = gate(scope)
-        // Counted first and said afterwards; whoever takes the counts does it the other way round.
+        // Counts first and sets the flag afterwards; the reader does it the other way round.
         gate.pointee.denials.wrappingAdd(1, ordering: .sequentiallyConsistent)
         if !denials.load(ordering: .sequentiallyConsistent) { denials.store(true, ordering: .sequentiallyConsistent) }
     }
 
-    /// How many refusals there were in a scope since the last call.
+    /// Returns the refusals in a scope since the last call, and resets the count.
     public func takeDenials(_ scope: ScopeID) -> UInt64 { gate(scope).pointee.denials.exchange(0, ordering: .sequentiallyConsistent) }
 
-    /// Whether there were refusals in any scope since the last call.
+    /// Whether any scope had refusals since the last call.
     public func takeHasDenials() -> Bool { denials.exchange(false, ordering: .sequentiallyConsistent) }
 
     // MARK: the way of a revocation
 
-    /// Somebody who was inside a scope when a revoker looked.
-    public struct Visit: Hashable, Sendable {
+    /// An operation that was inside a scope when a revoker looked.
+    public struct Occupant: Hashable, Sendable {
         public let slot: Int
         let mark: UInt64
         /// What it entered for.
         public var entry: Entry { Entry(rawValue: UInt32(truncatingIfNeeded: mark >> 32) & 7) ?? .read }
     }
 
-    /// Refuses, from now on, what `refusals` names as well.
+    /// Makes the gate refuse `refusals` as well, from now on.
     public func close(_ scope: ScopeID, _ refusals: Refusals) {
         gate(scope).pointee.refusals.bitwiseOr(refusals.rawValue, ordering: .sequentiallyConsistent)
     }
 
-    /// Lets writes in again, unless the scope is being revoked.
+    /// Admits writes again, unless the scope is being revoked.
     public func widen(_ scope: ScopeID) {
         let gate = gate(scope)
         var old = gate.pointee.refusals.load(ordering: .sequentiallyConsistent)
         while old & Refusals.read.rawValue == 0 {
             let (done, seen) = gate.pointee.refusals.compareExchange(
-                expected: old, desired: old & Refusals.detours.rawValue, ordering: .sequentiallyConsistent)
+                expected: old, desired: old & Refusals.slowPath.rawValue, ordering: .sequentiallyConsistent)
             if done { return }
             old = seen
         }
     }
 
-    /// Says that claims are held in a scope, or none any more.
+    /// Sets whether claims are held in a scope.
     public func setClaimed(_ scope: ScopeID, _ isClaimed: Bool) {
         let gate = gate(scope)
         if isClaimed {
@@ -196,17 +197,17 @@ public final class Coordinator: @unchecked Sendable {
         }
     }
 
-    /// Sends whoever comes into a scope to look whether there is room first, or no more.
-    public func setCrowded(_ scope: ScopeID, _ isCrowded: Bool) {
+    /// Sets whether operations that enter a scope must check the worker quota first.
+    public func setCongested(_ scope: ScopeID, _ isCongested: Bool) {
         let gate = gate(scope)
-        if isCrowded {
-            gate.pointee.refusals.bitwiseOr(Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+        if isCongested {
+            gate.pointee.refusals.bitwiseOr(Refusals.congested.rawValue, ordering: .sequentiallyConsistent)
         } else {
-            gate.pointee.refusals.bitwiseAnd(~Refusals.crowded.rawValue, ordering: .sequentiallyConsistent)
+            gate.pointee.refusals.bitwiseAnd(~Refusals.congested.rawValue, ordering: .sequentiallyConsistent)
         }
     }
 
-    /// Calls `body` with the slot and the scope of everybody who is inside one now, among the first `count` slots.
+    /// Calls `body` with slot and scope of every operation that is inside now, among the first `count` slots.
     public func forEachInside(upTo count: Int, _ body: (Int, ScopeID) -> Void) {
         for index in 0..<min(count, slotCount) {
             let mark = slots[index].mark.load(ordering: .relaxed)
@@ -214,18 +215,18 @@ public final class Coordinator: @unchecked Sendable {
         }
     }
 
-    /// Who is inside `scope` now.
-    public func visits(in scope: ScopeID) -> [Visit] {
-        var result: [Visit] = []
+    /// The operations inside `scope` now.
+    public func occupants(of scope: ScopeID) -> [Occupant] {
+        var result: [Occupant] = []
         for index in 0..<slotCount {
             let mark = slots[index].mark.load(ordering: .sequentiallyConsistent)
-            if mark != 0, UInt32(truncatingIfNeeded: mark) == scope.rawValue { result.append(Visit(slot: index, mark: mark)) }
+            if mark != 0, UInt32(truncatingIfNeeded: mark) == scope.rawValue { result.append(Occupant(slot: index, mark: mark)) }
         }
         return result
     }
 
-    /// Whether that very visit still goes on.
-    public func isInside(_ visit: Visit) -> Bool {
-        slots[visit.slot].mark.load(ordering: .sequentiallyConsistent) == visit.mark
+    /// Whether that operation is still inside.
+    public func isInside(_ occupant: Occupant) -> Bool {
+        slots[occupant.slot].mark.load(ordering: .sequentiallyConsistent) == occupant.mark
     }
 }

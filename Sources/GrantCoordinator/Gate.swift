@@ -1,42 +1,43 @@
 import Synchronization
 
-/// Names one scope in one mount. Counted upwards, never used twice.
+/// Identifies a scope of one mount. Ascending, never reused.
 public struct ScopeID: Hashable, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 }
 
-/// What an operation wants of a scope.
+/// What an operation does in a scope.
 public enum Entry: UInt32, Sendable {
-    /// To look: names, attributes, data.
+    /// Reads names, attributes or data.
     case read = 1
-    /// To change something.
+    /// Changes something.
     case write = 2
-    /// To write back what the kernel's cache of the mount still holds: the echo of changes that were let in before.
+    /// Write-back of the kernel's cache: changes that were admitted before.
     case cacheWrite = 4
-    /// To look, on the way of what must not wait for anybody's claim: the end of a lock, close(2), fsync(2).
+    /// Reads as part of an operation that must not wait for a claim: unlocking, close(2), fsync(2).
     case closing = 3
 
-    /// What in a gate's word stands in its way.
+    /// The refusals that stop or divert this entry.
     @inline(__always)
-    var obstacles: UInt32 {
+    var refusalMask: UInt32 {
         switch self {
-        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
-        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue | Refusals.crowded.rawValue
-        case .cacheWrite: Refusals.cacheWrite.rawValue | Refusals.crowded.rawValue
-        case .closing: Refusals.read.rawValue | Refusals.crowded.rawValue
+        case .read: Refusals.read.rawValue | Refusals.claimed.rawValue | Refusals.congested.rawValue
+        case .write: Refusals.write.rawValue | Refusals.claimed.rawValue | Refusals.congested.rawValue
+        case .cacheWrite: Refusals.cacheWrite.rawValue | Refusals.congested.rawValue
+        case .closing: Refusals.read.rawValue | Refusals.congested.rawValue
         }
     }
 
-    /// Whether a set of refusals, of a gate or of one file, names it.
+    /// Whether a set of refusals, of a gate or of one file, contains it.
     @inline(__always)
-    public func isRefused(by refusals: UInt32) -> Bool { obstacles & refusals != 0 }
+    public func isRefused(by refusals: UInt32) -> Bool { refusalMask & refusals != 0 }
 
-    /// Whether it brings a change.
+    /// Whether it changes anything.
     public var isChange: Bool { self == .write || self == .cacheWrite }
 }
 
-/// What a gate refuses: a set of `Entry`s. It only ever grows, but for a widening of access, and for claims and crowds, which come and go.
+/// The entries that a gate refuses. The set only grows, except for a widening of access, and for claims and congestion, which come
+/// and go.
 public struct Refusals: OptionSet, Sendable {
     public let rawValue: UInt32
     public init(rawValue: UInt32) { self.rawValue = rawValue }
@@ -44,43 +45,44 @@ public struct Refusals: OptionSet, Sendable {
     public static let read = Refusals(rawValue: 1)
     public static let write = Refusals(rawValue: 2)
     public static let cacheWrite = Refusals(rawValue: 4)
-    /// Claims are held here: who reads or writes has to look at them first.
+    /// Claims are held here: readers and writers must check them first.
     public static let claimed = Refusals(rawValue: 8)
-    /// So many are inside, here or for one user, that others could be left without a worker: who comes has to look whether there is room.
-    public static let crowded = Refusals(rawValue: 16)
-    /// What refuses nobody by itself.
-    static let detours: Refusals = [.claimed, .crowded]
+    /// So many operations are inside, here or for one user, that others could be left without a worker: an operation must check the
+    /// quota first.
+    public static let congested = Refusals(rawValue: 16)
+    /// Bits that divert operations to a slow path and refuse none.
+    static let slowPath: Refusals = [.claimed, .congested]
 
-    /// `open`: nothing is refused.
+    /// Refuses nothing.
     public static let none: Refusals = []
-    /// A read-only grant whose cached changes are still being written back.
+    /// Read-only, while changes cached before are still written back.
     public static let narrowing: Refusals = [.write]
-    /// A read-only grant.
+    /// Read-only.
     public static let readOnly: Refusals = [.write, .cacheWrite]
-    /// Revoked; the kernel's cached changes are still let through.
+    /// Revoked, while changes cached before are still written back.
     public static let flushing: Refusals = [.read, .write]
     /// Revoked.
     public static let shut: Refusals = [.read, .write, .cacheWrite]
 }
 
-/// The gate of one scope. Read by every operation, written by a revocation.
+/// The gate of one scope. Every operation reads it; a revocation writes it.
 public struct Gate: ~Copyable {
     let refusals = Atomic<UInt32>(0)
-    /// Operations refused and not yet reported.
+    /// Refusals that were not reported yet.
     public let denials = Atomic<UInt64>(0)
-    /// Bytes that cache write-back brought while the gate was closing.
+    /// Bytes written back from the kernel's cache while the gate was closing.
     public let flushedBytes = Atomic<UInt64>(0)
-    /// What workers have counted that had to count for another scope: `ScopeCells`.
+    /// Counts of workers whose cell went to another scope: `ScopeCells`.
     let operations = Atomic<UInt64>(0)
     let readBytes = Atomic<UInt64>(0)
     let writtenBytes = Atomic<UInt64>(0)
 
-    /// What is refused, whether or not it is crowded.
-    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)).subtracting(.crowded) }
+    /// The refusals, without `congested`.
+    public var refused: Refusals { Refusals(rawValue: refusals.load(ordering: .sequentiallyConsistent)).subtracting(.congested) }
 }
 
 public enum Verdict {
-    /// Whether the thread is inside now.
+    /// Whether the thread is inside the scope now.
     @inline(__always)
     public var isInside: Bool { self != .revoked && self != .readOnly }
 
@@ -89,8 +91,8 @@ public enum Verdict {
     case revoked
     /// A change below a read-only grant: EROFS.
     case readOnly
-    /// Inside, and to look at the claims before anything is done.
+    /// Inside; must check the claims before it does anything.
     case claimed
-    /// Inside, and to look whether there is room before anything is done, and then at the claims.
-    case crowded
+    /// Inside; must check the quota before it does anything, and then the claims.
+    case congested
 }

@@ -1,6 +1,6 @@
-// A table as it was in another process.
+// Saves a table, and restores it in another process.
 extension PresenterTable {
-    /// All that a table knows.
+    /// The complete state of a table.
     public struct Contents: Sendable {
         public struct Round: Sendable {
             public var id: RoundID

@@ -1,29 +1,29 @@
-/// Names one presenter in one table. Never used twice.
+/// Identifies a presenter in its table. Never reused.
 public struct PresenterID: Hashable, Sendable, Comparable {
     public let rawValue: UInt64
     public init(rawValue: UInt64) { self.rawValue = rawValue }
     public static func < (one: PresenterID, other: PresenterID) -> Bool { one.rawValue < other.rawValue }
 }
 
-/// Names what presenters are asked together: for one claim, or before one revocation. Never used twice.
+/// Identifies a round: the questions asked for one claim, or before one revocation. Never reused.
 public struct RoundID: Hashable, Sendable {
     public let rawValue: UInt64
     public init(rawValue: UInt64) { self.rawValue = rawValue }
 }
 
-/// What presenters are asked.
+/// A question to a presenter.
 public enum PresenterQuestion: UInt8, Sendable, CaseIterable {
     case relinquishToReader = 1
     case relinquishToWriter
     case save
     case accommodateDeletion
-    /// The grant is about to be withdrawn.
+    /// The grant is about to be revoked.
     case revocation
 
     var isRelinquishing: Bool { self == .relinquishToReader || self == .relinquishToWriter }
 }
 
-/// An item that is claimed, and what presenters of it are to do before.
+/// A claimed item, and what its presenters must do first.
 public struct PresentedPart: Sendable {
     public var access: ItemAccess
     public var savesFirst: Bool
@@ -36,24 +36,25 @@ public struct PresentedPart: Sendable {
     }
 }
 
-/// The presenters of one mount: who presents what, who is asked what, and until when that is waited for. No I/O, no clock, no lock: its owner has those.
+/// The presenters of one mount: who presents what, which questions are open, and their deadlines. Pure value without I/O, clock or
+/// lock: its owner has those.
 ///
 /// The rules:
-/// - Before a claim is granted those are asked whose item it overlaps, unless they have its purpose: each to step aside once, for a writer rather
-///   than a reader; to save, where a part wants that; and for each part that is to be deleted.
-/// - A round is over once, when every question that is waited for was answered, its presenter has gone, or its time is over.
-/// - Who lets a time go by is asked from then on and not waited for, until it answers anything.
-/// - Who has stepped aside, in time or not, is told when what it stepped aside for has ended.
+/// - Before a claim is granted, presenters of overlapping items are asked, except those of the claim's own purpose: once to
+///   relinquish (to a writer rather than to a reader), to save if a part wants that, and for each part that is to be deleted.
+/// - A round is over when every open question was answered, expired, or lost its presenter.
+/// - After a missed deadline a presenter is still asked but not waited for, until it answers anything.
+/// - A presenter that relinquished, in time or not, is told when the claim has ended.
 public struct PresenterTable: Sendable {
     public struct Presenter: Sendable {
         public let id: PresenterID
-        /// Claims of this purpose do not ask it; nil: all do.
+        /// Claims of this purpose do not ask it; nil: every claim does.
         public let purpose: [UInt8]?
         /// nil while no grant leads there.
         public internal(set) var item: ClaimedItem?
-        /// How long it may take to answer: nanoseconds.
+        /// Its timeout for an answer, in nanoseconds.
         public let patience: Int64
-        /// It has let a time go by and not answered since.
+        /// It missed a deadline and has not answered since.
         public internal(set) var isLate = false
     }
 
@@ -61,22 +62,22 @@ public struct PresenterTable: Sendable {
         public let number: UInt64
         public let presenter: PresenterID
         public let kind: PresenterQuestion
-        /// Which of the claim's parts it is about; 0 for a revocation.
+        /// The index of the claim's part in question; 0 for a revocation.
         public let part: Int
         public let patience: Int64
     }
 
-    /// What is to be asked now.
+    /// A new round of questions.
     public struct Round: Sendable {
         public let id: RoundID
         public let questions: [Question]
-        /// Nobody is waited for.
+        /// No answer is waited for.
         public let isOver: Bool
-        /// Of those who are waited for.
+        /// The purposes of the presenters that are waited for.
         public let purposes: Set<[UInt8]>
     }
 
-    /// Somebody whose answer is waited for no longer.
+    /// A presenter whose answer is no longer waited for.
     public struct PassedOver: Sendable, Equatable {
         public let presenter: PresenterID
         public let kind: PresenterQuestion
@@ -90,7 +91,7 @@ public struct PresenterTable: Sendable {
     }
 
     struct LiveRound: Sendable {
-        /// What is waited for, and until when.
+        /// Open questions with their deadlines.
         var open: [UInt64: (presenter: PresenterID, kind: PresenterQuestion, deadline: Int64)] = [:]
         var asked: Set<PresenterID> = []
         var aside: Set<PresenterID> = []
@@ -114,14 +115,14 @@ public struct PresenterTable: Sendable {
         return id
     }
 
-    /// What it presents is another one now, or lies elsewhere; nil when nothing leads there any more, and then nobody waits for it.
+    /// Updates the item that a presenter presents; nil when no grant leads there any more, which closes its open questions.
     public mutating func place(_ id: PresenterID, _ item: ClaimedItem?) -> Effect {
         guard presenters[id] != nil else { return Effect() }
         presenters[id]?.item = item
         return item == nil ? Effect(over: forget(id).over) : Effect()
     }
 
-    /// It is gone. What it was asked comes back as passed over.
+    /// Removes a presenter. Its open questions are returned as passed over.
     public mutating func remove(_ id: PresenterID) -> Effect {
         guard presenters.removeValue(forKey: id) != nil else { return Effect() }
         return forget(id)
@@ -141,7 +142,7 @@ public struct PresenterTable: Sendable {
 
     // MARK: asking
 
-    /// What the presenters of a claim's items are to be asked; nil when there is nobody to ask.
+    /// Starts the round for a claim's items; nil when there is nobody to ask.
     public mutating func ask(for parts: [PresentedPart], purpose: [UInt8]?, at now: Int64) -> Round? {
         var wanted: [(PresenterID, PresenterQuestion, Int)] = []
         for (id, presenter) in presenters.sorted(by: { $0.key < $1.key }) {
@@ -156,7 +157,8 @@ public struct PresenterTable: Sendable {
         return begin(wanted) { $0.isLate ? nil : now + $0.patience }
     }
 
-    /// Tells presenters that they are about to lose their item, and asks them to save. All are waited for, those that were late before as well.
+    /// Starts the round before a revocation: presenters are told and asked to save. Waits for all, even those that missed a
+    /// deadline before.
     public mutating func ask(beforeRevocation presenters: [PresenterID], until deadline: Int64) -> Round? {
         let known = presenters.filter { self.presenters[$0]?.item != nil }
         return begin(known.flatMap { [($0, .revocation, 0), ($0, .save, 0)] }) { _ in deadline }
@@ -186,12 +188,12 @@ public struct PresenterTable: Sendable {
 
     // MARK: answers
 
-    /// What a presenter was asked, while its answer is waited for.
+    /// The kind of an open question.
     public func kind(of question: UInt64, to id: PresenterID) -> PresenterQuestion? {
         rounds.values.lazy.compactMap { $0.open[question] }.first { $0.presenter == id }?.kind
     }
 
-    /// An answer. One that comes twice, too late, or to what that presenter was never asked ends nothing.
+    /// Records an answer. A duplicate, late or foreign answer ends nothing.
     public mutating func answer(_ question: UInt64, by id: PresenterID) -> Effect {
         guard question > 0, question <= lastQuestion, presenters[id] != nil else { return Effect() }
         presenters[id]?.isLate = false
@@ -203,10 +205,10 @@ public struct PresenterTable: Sendable {
         return effect
     }
 
-    /// When the next time is over; nil when nobody is waited for.
+    /// The next deadline; nil when no answer is waited for.
     public var nextDeadline: Int64? { rounds.values.flatMap { $0.open.values.map(\.deadline) }.min() }
 
-    /// Passes over those whose time is over.
+    /// Passes over presenters whose deadline has passed.
     public mutating func expire(at now: Int64) -> Effect {
         var effect = Effect()
         for (round, live) in rounds.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
@@ -228,17 +230,17 @@ public struct PresenterTable: Sendable {
         effect.over.append(round)
     }
 
-    /// The purposes of those who are still waited for.
+    /// The purposes of presenters with open questions.
     public func purposes(of round: RoundID) -> Set<[UInt8]> {
         Set(rounds[round]?.open.values.compactMap { presenters[$0.presenter]?.purpose } ?? [])
     }
 
-    /// How many were asked, and how many of them have answered all.
+    /// How many presenters were asked, and how many have answered everything.
     public func progress(of round: RoundID) -> (asked: Int, answered: Int) {
         rounds[round].map { ($0.asked.count, $0.answered.count) } ?? (0, 0)
     }
 
-    /// Forgets a round: its claim has ended, or there is none any more. Gives those who have stepped aside for it and are still there.
+    /// Removes a round, since its claim has ended. Returns the presenters that relinquished for it and still exist.
     public mutating func end(_ round: RoundID) -> [PresenterID] {
         (rounds.removeValue(forKey: round)?.aside ?? []).filter { presenters[$0] != nil }.sorted()
     }

@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// What has gone through one scope since it was made.
+/// What went through a scope since it was made.
 public struct ScopeCounts: Sendable, Equatable {
-    /// Operations that were let in. One that waits for a claim counts when it comes and when it is served.
+    /// Operations admitted. One that waits for a claim counts on arrival and when it is served.
     public var operations: UInt64 = 0
-    /// Of files, for programs and for the kernel's cache.
+    /// Bytes of files, read and written for programs and for the kernel's cache.
     public var readBytes: UInt64 = 0
     public var writtenBytes: UInt64 = 0
 
@@ -14,16 +14,17 @@ public struct ScopeCounts: Sendable, Equatable {
     }
 }
 
-/// Counters for each worker and scope, so that counting is a plain addition in memory of the worker's own.
+/// Counters per worker and scope, so that counting is an addition in memory of the worker's own.
 ///
-/// A worker has `width` cells, one for all scopes whose numbers are the same modulo `width`; when another of them comes, what was counted goes to the gate of
-/// the one before. So no worker needs room for every scope, and as long as fewer than `width` grants are live none is ever moved.
+/// A worker has `width` cells, one per scope number modulo `width`. When a cell goes to another scope, its counts are added to the
+/// gate of the old one. So no worker needs room for every scope, and with fewer than `width` live grants no cell ever changes
+/// owner.
 struct ScopeCells {
     static let width = 32
 
     /// 32 bytes, written by one worker.
     struct Cell: ~Copyable {
-        /// Whose it is: `changes << 32 | scope`; scope 0, which is none, while it changes hands.
+        /// `changes << 32 | scope`; scope 0, which does not exist, while the cell changes owner.
         let owner = Atomic<UInt64>(0)
         let operations = Atomic<UInt64>(0)
         let readBytes = Atomic<UInt64>(0)
@@ -33,8 +34,8 @@ struct ScopeCells {
     private let cells: UnsafeMutablePointer<Cell>
     private let size: Int
 
-    /// Pages, so that no two workers share a cache line: the kernel gives zeros, which is what an atomic counter begins as, and gives them as they
-    /// are touched. `free` gives them back.
+    /// Uses mmap: the kernel gives zeroed pages on first touch, and no two workers share a cache line. An atomic counter begins as
+    /// zero bytes. `free` unmaps them.
     init(slotCount: Int) {
         size = slotCount * Self.width * MemoryLayout<Cell>.stride
         let pages = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -54,13 +55,13 @@ extension ScopeCells.Cell {
     @inline(__always)
     func isOf(_ scope: ScopeID) -> Bool { UInt32(truncatingIfNeeded: owner.load(ordering: .relaxed)) == scope.rawValue }
 
-    /// One writer: no exchange is needed.
+    /// Adds to a counter that has one writer, so that no atomic read-modify-write is needed.
     @inline(__always)
     static func add(_ count: UInt64, to counter: borrowing Atomic<UInt64>) {
         counter.store(counter.load(ordering: .relaxed) &+ count, ordering: .relaxed)
     }
 
-    /// What is counted for `scope` here; from any thread. A cell that changes hands meanwhile is looked at again.
+    /// The counts for `scope`, from any thread. Reads again when the cell changes owner meanwhile.
     func counts(of scope: ScopeID) -> ScopeCounts {
         while true {
             let before = owner.load(ordering: .acquiring)
@@ -74,26 +75,26 @@ extension ScopeCells.Cell {
 }
 
 extension Coordinator {
-    /// Counts an operation that was let in, on the thread that owns `slot`.
+    /// Counts an admitted operation, on the thread that owns `slot`.
     @inline(__always)
     func count(_ scope: ScopeID, slot: Int) {
         let cell = cells.cell(slot, scope)
-        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        if !cell.pointee.isOf(scope) { reassign(cell, to: scope) }
         ScopeCells.Cell.add(1, to: cell.pointee.operations)
     }
 
     /// Counts bytes that were read or written in `scope`, on the thread that owns `slot`.
     @inline(__always)
-    public func note(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
+    public func count(read: Int = 0, written: Int = 0, in scope: ScopeID, slot: Int) {
         let cell = cells.cell(slot, scope)
-        if !cell.pointee.isOf(scope) { hand(cell, to: scope) }
+        if !cell.pointee.isOf(scope) { reassign(cell, to: scope) }
         if read > 0 { ScopeCells.Cell.add(UInt64(clamping: read), to: cell.pointee.readBytes) }
         if written > 0 { ScopeCells.Cell.add(UInt64(clamping: written), to: cell.pointee.writtenBytes) }
     }
 
-    /// What a cell has counted goes to the gate of its scope, and it begins anew for another.
+    /// Adds a cell's counts to the gate of its scope, and gives the cell to another scope.
     @inline(never)
-    private func hand(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
+    private func reassign(_ cell: UnsafeMutablePointer<ScopeCells.Cell>, to scope: ScopeID) {
         let owner = cell.pointee.owner.load(ordering: .relaxed)
         let changes = (owner >> 32) &+ 1
         cell.pointee.owner.store(changes << 32, ordering: .relaxed)
@@ -104,14 +105,14 @@ extension Coordinator {
             gate.pointee.readBytes.wrappingAdd(cell.pointee.readBytes.load(ordering: .relaxed), ordering: .relaxed)
             gate.pointee.writtenBytes.wrappingAdd(cell.pointee.writtenBytes.load(ordering: .relaxed), ordering: .relaxed)
         }
-        // Who reads one of these zeros also sees that the owner has changed.
+        // A reader that sees one of these zeros also sees the new owner.
         cell.pointee.operations.store(0, ordering: .releasing)
         cell.pointee.readBytes.store(0, ordering: .releasing)
         cell.pointee.writtenBytes.store(0, ordering: .releasing)
         cell.pointee.owner.store(changes << 32 | UInt64(truncatingIfNeeded: scope.rawValue), ordering: .releasing)
     }
 
-    /// What has gone through a scope. Not of one moment, as workers go on: it may be a little less than a moment ago.
+    /// The counts of a scope. Not a consistent snapshot: it may be slightly less than a moment ago.
     public func counts(of scope: ScopeID) -> ScopeCounts {
         let gate = gate(scope)
         var sum = ScopeCounts(

@@ -2,37 +2,37 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// With whose rights and whose umask the calling worker acts: its fsuid, fsgid and umask, changed by raw calls on this thread
-/// alone and only when the caller is another one than before. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front
-/// has checked permissions with the caller's own groups (`default_permissions`), and what is created must belong to the caller.
+/// The rights and the umask with which the calling worker acts: fsuid, fsgid and umask, changed by raw calls for this thread alone,
+/// and only when the caller differs from the previous one. Capabilities stay (SECBIT_NO_SETUID_FIXUP): the kernel in front has
+/// checked permissions with the caller's own groups (`default_permissions`), and created files must belong to the caller.
 public enum Identity {
-    /// Whether it has root's rights to files, whomever it acts for.
+    /// Whether the thread has root's access to files, whomever it acts for.
     public static var isRoots: Bool { canChange }
 
-    /// Whether the daemon may take on other identities at all: it has CAP_SETUID and CAP_SETGID.
+    /// Whether the daemon can take on other identities: it has CAP_SETUID and CAP_SETGID.
     // Safe to share: written once, by `prepareProcess`, before there are threads.
     nonisolated(unsafe) static var canChange = false
 
-    /// Whether what the daemon does for others has their rights: it takes on their identity, or it has no more rights than any user.
+    /// Whether operations run with their caller's rights: the daemon takes on the identity, or it has no more rights than any user.
     public static var isSafeForOthers: Bool { canChange || geteuid() != 0 }
 
-    /// Whether threads can be given umasks of their own: a filter of system calls around the daemon may refuse it. Gives the calling thread one.
+    /// Whether threads can have umasks of their own, which a filter of system calls may forbid. Gives the calling thread one.
     public static var canHaveOwnMask: Bool { clinux_thread_unshare_fs() == 0 }
 
-    /// To be called once, before the first thread is made.
+    /// Call it once, before the first thread is made.
     public static func prepareProcess() {
         let (setgid, setuid): (Int32, Int32) = (6, 7)
         guard ProcessCapability.has(setgid), ProcessCapability.has(setuid) else { return }
         canChange = clinux_keep_capabilities_across_setuid() == 0
-        // Whose groups and capabilities are hidden counts as somebody without any.
+        // Callers whose groups and capabilities are hidden count as having none.
         let proc = try? MountTable.current().entry(mountpoint: Array("/proc".utf8))
         if proc?.superOptions.contains("hidepid=") == true { _ = clinux_open_own_proc() }
     }
 
-    /// Makes the thread act as `caller`. Returns 0, or the error number of what the kernel refused.
+    /// Makes the thread act as `caller`. Returns 0 or the error number of what the kernel refused.
     ///
-    /// `groups`: with the caller's supplementary groups as well, for a server that checks by itself. That reads from /proc each time: the groups of
-    /// a process can change, and a thread's number can be used again.
+    /// `groups`: takes the caller's supplementary groups as well, for a server that checks by itself. That reads /proc each time: a
+    /// process can change its groups, and thread numbers are reused.
     @inline(__always)
     public static func assume(_ caller: Caller, groups: Bool = false) -> Int32 {
         let current = clinux_identity()
@@ -40,8 +40,8 @@ public enum Identity {
         return change(to: caller, groups: groups)
     }
 
-    /// Gives the thread the caller's umask: what it creates gets its mode from the backing file system, which leaves the umask
-    /// out of account where a default ACL stands in for it.
+    /// Gives the thread the caller's umask: the backing filesystem applies it to new files, and ignores it where a default ACL
+    /// takes its place.
     public static func assumeMask(_ mask: mode_t) {
         var current = clinux_identity()
         guard current.umask != mask else { return }
@@ -50,15 +50,16 @@ public enum Identity {
         clinux_set_identity(current)
     }
 
-    /// Whether what the thread changes keeps set-id bits, as for callers with CAP_FSETID, or clears them as the backing file system does for
-    /// everybody else. That it clears file capabilities in either case is its own doing.
+    /// Sets whether the thread's changes keep set-id bits, as for callers with CAP_FSETID, or clear them as the backing filesystem
+    /// does for everybody else. File capabilities are cleared in both cases.
     @inline(__always)
     public static func keepSetID(_ keeps: Bool) {
         let current = clinux_identity()
         if current.keeps_set_id != keeps { change(toKeepSetID: keeps) }
     }
 
-    /// Runs `body` with no capability that `caller` has not: for what the kernel in front does not check, or did not on older kernels.
+    /// Runs `body` without capabilities that `caller` lacks: for what the kernel in front does not check, or did not on older
+    /// kernels.
     public static func asPrivileged(as caller: Caller, _ body: () -> Int32) -> Int32 {
         var before: UInt64 = 0
         let result = clinux_thread_limit_capabilities(caller.capabilities, &before)
@@ -67,11 +68,12 @@ public enum Identity {
         return body()
     }
 
-    /// Runs `body`, which may take up space: first as anybody, since workers act without CAP_SYS_RESOURCE, and when there is no room for anybody, once more
-    /// with what `caller` has: that capability, or the group that a filesystem reserves space for. Returns what `body` does, a negative error number or a count.
+    /// Runs `body`, which may allocate space, without the right to reserved space: workers act without CAP_SYS_RESOURCE. When there
+    /// is no space, runs it once more with what `caller` has: that capability, or the group for which a filesystem reserves space.
+    /// Returns what `body` does, a count or a negative error number.
     ///
-    /// Nothing is looked up and nothing switched as long as there is room. What the reserve is for is the filesystem's to say (ext4's reserved blocks,
-    /// limits of quotas); it takes the file's new owner's word through the thread's fsuid, which is the caller's.
+    /// Costs nothing while there is space. The filesystem decides about its reserve (ext4's reserved blocks, quota limits); it goes
+    /// by the thread's fsuid, which is the caller's.
     @inline(__always)
     public static func withReserve<Result: FixedWidthInteger>(of caller: Caller, _ body: () -> Result) -> Result {
         let result = body()
@@ -81,7 +83,7 @@ public enum Identity {
 
     @inline(never)
     private static func again<Result: FixedWidthInteger>(as caller: Caller, _ result: Result, _ body: () -> Result) -> Result {
-        // Otherwise the thread has the rights of the daemon's user, whoever asks.
+        // Without this right the thread acts as the daemon's user, whoever asks.
         guard canChange, caller.pid > 0 else { return result }
         let hadGroups = clinux_identity().has_groups
         guard change(to: caller, groups: true) == 0 else { return result }
@@ -89,14 +91,14 @@ public enum Identity {
         if mayExceed { _ = clinux_thread_use_capability(resources, true) }
         defer {
             if mayExceed { _ = clinux_thread_use_capability(resources, false) }
-            // Nobody else's request finds them, whatever it assumes.
+            // Restores the groups, so that the next request does not inherit them.
             _ = change(to: caller, groups: hadGroups)
         }
         return body()
     }
 
     private static func change(toKeepSetID keeps: Bool) {
-        // A daemon that never had the capability keeps no bits, whatever is asked for; giving it up cannot fail.
+        // A daemon without the capability keeps no bits in any case; dropping it cannot fail.
         _ = clinux_thread_use_capability(fsetid, keeps)
         var current = clinux_identity()
         current.keeps_set_id = keeps
@@ -111,34 +113,34 @@ public enum Identity {
         let group = clinux_thread_setfsgid(caller.gid)
         var user = group == 0 ? clinux_thread_setfsuid(caller.uid) : group
         var current = clinux_identity()
-        // Nobody acts with the groups of the one before.
+        // Drops the groups of the previous caller.
         if user == 0, groups || current.has_groups {
             user = groups ? clinux_thread_take_groups(caller.pid) : clinux_thread_setgroups(nil, 0)
         }
         current.has_groups = groups || (user != 0 && current.has_groups)
-        // After a refusal the identity is unknown; a value no caller has makes the next one try again.
+        // After a refusal the identity is unknown; a value that no caller has makes the next call try again.
         current.uid = user == 0 ? caller.uid : .max
         current.gid = user == 0 ? caller.gid : .max
         clinux_set_identity(current)
         return user < 0 ? Errno.number(of: user) : 0
     }
 
-    /// Begins a thread as the daemon itself. A thread inherits the identity of the one that made it, and that may be a worker which acts
-    /// for somebody else just then; its umask it even shares with that one (clone(2), CLONE_FS), so it gets one of its own first. Without that nothing
-    /// could be made for anybody with the right mode, so the daemon ends; it looks before it mounts (`canHaveOwnMask`).
+    /// Starts a thread as the daemon itself. A thread inherits the identity of its creator, which may be a worker that acts for
+    /// somebody else, and shares its umask (clone(2), CLONE_FS), so it gets one of its own first. Without that no file could get
+    /// the right mode, so the daemon ends; it checks before it mounts (`canHaveOwnMask`).
     public static func resetOnThisThread() {
         guard canHaveOwnMask else { fatalError("the kernel gives a thread no umask of its own") }
         _ = clinux_thread_umask(0)
-        // What mounting and watching take is not for who serves requests.
+        // Threads that serve requests need no right to mount or to watch.
         _ = clinux_capability_drop(systemAdministration)
-        // Space that is kept for who has it is not for those whom the thread acts for: see `withReserve`.
+        // Reserved space is not for those whom the thread acts for: see `withReserve`.
         if canChange { _ = clinux_thread_use_capability(resources, false) }
         // CAP_FSETID is inherited as well.
         _ = clinux_thread_use_capability(fsetid, true)
         if canChange { _ = clinux_thread_setgroups(nil, 0) }
         var identity = clinux_thread_identity(uid: geteuid(), gid: getegid(), umask: 0, keeps_set_id: true, has_groups: false)
         if canChange, clinux_thread_setfsgid(identity.gid) != 0 || clinux_thread_setfsuid(identity.uid) != 0 {
-            // Unknown: a value no caller has makes the first request set it.
+            // Unknown: a value that no caller has makes the first request set it.
             identity.uid = .max
             identity.gid = .max
         }

@@ -18,13 +18,13 @@ public struct Listing {
     // struct fuse_entry_out: nodeid, generation, two timeouts and their nanoseconds, struct fuse_attr
     private static let entrySize = 128
 
-    /// Asked before an entry's node is looked up, so that no lookup is counted for an entry that does not go out.
+    /// Whether an entry fits. Ask before its node is looked up, so that no lookup is counted for an entry that is not sent.
     public func hasRoom(for name: UnsafePointer<CChar>) -> Bool {
         let length = Self.headerSize + (plus ? Self.entrySize : 0) + strlen(name)
         return used &+ (length &+ 7) & ~7 <= size
     }
 
-    /// Adds an entry there is room for. In a plus listing `parameters.ino` 0 means an entry without a node.
+    /// Adds an entry that fits. In a plus listing `parameters.ino` 0 means an entry without a node.
     public mutating func add(_ parameters: inout fuse_entry_param, _ name: UnsafePointer<CChar>, next: UInt64) {
         let place = (buffer + used).assumingMemoryBound(to: CChar.self)
         // The library uses the request argument for nothing (fuse_lowlevel.c).
@@ -35,7 +35,7 @@ public struct Listing {
         }
     }
 
-    /// Calls `body` with each node that a plus listing counted: what has to be forgotten when the reply did not arrive.
+    /// Calls `body` with each node that a plus listing counted: these lookups must be undone when the reply did not arrive.
     public func forEachNode(_ body: (UInt64) -> Void) {
         guard plus else { return }
         var place = 0

@@ -1,12 +1,14 @@
 import CGrantFUSE
 import Glibc
 
-// The library trusts lengths and ends of names that a message says (lib/fuse_lowlevel.c): one that is shorter than it says would have it read what an
-// earlier request of somebody else has left in the buffer. The kernel sends none; nothing here rests on that.
+// Validates messages. The library trusts the lengths in a message and the NULs of names (lib/fuse_lowlevel.c): in a shorter message
+// it would read what an earlier request of somebody else left in the buffer. The kernel sends no such message; nothing here relies
+// on that.
 extension Message {
-    /// Whether the message has all that its opcode brings: the structure, names with an end, and as much data as it says.
+    /// Whether the message contains everything that its opcode requires: the structure, NUL-terminated names, and as much data as
+    /// it says.
     @inline(__always)
-    var isWhole: Bool {
+    var isComplete: Bool {
         guard size >= Self.head else { return false }
         switch opcode {
         // LOOKUP, UNLINK, RMDIR, REMOVEXATTR; SYMLINK
@@ -40,8 +42,8 @@ extension Message {
         }
     }
 
-    /// Whether it is answered at all: not FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
-    var wantsAnswer: Bool { ![2, 36, 41, 42].contains(opcode) }
+    /// Whether it expects a reply: not FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
+    var needsReply: Bool { ![2, 36, 41, 42].contains(opcode) }
 
     private static let head = 40
 
@@ -50,7 +52,7 @@ extension Message {
 
     private func has(_ count: Int, and more: UInt32) -> Bool { size >= Self.head &+ count &+ Int(truncatingIfNeeded: more) }
 
-    /// Whether so many names follow, each with a 0 at its end.
+    /// Whether that many NUL-terminated names follow.
     @inline(__always)
     private func names(_ count: Int, from place: Int) -> Bool { end(ofNames: count, from: place) != nil }
 

@@ -2,12 +2,12 @@ import CGrantFUSE
 import CGrantSystem
 import Glibc
 
-/// A request as the kernel wrote it (linux/fuse.h), for what the library does not pass on: struct fuse_in_header, 40 bytes, and behind
-/// it the structure of its opcode.
+/// A raw request as the kernel wrote it (linux/fuse.h), for fields that the library does not pass on: struct fuse_in_header (40
+/// bytes), then the structure of its opcode.
 struct Message {
     private let bytes: UnsafeRawBufferPointer
 
-    /// `buffer` holds one whole request in memory, which is what arrives as long as FUSE_CAP_SPLICE_READ is not asked for.
+    /// `buffer` holds one whole request in memory, which is so as long as FUSE_CAP_SPLICE_READ is not requested.
     @inline(__always)
     init(_ buffer: borrowing fuse_buf, _ received: Int32) {
         bytes = UnsafeRawBufferPointer(start: buffer.mem, count: max(0, Int(truncatingIfNeeded: received)))
@@ -36,7 +36,7 @@ struct Message {
 
     var size: Int { bytes.count }
 
-    /// Not for the way of a request.
+    /// Allocates: not for the hot path.
     var copy: [UInt8] { Array(bytes) }
 
     @inline(__always)
@@ -53,40 +53,42 @@ struct Message {
         }
     }
 
-    /// Whether it is known beforehand that somebody else should be ready for what comes meanwhile: a lot of data, which the kernel asks for in
-    /// several requests at once, or what waits for the disk or for the kernel.
+    /// Whether the request is known to take long, so that another reader should be ready: a large transfer, which the kernel splits
+    /// into several requests, or a wait for the disk or the kernel.
     @inline(__always)
     var mayTakeLong: Bool {
         switch opcode {
-        case Opcode.read: number(at: 56) >= Self.much
-        case Opcode.write: bytes.count >= Self.much
+        case Opcode.read: number(at: 56) >= Self.largeTransfer
+        case Opcode.write: bytes.count >= Self.largeTransfer
         case Opcode.sync, Opcode.syncDirectory, Opcode.allocate, Opcode.seek, Opcode.copy: true
         default: false
         }
     }
 
-    private static let much = 128 << 10
+    private static let largeTransfer = 128 << 10
 
     /// The kernel's number for the request.
     var unique: UInt64 { wide(at: 8) }
 
-    /// Of an INTERRUPT: the number of the request that it is about (struct fuse_interrupt_in).
+    /// Of an INTERRUPT: the number of the interrupted request (struct fuse_interrupt_in).
     var interrupted: UInt64 { wide(at: 40) }
 
-    /// The flags that the kernel offers: struct fuse_init_in.
+    /// The flags that the kernel offers in struct fuse_init_in.
     var offered: UInt64 {
         guard opcode == Opcode.initialize else { return 0 }
         let low = UInt64(truncatingIfNeeded: number(at: 52))
-        return low & Exchange.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
+        return low & DeviceIO.extended != 0 ? low | UInt64(truncatingIfNeeded: number(at: 56)) << 32 : low
     }
 
-    /// Two requests that the library of version 3.14 answers with ENOSYS are other ones in all that they bring, so the operations of those get them.
+    /// Replaces the opcode of two requests that libfuse 3.14 would answer with ENOSYS, and that equal another one in everything
+    /// they carry.
     ///
-    /// - FUSE_TMPFILE (open(2) with O_TMPFILE) is FUSE_CREATE in everything but its number (fs/fuse/dir.c, fuse_create_open), known by the flags.
-    /// - FUSE_STATX (statx(2) that asks for the time of birth) begins as FUSE_GETATTR does (struct fuse_statx_in), and wants another answer, known
-    ///   by `Request.wantsBirth`.
+    /// - FUSE_TMPFILE (open(2) with O_TMPFILE) is FUSE_CREATE but for its number (fs/fuse/dir.c, fuse_create_open); its flags tell
+    ///   them apart.
+    /// - FUSE_STATX (statx(2) that asks for the birth time) begins as FUSE_GETATTR does (struct fuse_statx_in) and wants another
+    ///   reply; `Request.wantsBirth` tells them apart.
     @inline(__always)
-    static func passOn(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
+    static func translateOpcode(_ buffer: borrowing fuse_buf, _ opcode: UInt32) {
         if opcode < Opcode.createNameless { return }
         let other =
             switch opcode {
@@ -97,7 +99,7 @@ struct Message {
         buffer.mem.storeBytes(of: other, toByteOffset: 4, as: UInt32.self)
     }
 
-    /// Of a place within the message.
+    /// `place` lies within the message.
     @inline(__always)
     func address(of place: Int) -> UnsafeRawPointer { bytes.baseAddress! + place }
 

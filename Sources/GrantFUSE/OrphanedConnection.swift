@@ -4,8 +4,8 @@ import Glibc
 import GrantSystem
 
 extension Session {
-    /// Another way to the kernel for the same connection, which is there until that is closed as well, though this process dies (fs/fuse/dev.c,
-    /// FUSE_DEV_IOC_CLONE). What this process has taken and not answered then ends with ECONNABORTED.
+    /// Clones the device: the connection then lives until the clone is closed as well, even if this process dies (fs/fuse/dev.c,
+    /// FUSE_DEV_IOC_CLONE). Requests that this process took and did not answer then fail with ECONNABORTED.
     public func cloneDevice() throws(Errno) -> FileDescriptor {
         let device = try FileDescriptor.open("/dev/fuse".utf8, O_RDWR)
         _ = try Errno.check(clinux_clone_fuse_device(device.number, fuse_session_fd(pointer)))
@@ -13,18 +13,18 @@ extension Session {
     }
 }
 
-/// A connection whose daemon has died, in the hands of another process.
+/// A connection whose daemon died, in the hands of another process.
 ///
-/// The kernel takes notifications from whoever has the device, also when the connection was cut (fs/fuse/dev.c, fuse_dev_do_write, asks for that only where an answer
-/// comes). So what it has cached can still be taken away.
+/// The kernel takes notifications from any holder of the device, even after the connection was aborted (fs/fuse/dev.c,
+/// fuse_dev_do_write checks that only for replies). So its caches can still be invalidated.
 public struct OrphanedConnection: ~Copyable, Sendable {
     private let device: FileDescriptor
 
     public init(device: consuming FileDescriptor) { self.device = device }
 
-    /// Answers every request with ENOTCONN, until the connection is cut.
+    /// Answers every request with ENOTCONN until the connection is aborted.
     public func refuseAll() {
-        // The kernel wants room for the largest request there can be (fs/fuse/dev.c, fuse_dev_do_read).
+        // The kernel insists on room for the largest possible request (fs/fuse/dev.c, fuse_dev_do_read).
         let size = Worker.bufferSize
         guard let buffer = mmap(nil, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), buffer != MAP_FAILED else { return }
         defer { munmap(buffer, size) }
@@ -37,7 +37,7 @@ public struct OrphanedConnection: ~Copyable, Sendable {
             guard count >= 24 else { continue }
             // struct fuse_in_header
             let opcode = buffer.load(fromByteOffset: 4, as: UInt32.self)
-            // Those to which nobody waits for an answer.
+            // These expect no reply.
             if opcode == Message.Opcode.forget || opcode == Message.Opcode.batchForget || opcode == Message.Opcode.interrupt { continue }
             // struct fuse_out_header
             var header: (UInt32, Int32, UInt64) = (16, 0 &- ENOTCONN, buffer.load(fromByteOffset: 8, as: UInt64.self))
@@ -45,9 +45,9 @@ public struct OrphanedConnection: ~Copyable, Sendable {
         }
     }
 
-    /// Has the kernel forget attributes and data of a node (FUSE_NOTIFY_INVAL_INODE). Waits for pages that somebody has locked, and for dirty ones until their
-    /// write has been refused.
-    public func forgetData(_ node: UInt64) {
+    /// Invalidates a node's attributes and data (FUSE_NOTIFY_INVAL_INODE). Waits for locked pages, and for dirty ones until their
+    /// write was refused.
+    public func invalidateData(_ node: UInt64) {
         // struct fuse_out_header and struct fuse_notify_inval_inode_out, from the beginning to the end.
         var message: (UInt32, Int32, UInt64, UInt64, Int64, Int64) = (40, 2, 0, node, 0, 0)
         _ = write(device.number, &message, 40)

@@ -1,7 +1,7 @@
 import CGrantFUSE
 import Glibc
 
-/// When a file came into being, as statx(2) has it.
+/// A file's birth time, as statx(2) has it.
 public struct Birth: Sendable {
     public let seconds: Int64
     public let nanoseconds: UInt32
@@ -9,10 +9,10 @@ public struct Birth: Sendable {
 }
 
 extension Request {
-    /// Whether attributes are asked for with the time of birth (FUSE_STATX, Linux 6.6): then `reply(attributes:birth:timeout:)` is the answer.
+    /// Whether the birth time is asked for as well (FUSE_STATX, Linux 6.6): then reply by `reply(attributes:birth:timeout:)`.
     public var wantsBirth: Bool { worker.pointee.opcode.load(ordering: .relaxed) == Message.Opcode.getExtendedAttributes }
 
-    /// Answers FUSE_STATX; `birth` is nil where the filesystem keeps none. `timeout` in seconds.
+    /// Replies to FUSE_STATX; `birth` is nil where the filesystem keeps none. `timeout` in seconds.
     @discardableResult
     public consuming func reply(attributes: borrowing stat, birth: Birth?, timeout: Double) -> Bool {
         // struct fuse_statx_out (linux/fuse.h, 7.39), of which struct fuse_statx is all but the first 32 bytes.
@@ -26,7 +26,7 @@ extension Request {
             put(time.tv_sec, at: start + place)
             put(UInt32(truncatingIfNeeded: time.tv_nsec), at: start + place + 8)
         }
-        // Of the cache's own settings, and bounded all the same: a number that does not fit would trap.
+        // The timeout is clamped: a number that does not fit would trap.
         let whole = min(max(timeout, 0), 1e9).rounded(.down)
         put(UInt64(exactly: whole) ?? 0, at: 0)
         put(UInt32(exactly: (min(max(timeout - whole, 0), 0.999_999_999) * 1e9).rounded(.down)) ?? 0, at: 8)

@@ -1,9 +1,9 @@
-// What a request brings besides what the library passes on. Of the worker's thread.
+// Fields of a request that the library does not pass on. For the worker's thread.
 extension Request {
-    /// Its kind: enum fuse_opcode of linux/fuse.h, as the kernel sent it.
+    /// The opcode as the kernel sent it (enum fuse_opcode, linux/fuse.h).
     public var opcode: UInt32 { worker.pointee.opcode.load(ordering: .relaxed) }
 
-    /// A number of the structure that its kind brings, so many bytes behind the header (struct fuse_in_header); 0 where there is none.
+    /// A field of the opcode's structure, at an offset in bytes behind struct fuse_in_header; 0 beyond the message.
     public func word(at place: Int) -> UInt32 {
         let (head, size) = (40, 4)
         guard worker.pointee.messageSize.load(ordering: .relaxed) >= head &+ place &+ size else { return 0 }

@@ -3,36 +3,36 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// A node as the kernel names it: fuse_ino_t.
+/// A node id of the kernel: fuse_ino_t.
 public struct NodeID: Hashable, Sendable {
     public let rawValue: UInt64
     @inline(__always) public init(_ rawValue: UInt64) { self.rawValue = rawValue }
     /// The root of the mount, FUSE_ROOT_ID.
     public static let root = NodeID(1)
-    /// Of a directory that exists in the mount alone: the root, and those that lead from there to grants. Tables of nodes never give out their first 16 indices, which
-    /// are the lower half of an id.
+    /// Whether it is a directory that exists only in the mount: the root, and those between it and grants. Node tables never use
+    /// the first 16 indices, which are the lower half of an id.
     @inline(__always) public var isVirtual: Bool { UInt32(truncatingIfNeeded: rawValue) < 16 }
 }
 
-/// An error number as the kernel takes it in an answer, or 0. It takes none of its own, 512 and above, which some filesystems let out (ENOTSUPP, 524): it
-/// would refuse the whole answer (fs/fuse/dev.c, fuse_dev_do_write), and the caller would wait for ever.
+/// The error number for a reply. The kernel takes none of its internal ones (512 and above), which some filesystems leak (ENOTSUPP,
+/// 524): it would reject the whole reply (fs/fuse/dev.c, fuse_dev_do_write), and the caller would wait for ever.
 @inline(__always)
 func answerable(_ error: Int32) -> Int32 { error >= 0 && error < 512 ? error : EIO }
 
-/// A request that must be answered exactly once: every `reply` consumes it, and one that is dropped answers EIO and says so.
+/// A request that is answered exactly once: every `reply` consumes it, and one that is dropped answers EIO and logs that.
 ///
-/// The revoker may answer in the worker's place (`Session.answer`). A worker that comes second sends nothing; its `reply` returns
-/// false, and what the reply would have handed out (a lookup count, a descriptor) must be taken back. From `begin` on the worker
-/// reads nothing of the request itself, because whoever answers frees it.
+/// A revoker may answer instead of the worker (`Session.answer`). The worker's later `reply` then sends nothing and returns false,
+/// and the worker undoes what the reply would have handed out (a lookup count, a descriptor). After `begin` the worker reads
+/// nothing of the library's request, because whoever answers frees it.
 public struct Request: ~Copyable {
     public let worker: UnsafeMutablePointer<Worker>
     public let caller: Caller
-    /// Whether set-id bits of the file are to be cleared by this change.
+    /// Whether this change must clear the file's set-id bits.
     public let killsSetID: Bool
     let raw: fuse_req_t
     let sequence: UInt64
 
-    /// Takes a request from the library on the worker's thread.
+    /// Takes a request from the library, on the worker's thread.
     @inline(__always)
     public init(_ raw: fuse_req_t) {
         let worker = clinux_worker()!.assumingMemoryBound(to: Worker.self)
@@ -53,19 +53,19 @@ public struct Request: ~Copyable {
         fuse_reply_err(raw, EIO)
     }
 
-    /// The kernel's number for it, as `Session.suspend` gives it; 0 for what is no longer there.
+    /// The kernel's number for it, as `Session.park` returns it; 0 when it is gone.
     public var unique: UInt64 {
         let message = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed))
         return message?.load(fromByteOffset: 8, as: UInt64.self) ?? 0
     }
 
-    /// A copy of it as the kernel wrote it. Not for the way of every request.
+    /// A copy of the raw request. Allocates: not for the hot path.
     public var message: [UInt8] {
         guard let memory = UnsafeRawPointer(bitPattern: worker.pointee.message.load(ordering: .relaxed)) else { return [] }
         return Array(UnsafeRawBufferPointer(start: memory, count: worker.pointee.messageSize.load(ordering: .relaxed)))
     }
 
-    /// What `Session` was given as its file system.
+    /// The file system object that `Session` was given.
     @inline(__always)
     public static func state<T: AnyObject>(of raw: fuse_req_t, as type: T.Type) -> Unmanaged<T> {
         Unmanaged.fromOpaque(fuse_req_userdata(raw)!.assumingMemoryBound(to: SessionContext.self).pointee.state)
@@ -73,8 +73,8 @@ public struct Request: ~Copyable {
 
     // MARK: replies
 
-    /// Runs `send` with the request if it is still ours. Returns whether the kernel took the answer; when it did not (the
-    /// revoker was first, or the caller was interrupted) the caller takes back what it handed out.
+    /// Runs `send` if the request was not answered yet. Returns whether the kernel took the reply; if not (a revoker was first, or
+    /// the caller was interrupted) the caller of this undoes what it handed out.
     @inline(__always)
     private consuming func send(_ send: (fuse_req_t) -> Int32) -> Bool {
         let (worker, raw, sequence) = (worker, raw, sequence)
@@ -83,11 +83,11 @@ public struct Request: ~Copyable {
         return send(raw) == 0
     }
 
-    /// An error (positive errno), or 0 for success without a result.
+    /// Replies with an error (positive errno), or with 0 for success without a result.
     @inline(__always) @discardableResult
     public consuming func reply(error: Int32) -> Bool { send { fuse_reply_err($0, answerable(error)) } }
 
-    /// The error in a negative result of a system call.
+    /// Replies with the error in a negative result of a system call.
     @inline(__always) @discardableResult
     public consuming func reply(failure result: Int32) -> Bool { reply(error: Errno.number(of: result)) }
     @inline(__always) @discardableResult
@@ -129,7 +129,7 @@ public struct Request: ~Copyable {
     @inline(__always) @discardableResult
     public consuming func reply(offset: Int64) -> Bool { send { fuse_reply_lseek($0, off_t(truncatingIfNeeded: offset)) } }
 
-    /// The result 0 of an ioctl(2), and what it gives back.
+    /// Replies to ioctl(2) with result 0 and this output.
     @discardableResult
     public consuming func reply(control bytes: UnsafeRawPointer?, count: Int) -> Bool { send { fuse_reply_ioctl($0, 0, bytes, count) } }
 
@@ -139,7 +139,7 @@ public struct Request: ~Copyable {
     @discardableResult
     public consuming func reply(lock: UnsafePointer<flock>) -> Bool { send { fuse_reply_lock($0, lock) } }
 
-    /// The answer to what wants none (FORGET).
+    /// Completes a request that expects no reply (FORGET).
     public consuming func replyNothing() {
         _ = send {
             fuse_reply_none($0)
@@ -147,46 +147,46 @@ public struct Request: ~Copyable {
         }
     }
 
-    /// Lets go of it without an answer: whoever calls this sees to that.
+    /// Gives the request up without a reply, which the caller of this takes care of.
     consuming func abandon() { discard self }
 
-    /// Takes the request off its worker, to be answered later by somebody else. nil when the revoker has answered it.
+    /// Detaches the request from its worker, to be answered later by another thread. nil when a revoker has answered it.
     public consuming func detach() -> DetachedRequest? {
         let (worker, raw, sequence, caller) = (worker, raw, sequence, caller)
-        // Before anybody can answer it.
-        let note = worker.pointee.noteAside()
+        // Journaled before any other thread can answer it.
+        let journalEntry = worker.pointee.journalParked()
         discard self
-        if worker.pointee.claim(sequence) { return DetachedRequest(raw: raw, caller: caller, note: note) }
-        note?.remove()
+        if worker.pointee.claim(sequence) { return DetachedRequest(raw: raw, caller: caller, journalEntry: journalEntry) }
+        journalEntry?.remove()
         return nil
     }
 }
 
-/// A request that waits without a worker. Answered exactly once, by its holder.
+/// A request that waits without a worker. Its holder answers it exactly once.
 public struct DetachedRequest: ~Copyable, @unchecked Sendable {
     // Safe to send: libfuse allows a reply from any thread, and there is one holder.
     let raw: fuse_req_t
     public let caller: Caller
-    /// Where it is noted for the next daemon, until it is answered.
-    private let note: RequestNote?
+    /// Its entry in the journal for the next daemon, until it is answered.
+    private let journalEntry: JournalEntry?
 
-    init(raw: fuse_req_t, caller: Caller, note: RequestNote?) {
-        (self.raw, self.caller, self.note) = (raw, caller, note)
+    init(raw: fuse_req_t, caller: Caller, journalEntry: JournalEntry?) {
+        (self.raw, self.caller, self.journalEntry) = (raw, caller, journalEntry)
     }
 
     deinit {
         fuse_reply_err(raw, EIO)
-        note?.remove()
+        journalEntry?.remove()
     }
 
     public consuming func reply(error: Int32) {
-        let (raw, note) = (raw, note)
+        let (raw, journalEntry) = (raw, journalEntry)
         discard self
         fuse_reply_err(raw, answerable(error))
-        note?.remove()
+        journalEntry?.remove()
     }
 
-    /// Calls `function(request, data)` when the caller is interrupted; at once when it has been. Not called after the reply.
+    /// Calls `function(request, data)` when the caller is interrupted, at once if it already was. Never after the reply.
     public borrowing func onInterrupt(_ function: @escaping fuse_interrupt_func_t, data: UnsafeMutableRawPointer?) {
         fuse_req_interrupt_func(raw, function, data)
     }

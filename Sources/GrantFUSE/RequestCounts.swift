@@ -1,23 +1,23 @@
 import Synchronization
 
-/// How many requests of each kind a session has received since it began.
+/// Requests received by a session so far, by kind.
 public struct RequestCounts: Sendable, Equatable {
-    /// Opcodes are below this; what is not is counted as the last.
+    /// The number of opcodes counted; larger ones count as the last.
     static let kinds = 64
-    /// Behind the kinds: bytes.
+    /// Counters behind those of the opcodes: bytes.
     static let readBytes = 64
     static let writtenBytes = 65
     /// Counters of a worker, in whole cache lines.
     static let width = 72
 
-    /// By opcode (linux/fuse.h, enum fuse_opcode), without those that never came.
+    /// By opcode (linux/fuse.h, enum fuse_opcode); only those that arrived.
     public let byOpcode: [(opcode: UInt32, count: UInt64)]
 
     public static func == (one: RequestCounts, other: RequestCounts) -> Bool { one.byOpcode.elementsEqual(other.byOpcode, by: ==) }
 }
 
 extension Session {
-    /// A snapshot; not of one moment, as workers go on.
+    /// The current counts. Not a consistent snapshot: workers go on.
     public var requestCounts: RequestCounts {
         var sums = [UInt64](repeating: 0, count: RequestCounts.kinds)
         for slot in 0..<workerLimit {

@@ -3,42 +3,44 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-// A pause: no request is received or served, and none is lost. The kernel keeps what comes meanwhile, and programs wait.
+// A pause: no request is received or served, and none is lost. The kernel queues new requests, and programs wait.
 extension Session {
-    /// Has every worker stop between two requests, and waits until all have. What was received and not begun is kept, for `endPause` or for the next daemon
-    /// (`unserved`). False when somebody has not come to an end by `deadline` (`Clock.monotonic`, nanoseconds), in a filesystem that hangs: then there is no pause.
+    /// Stops every worker between two requests, and waits until all have stopped. Requests received but not started are kept for
+    /// `endPause` or the next daemon (`unserved`). False when a worker has not finished by `deadline` (`Clock.monotonic`,
+    /// nanoseconds) because a filesystem hangs: then there is no pause.
     ///
-    /// A worker that waits for a request is woken by a signal. One that serves a request never gets it, for a call that it makes would fail (EINTR): the pause is announced
-    /// first, then it is looked who waits. Whoever had a request by then and had not seen the announcement is seen to be busy, because it says so before it looks.
+    /// A signal wakes workers that wait for a request. A worker that serves one never gets the signal, which would make its system
+    /// call fail (EINTR): the pause is announced first, and then each worker's activity is read. A worker that had a request and
+    /// had not seen the announcement is seen to be busy, because it stores that before it looks.
     ///
     /// For one thread at a time, which serves no requests and holds no lock.
     public func pause(until deadline: Int64) -> Bool {
         isPausing.store(true, ordering: .sequentiallyConsistent)
-        var turn: UInt32 = 20
+        var backoff: UInt32 = 20
         while true {
-            if areAllResting { return true }
+            if areAllIdle { return true }
             if Clock.monotonic > deadline || hasEnded {
                 endPause()
                 return false
             }
-            usleep(turn)
-            turn = min(turn * 2, 1_000)
+            usleep(backoff)
+            backoff = min(backoff * 2, 1_000)
         }
     }
 
-    /// Goes on: with what was kept first.
+    /// Resumes, with the kept requests first.
     public func endPause() {
         isPausing.store(false, ordering: .sequentiallyConsistent)
-        if hasReady { startResuming() }
-        wakeWatch()
+        if hasRunnable { startResuming() }
+        wakeMonitor()
     }
 
-    private var areAllResting: Bool {
-        var areResting = !isLooking.load(ordering: .sequentiallyConsistent)
+    private var areAllIdle: Bool {
+        var areResting = !isChecking.load(ordering: .sequentiallyConsistent)
         for slot in 0..<workerLimit {
             let worker = workers + slot
             switch worker.pointee.activity.load(ordering: .sequentiallyConsistent) {
-            case .none, .resting: continue
+            case .none, .idle: continue
             case .busy: areResting = false
             case .receiving:
                 areResting = false
@@ -50,54 +52,54 @@ extension Session {
 
     // MARK: workers
 
-    /// On a worker's thread, before anything else.
+    /// Initializes a worker on its own thread.
     func begin(_ worker: UnsafeMutablePointer<Worker>) {
         worker.pointee.thread.store(clinux_gettid(), ordering: .relaxed)
         _ = clinux_thread_allow_wake()
         worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent)
     }
 
-    /// Waits until the pause is over.
+    /// Waits until the pause ends.
     @inline(never)
-    func rest(_ worker: UnsafeMutablePointer<Worker>) {
-        worker.pointee.activity.store(.resting, ordering: .sequentiallyConsistent)
+    func waitOutPause(_ worker: UnsafeMutablePointer<Worker>) {
+        worker.pointee.activity.store(.idle, ordering: .sequentiallyConsistent)
         while isPausing.load(ordering: .acquiring), !hasEnded { usleep(200) }
         worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent)
     }
 
-    /// Keeps a request that came as the pause began.
+    /// Keeps a request that arrived as the pause began.
     @inline(never)
-    func keep(_ message: Message, _ buffer: borrowing fuse_buf) {
-        let kept = SuspendedMessage(UnsafeRawBufferPointer(start: buffer.mem, count: message.size), notes: context.pointee.notes)
-        suspended.withLock { $0.ready.append(kept) }
-        // Who has ended the pause meanwhile may have looked before it was there.
+    func deferMessage(_ message: Message, _ buffer: borrowing fuse_buf) {
+        let kept = ParkedMessage(UnsafeRawBufferPointer(start: buffer.mem, count: message.size), journal: context.pointee.journal)
+        parked.withLock { $0.ready.append(kept) }
+        // A pause that ended meanwhile may not have seen it.
         if !isPausing.load(ordering: .sequentiallyConsistent) { startResuming() }
     }
 
     // MARK: what the next daemon needs
 
-    /// All requests that have come and were not begun, as the kernel wrote them. During a pause.
+    /// The raw requests that were received and not started. During a pause.
     public var unserved: [[UInt8]] {
-        suspended.withLock { suspended in
-            (suspended.ready + suspended.waiting.values).map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) }
+        parked.withLock { parked in
+            (parked.ready + parked.waiting.values).map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) }
         }
     }
 
-    /// Has requests served that another daemon has received. Before `start`.
+    /// Serves requests that another daemon received. Before `start`.
     public func takeOver(unserved: [[UInt8]]) {
         for message in unserved {
-            let kept = message.withUnsafeBytes { SuspendedMessage($0, notes: context.pointee.notes) }
-            suspended.withLock { $0.ready.append(kept) }
+            let kept = message.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) }
+            parked.withLock { $0.ready.append(kept) }
         }
     }
 
-    /// Where requests come from. It stays the session's.
+    /// The /dev/fuse descriptor. The session keeps ownership.
     public var device: Int32 { fuse_session_fd(pointer) }
 
-    /// What was agreed on with the kernel when it was mounted.
+    /// What was negotiated with the kernel when it was mounted.
     public var negotiation: Negotiation { context.pointee.negotiation }
 
-    /// The counters of all workers together: of requests and of how long they took. During a pause.
+    /// The sums of all workers' counters: of requests and latencies. During a pause.
     public var counters: [UInt64] {
         let (counts, timings) = (RequestCounts.width, RequestCounts.kinds * RequestTimings.width)
         var sums = [UInt64](repeating: 0, count: counts + timings)
@@ -109,7 +111,7 @@ extension Session {
         return sums
     }
 
-    /// Goes on counting from there. Before `start`; counters of another program, of which there are more or fewer, are left.
+    /// Continues from these counters. Before `start`. Ignores counters of a program that has more or fewer.
     public func takeOver(counters: [UInt64]) {
         let (counts, timings) = (RequestCounts.width, RequestCounts.kinds * RequestTimings.width)
         guard counters.count == counts + timings else { return }
@@ -118,7 +120,7 @@ extension Session {
     }
 }
 
-/// What kernel and daemon have said to each other in FUSE_INIT, byte for byte: what the connection can do from then on.
+/// The FUSE_INIT exchange between kernel and daemon, byte for byte: it fixes what the connection can do.
 public struct Negotiation: Sendable, Equatable {
     public var request: [UInt8] = []
     public var answer: [UInt8] = []

@@ -4,43 +4,44 @@ import Glibc
 import GrantSystem
 
 extension Session {
-    /// Has the request served that a worker has received into `buffer`, on the worker's thread. One that lacks what its kind brings is EIO.
+    /// Serves a request that a worker received into `buffer`, on the worker's thread. An incomplete one fails with EIO.
     @inline(__always)
     func process(_ message: Message, _ buffer: inout fuse_buf, on worker: UnsafeMutablePointer<Worker>) {
-        guard message.isWhole else { return refuse(message) }
-        if message.isResent, !mayServeAgain(message) {
+        guard message.isComplete else { return refuse(message) }
+        if message.isResent, !mayReplay(message) {
             refuse(message)
-            return forgetWhatChanged(by: [message.copy])
+            return invalidateSubjects(of: [message.copy])
         }
-        worker.pointee.noteBegin(message)
-        Message.passOn(buffer, message.opcode)
+        worker.pointee.recordStart(message)
+        Message.translateOpcode(buffer, message.opcode)
         worker.pointee.isServing.store(true, ordering: .relaxed)
         fuse_session_process_buf(pointer, &buffer)
         worker.pointee.isServing.store(false, ordering: .relaxed)
-        worker.pointee.noteEnd()
+        worker.pointee.recordEnd()
     }
 
     @inline(never)
     private func refuse(_ message: Message) {
         // struct fuse_out_header
         var header: (UInt32, Int32, UInt64) = (16, -EIO, message.unique)
-        if message.wantsAnswer { _ = write(fuse_session_fd(pointer), &header, 16) }
+        if message.needsReply { _ = write(fuse_session_fd(pointer), &header, 16) }
     }
 
-    /// The first request of a connection, before it is taken apart. Never inlined: it takes memory, and the way of every other request does not.
+    /// Records the first request of a connection before it is decoded. Never inlined: it allocates, and the way of every other
+    /// request does not.
     @inline(never)
-    func note(initial message: Message) {
+    func recordInit(_ message: Message) {
         context.pointee.offered = message.offered
         context.pointee.negotiation.request = message.copy
-        // For tests: as on a kernel that is older than it is.
+        // For tests: simulates an older kernel.
         context.pointee.canResend = message.offered & Message.resendOffered != 0 && getenv("GRANTFS_TEST_NO_RESEND") == nil
-        if let page = context.pointee.options.supervised, !context.pointee.canResend { context.pointee.notes = RequestNotes(page) }
+        if let page = context.pointee.options.supervised, !context.pointee.canResend { context.pointee.journal = RequestJournal(page) }
     }
 
     // MARK: without a mount
 
-    /// Serves one message on the calling thread, as a worker would that has received it, and returns when that is done: for a session without a mount
-    /// (`init(exchange:)`), which has no workers of its own. What it answers goes to the session's descriptor. For one thread.
+    /// Serves one message on the calling thread as a worker would, and returns when it is done: for a session without a mount
+    /// (`init(exchange:)`), which has no workers. Replies go to the session's descriptor. For one thread.
     ///
     /// `message` has room for `Worker.bufferSize` bytes, of which `count` were received; it is changed.
     package func serve(message: UnsafeMutableRawPointer, count: Int) {
@@ -51,9 +52,9 @@ extension Session {
         buffer.size = count
         let view = Message(buffer, Int32(clamping: count))
         worker.pointee.message.store(UInt(bitPattern: message), ordering: .relaxed)
-        if view.opcode == Message.Opcode.interrupt, interruptSuspended(view.interrupted) { return }
-        _ = worker.pointee.note(view)
-        if view.opcode == Message.Opcode.initialize { note(initial: view) }
+        if view.opcode == Message.Opcode.interrupt, interruptParked(view.interrupted) { return }
+        _ = worker.pointee.countRequest(view)
+        if view.opcode == Message.Opcode.initialize { recordInit(view) }
         process(view, &buffer, on: worker)
     }
 }

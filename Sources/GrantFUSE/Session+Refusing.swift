@@ -1,15 +1,17 @@
 import Glibc
 import GrantSystem
 
-// Requests that a daemon may have done before it died, and that are EIO: the kernel goes by what it knew before, which may not be so any more.
+// Requests that a daemon may have executed before it crashed, and that are refused with EIO. The kernel then trusts what it cached
+// before, which may be stale.
 extension Session {
-    /// Takes over requests of another daemon that are EIO, as the kernel wrote them, perhaps without their ends. They stay noted until `answerRefused`. Before `start`.
+    /// Adopts another daemon's requests that must fail with EIO, as the kernel wrote them, possibly truncated. They stay journaled
+    /// until `answerRefused`. Before `start`.
     public func takeOver(refused messages: [[UInt8]]) {
-        let kept = messages.map { $0.withUnsafeBytes { SuspendedMessage($0, notes: context.pointee.notes) } }
+        let kept = messages.map { $0.withUnsafeBytes { ParkedMessage($0, journal: context.pointee.journal) } }
         refused.withLock { $0 += kept }
     }
 
-    /// Answers them. Once requests are served, by a thread that serves none.
+    /// Answers them with EIO. After serving has begun, by a thread that serves no requests.
     public func answerRefused() {
         let taken = refused.withLock { refused in
             defer { refused = [] }
@@ -22,29 +24,30 @@ extension Session {
             )
             _ = write(device, &header, 16)
         }
-        // At once: whoever hears of the error may look.
-        forgetWhatChanged(by: taken.map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) })
+        // Invalidates at once: a program that gets the error may look.
+        invalidateSubjects(of: taken.map { Array(UnsafeRawBufferPointer(start: $0.memory, count: $0.size)) })
         for message in taken { message.end() }
     }
 
-    /// Makes the kernel ask again for the names and attributes that these requests were about. On a thread of its own: a name's directory may be locked by a program.
+    /// Invalidates the names and attributes that these requests were about. Uses a thread of its own: a program may hold the lock
+    /// of a name's directory.
     ///
-    /// `messages`: as the kernel wrote them, perhaps without their ends. Only once requests are served.
-    func forgetWhatChanged(by messages: [[UInt8]]) {
+    /// `messages`: as the kernel wrote them, possibly truncated. Only while requests are served.
+    func invalidateSubjects(of messages: [[UInt8]]) {
         if messages.isEmpty { return }
         let notifier = notifier
         _ = try? WorkerThread.start("grantfs-task") {
             for bytes in messages {
                 let (nodes, names) = bytes.withUnsafeBytes { Message($0).subjects }
-                for node in nodes where node > 1 { _ = notifier.forgetAttributes(NodeID(node)) }
-                for (parent, name) in names where parent > 1 { _ = notifier.expireName(name, in: NodeID(parent)) }
+                for node in nodes where node > 1 { _ = notifier.invalidateAttributes(NodeID(node)) }
+                for (parent, name) in names where parent > 1 { _ = notifier.expireEntry(name, in: NodeID(parent)) }
             }
         }.detach()
     }
 }
 
 extension Message {
-    /// The nodes that a request is about, and the names that it makes, removes or changes (linux/fuse.h).
+    /// The nodes that a request is about, and the names that it creates, removes or changes (linux/fuse.h).
     var subjects: (nodes: [UInt64], names: [(parent: UInt64, name: [UInt8])]) {
         let node = wide(at: 16)
         switch opcode {
@@ -65,7 +68,7 @@ extension Message {
         }
     }
 
-    /// So many strings that end with a NUL, one behind the other; fewer where they are not whole.
+    /// That many consecutive NUL-terminated strings; fewer where the message is truncated.
     private func strings(at place: Int, _ count: Int) -> [[UInt8]] {
         var (found, start): ([[UInt8]], Int) = ([], place)
         while found.count < count, start < size, let end = copy[start...].firstIndex(of: 0) {

@@ -3,48 +3,51 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-// Requests that a daemon had received when it died. The kernel (6.9 and later) asks for all of them again, marked in their numbers (FUSE_NOTIFY_RESEND); what must not be done twice, and may have
-// been done, is EIO. Where it cannot, `LeftRequests` knows them.
+// Requests that a daemon had received when it crashed. The kernel (6.9 and later) resends all of them, marked in their numbers
+// (FUSE_NOTIFY_RESEND). Those that must not be repeated and may have been executed fail with EIO. On older kernels
+// `CrashedRequests` knows them.
 extension Session {
-    /// Whether the kernel can ask again. Known once it has sent its first request.
+    /// Whether the kernel can resend. Known after its first request.
     public var canResend: Bool { context.pointee.canResend }
 
-    /// Has the kernel ask again for what was received and not answered, by whomever: so before this daemon receives anything. Returns 0 or a negative error number.
-    public func askAgain() -> Int32 {
+    /// Makes the kernel resend every request that was received and not answered, by any daemon: so before this one receives
+    /// anything. Returns 0 or a negative error number.
+    public func requestResend() -> Int32 {
         // struct fuse_out_header; FUSE_NOTIFY_RESEND is 7.
         var header: (UInt32, Int32, UInt64) = (16, 7, 0)
         return write(device, &header, 16) == 16 ? 0 : -errno
     }
 
-    /// Whether a request that another daemon may have begun is to be served. Not when it can have been done and is not to be done twice; nor when daemons have died with it again and again.
+    /// Whether to serve a request that another daemon may have started. Not if it may have been executed and is not idempotent, nor
+    /// after several daemons died with it.
     @inline(never)
-    func mayServeAgain(_ message: Message) -> Bool {
+    func mayReplay(_ message: Message) -> Bool {
         guard let page = context.pointee.options.supervised else { return true }
         let unique = message.unique & ~Message.resentBit
         let suspects = UnsafeBufferPointer(
             start: clinux_supervised_suspects(page), count: Int(clamping: min(page.pointee.suspect_count, UInt32(CLINUX_SUSPECTS))))
-        return suspects.first { $0.unique == unique }.map { Message.mayBeServedAgain($0) } ?? true
+        return suspects.first { $0.unique == unique }.map { Message.mayBeReplayed($0) } ?? true
     }
 }
 
 extension Worker {
-    /// Notes what is about to be done for the daemon that comes next.
+    /// Records for the next daemon that the request is about to be executed.
     @inline(__always)
-    func noteBegin(_ message: Message) {
+    func recordStart(_ message: Message) {
         guard let record else { return }
         record.pointee.opcode = message.recordedOpcode
-        clinux_note_request(record, message.unique & ~Message.resentBit)
+        clinux_record_request(record, message.unique & ~Message.resentBit)
     }
 
-    /// Notes that it was answered, or is to be done anew.
+    /// Records that the request was answered, or is to be started over.
     @inline(__always)
-    func noteEnd() {
-        if let record { clinux_note_request(record, 0) }
+    func recordEnd() {
+        if let record { clinux_record_request(record, 0) }
     }
 }
 
 extension Message {
-    /// In the number of a request that may have been received before (FUSE_UNIQUE_RESEND).
+    /// Marks the number of a request that may have been received before (FUSE_UNIQUE_RESEND).
     static var resentBit: UInt64 { 1 << 63 }
     /// FUSE_HAS_RESEND, in `offered`.
     static var resendOffered: UInt64 { 1 << 39 }
@@ -52,7 +55,7 @@ extension Message {
     @inline(__always)
     var isResent: Bool { unique & Self.resentBit != 0 }
 
-    /// The opcode, marked where a write appends.
+    /// The opcode, marked for a write that appends.
     @inline(__always)
     var recordedOpcode: UInt32 {
         // The flags in struct fuse_write_in.
@@ -61,26 +64,28 @@ extension Message {
 
     private static var appends: UInt32 { 1 << 31 }
 
-    /// Whether a request that was under way when a daemon died is done again.
-    static func mayBeServedAgain(_ suspect: clinux_suspect) -> Bool {
-        if suspect.deaths >= mostDeaths {
+    /// Whether a request that was under way when a daemon died is executed again.
+    static func mayBeReplayed(_ suspect: clinux_suspect) -> Bool {
+        if suspect.deaths >= maxDeaths {
             let kind = suspect.opcode & ~appends
             SystemLog.write(.error, "a request of kind \(kind) was under way when \(suspect.deaths) daemons died: it is refused")
             return false
         }
-        return isRepeatable(suspect.opcode)
+        return isIdempotent(suspect.opcode)
     }
 
-    /// So many daemons may die with a request.
-    private static var mostDeaths: UInt32 { 2 }
+    /// How many daemons may die with a request.
+    private static var maxDeaths: UInt32 { 2 }
 
-    /// Of one as the kernel wrote it.
+    /// The number of a raw request.
     static func unique(of message: [UInt8]) -> UInt64 { message.withUnsafeBytes { Message($0).unique } }
 
-    /// Whether doing it twice in a row comes to the same. A lookup that nobody has heard of leaves a count too many, which costs some memory.
-    static func isRepeatable(_ recorded: UInt32) -> Bool {
+    /// Whether executing it twice in a row has the same effect. A repeated lookup leaves one count too many, which costs some
+    /// memory.
+    static func isIdempotent(_ recorded: UInt32) -> Bool {
         switch recorded {
-        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL, FALLOCATE, RENAME2, COPY_FILE_RANGE, TMPFILE, COPY_FILE_RANGE_64
+        // SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME, LINK, SETXATTR, REMOVEXATTR, CREATE, IOCTL, FALLOCATE, RENAME2, COPY_FILE_RANGE,
+        // TMPFILE, COPY_FILE_RANGE_64
         case 6, 8, 9, 10, 11, 12, 13, 21, 24, 35, 39, 43, 45, 47, 51, 53: false
         default: recorded & appends == 0
         }

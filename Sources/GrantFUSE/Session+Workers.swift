@@ -12,7 +12,7 @@ extension Session {
     func startWorker(_ task: WorkerTask = .reading) -> Bool {
         guard let slot = slots.withLock({ $0.take() }) else { return false }
         guard makeRoom(slot) else {
-            slots.withLock { $0.giveBackUnused(slot) }
+            slots.withLock { $0.releaseUnused(slot) }
             return false
         }
         let start = UnsafeMutablePointer<WorkerStart>.allocate(capacity: 1)
@@ -29,43 +29,44 @@ extension Session {
             if task.reads { readers.ended() }
             start.deinitialize(count: 1)
             start.deallocate()
-            slots.withLock { $0.giveBackUnused(slot) }
+            slots.withLock { $0.releaseUnused(slot) }
             return false
         }
-        slots.withLock { $0.noteMade() }
+        slots.withLock { $0.workerStarted() }
         return true
     }
 
-    /// Makes the buffer of a worker one that can be read and written, which it stays. Whether there is memory for it.
+    /// Makes a worker's buffer readable and writable, for good. False when there is no memory.
     func makeRoom(_ slot: Int) -> Bool { mprotect((workers + slot).pointee.buffer, Worker.bufferSize, PROT_READ | PROT_WRITE) == 0 }
 
-    /// How many workers for requests there are or can be made now. When threads run out, those that are sure to be had (`WorkerSlots.sure`), without some: half
-    /// of those that may take a request of any grant before anybody looks again, and the last ones, which are for who has none.
-    public var workersAtMost: Int {
-        guard let sure = slots.withLock({ $0.sure }) else { return workerLimit }
-        return sure - Readers.reserveForResumed - Int(truncatingIfNeeded: readers.snapshot.idle / 2) - max(2, sure / 5)
+    /// How many workers exist or can be made now. When threads have run out, only the guaranteed ones (`WorkerSlots.guaranteed`),
+    /// less a margin: half of the idle readers, which may take requests of any grant before the next check, and the last ones,
+    /// which are for grants without a worker.
+    public var availableWorkers: Int {
+        guard let guaranteed = slots.withLock({ $0.guaranteed }) else { return workerLimit }
+        return guaranteed - ReaderPool.reserveForResumed - Int(truncatingIfNeeded: readers.snapshot.idle / 2) - max(2, guaranteed / 5)
     }
 
-    /// Receives and processes until the connection ends or nobody needs this worker any more.
+    /// Receives and serves requests until the connection ends or this worker is no longer needed.
     func serve(_ worker: UnsafeMutablePointer<Worker>, standsBy: Bool) {
         clinux_set_worker(worker)
         begin(worker)
         var buffer = fuse_buf()
         if standsBy {
             if !standBy(worker, &buffer) { return finish(worker, &buffer) }
-            if hasReady { serveReady(worker) }
+            if hasRunnable { serveReady(worker) }
         }
         readers.beginWaiting()
         while true {
             worker.pointee.activity.store(.receiving, ordering: .relaxed)
             if isPausing.load(ordering: .relaxed) {
-                rest(worker)
+                waitOutPause(worker)
                 continue
             }
-            let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveNoted(worker, &buffer)
+            let received = worker.pointee.record == nil ? fuse_session_receive_buf(pointer, &buffer) : receiveJournaled(worker, &buffer)
             worker.pointee.activity.store(.busy, ordering: .relaxed)
             if received == -EINTR || received == -EAGAIN { continue }
-            // No room for what is to be received, which is made when it is needed: that is not the end of the connection.
+            // The library had no memory for its buffer, which it allocates on demand: not the end of the connection.
             if received == -ENOMEM {
                 usleep(10_000)
                 continue
@@ -73,62 +74,63 @@ extension Session {
             if received <= 0 { break }
             let others = readers.tookRequest()
             let message = Message(buffer, received)
-            // `tookRequest` stands between what was stored above and this look: see `pause`.
+            // `tookRequest` lies between the store above and this load: see `pause`.
             if isPausing.load(ordering: .sequentiallyConsistent), message.opcode != Message.Opcode.initialize {
-                keep(message, buffer)
+                deferMessage(message, buffer)
                 readers.beginWaiting()
                 continue
             }
-            // The reserve is the watching thread's to call: it looks first who holds the others.
-            if others == 0, message.mayTakeLong { _ = readers.callOne(leaving: Readers.reserve) || startWorker() }
+            // The reserve is for the monitor, which first checks who holds the other workers.
+            if others == 0, message.mayTakeLong { _ = readers.wakeOne(leaving: ReaderPool.reserve) || startWorker() }
             worker.pointee.message.store(UInt(bitPattern: buffer.mem), ordering: .relaxed)
-            if message.opcode == Message.Opcode.interrupt, interruptSuspended(message.interrupted) {
+            if message.opcode == Message.Opcode.interrupt, interruptParked(message.interrupted) {
                 readers.beginWaiting()
                 continue
             }
-            let timed = worker.pointee.note(message)
+            let timed = worker.pointee.countRequest(message)
             let began = timed >= 0 ? Clock.monotonic : 0
-            if message.opcode == Message.Opcode.initialize { note(initial: message) }
+            if message.opcode == Message.Opcode.initialize { recordInit(message) }
             process(message, &buffer, on: worker)
-            if timed >= 0 { worker.pointee.note(nanoseconds: Clock.monotonic &- began, of: timed) }
+            if timed >= 0 { worker.pointee.recordLatency(nanoseconds: Clock.monotonic &- began, of: timed) }
             if fuse_session_exited(pointer) != 0 { break }
-            if readyWaits.load(ordering: .relaxed), readyWaits.exchange(false, ordering: .relaxed) { serveReady(worker) }
+            if runnablePending.load(ordering: .relaxed), runnablePending.exchange(false, ordering: .relaxed) { serveReady(worker) }
             if readers.shouldStandBy() {
                 if !standBy(worker, &buffer) { return finish(worker, &buffer) }
-                // It may have been called for that.
-                if hasReady { serveReady(worker) }
+                // It may have been woken for that.
+                if hasRunnable { serveReady(worker) }
             }
             readers.beginWaiting()
         }
-        // The kernel has ended the connection, for every worker: the others come here as they wake.
+        // The kernel has ended the connection for all workers: the others get here as they wake.
         ended.store(true, ordering: .releasing)
         endings.post()
-        callEveryone()
+        wakeAll()
         readers.ended()
         finish(worker, &buffer)
     }
 
-    /// Stands by as `Readers.standBy` says. Whoever is not called for long needs no memory meanwhile: a megabyte each for what is received and for what is answered.
+    /// Goes on standby (`ReaderPool.standBy`). A worker that is not woken for long needs no memory: a megabyte each for requests
+    /// and replies.
     private func standBy(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) -> Bool {
-        worker.pointee.activity.store(.resting, ordering: .relaxed)
+        worker.pointee.activity.store(.idle, ordering: .relaxed)
         defer { worker.pointee.activity.store(.busy, ordering: .sequentiallyConsistent) }
-        return readers.standBy { giveBack(worker, &buffer) }
+        return readers.standBy { releaseMemory(worker, &buffer) }
     }
 
-    private func giveBack(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
-        // The library makes a new one when it has none.
+    private func releaseMemory(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
+        // The library allocates a new one when it has none.
         free(buffer.mem)
         buffer.mem = nil
-        worker.pointee.giveBufferBack()
+        worker.pointee.releaseBuffer()
     }
 
     func finish(_ worker: UnsafeMutablePointer<Worker>, _ buffer: inout fuse_buf) {
-        giveBack(worker, &buffer)
+        releaseMemory(worker, &buffer)
         clinux_set_worker(nil)
         worker.pointee.thread.store(0, ordering: .relaxed)
         worker.pointee.activity.store(.none, ordering: .releasing)
         let slot = worker.pointee.slot
-        slots.withLock { $0.giveBack(slot) }
+        slots.withLock { $0.release(slot) }
     }
 }
 
@@ -138,17 +140,17 @@ private struct WorkerStart {
     let task: WorkerTask
 }
 
-/// What a worker is for.
+/// What a worker does.
 enum WorkerTask {
     case reading
-    /// Reading, when it is called.
-    case standingBy
-    /// What is to be resumed; it ends then.
+    /// Reading, when it is woken.
+    case standby
+    /// Serves resumed requests, then ends.
     case resuming
-    /// The same, whenever no other worker can be had.
+    /// Serves resumed requests whenever no other worker can be made.
     case resumingAlways
 
-    var reads: Bool { self == .reading || self == .standingBy }
+    var reads: Bool { self == .reading || self == .standby }
 }
 
 private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
@@ -161,7 +163,7 @@ private func workerMain(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRa
     Identity.resetOnThisThread()
     clinux_trap_allow()
     if task.reads {
-        session.serve(worker, standsBy: task == .standingBy)
+        session.serve(worker, standsBy: task == .standby)
     } else {
         session.serveResumed(worker, always: task == .resumingAlways)
     }

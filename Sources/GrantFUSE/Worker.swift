@@ -3,57 +3,57 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// What one thread of the session has of its own: the request it holds, whether that has been answered, a buffer for replies,
-/// and the identity it acts with. Lives in raw memory at a fixed place, because the revoker looks into it.
+/// The state of one session thread: its current request, whether that was answered, a reply buffer, its identity. Lives at a fixed
+/// address in raw memory, because the revoker reads it.
 public struct Worker: ~Copyable {
-    /// Which slot of the coordinator belongs to this worker.
+    /// The worker's slot in the coordinator.
     public let slot: Int
-    /// `sequence << 1 | open`: odd while a request waits for its answer. Whoever turns it even answers, and nobody else does.
+    /// `sequence << 1 | open`: odd while a request is unanswered. Whoever turns it even answers, and nobody else.
     let answer = Atomic<UInt64>(0)
     /// Written by the worker before `answer` turns odd; read by whoever turned it even.
     let request = Atomic<UInt>(0)
-    /// Whether the request is a close(2), which succeeds when it is answered in the worker's place. Written by the worker before it
+    /// Whether the request is a close(2), which succeeds when it is answered in the worker's place. Written before the worker
     /// enters a scope, so whoever saw it inside reads it right.
     public let isClosing = Atomic<Bool>(false)
-    /// What the request is and what it brings besides what the library passes on. Written and read on the worker's thread, before `process`.
+    /// Facts that the library does not pass on. Written and read on the worker's thread, before `process`.
     let opcode = Atomic<UInt32>(0)
     let killsSetID = Atomic<Bool>(false)
-    /// Who asks. Written by the worker; whoever counts what users hold reads it.
+    /// The caller's user. Written by the worker, read by whoever counts workers per user.
     public let user = Atomic<UInt32>(0)
-    /// Where the request is as the kernel wrote it. Of the worker's thread.
+    /// The address of the raw request. For the worker's thread.
     let message = Atomic<UInt>(0)
-    /// How many bytes it has, whatever its head says.
+    /// Its size in bytes, whatever its header says.
     let messageSize = Atomic<Int>(0)
-    /// Whether it is about a request. Of the worker's thread.
+    /// Whether it executes a request. For the worker's thread.
     let isServing = Atomic<Bool>(false)
-    /// What its thread does, for who wants to see all of them at rest: `Session.pause`. Written by the thread.
+    /// What the thread is doing, for `Session.pause`. Written by the thread.
     let activity = Atomic<Activity>(.none)
-    /// The thread's number while it has one (gettid(2)).
+    /// The thread ID while there is a thread (gettid(2)).
     let thread = Atomic<Int32>(0)
-    /// How many requests of each kind came here: `RequestCounts`.
+    /// Requests received by kind: `RequestCounts`.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
-    /// How long they took: `RequestTimings`.
+    /// Their latencies: `RequestTimings`.
     let timings: UnsafeMutablePointer<Atomic<UInt64>>
-    /// For data on its way to the kernel: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
+    /// The reply buffer: `Worker.bufferSize` bytes, page-aligned, touched only as far as used.
     public let buffer: UnsafeMutableRawPointer
 
-    /// Where its request is noted for the next daemon; nil: nowhere. See `Session+Resending`.
+    /// Where its request is recorded for the next daemon; nil: nowhere. See `Session+Resending`.
     let record: UnsafeMutablePointer<clinux_request>?
 
     private let context: UnsafeMutablePointer<SessionContext>
-    /// Where answers are written.
+    /// Where replies are written.
     var descriptor: Int32 { context.pointee.descriptor }
 
     public static let bufferSize = (1 << 20) + 4096
 
     enum Activity: UInt8, AtomicRepresentable {
-        /// There is no thread, or it has not begun.
+        /// There is no thread, or it has not started.
         case none
         case busy
-        /// It waits for a request of the kernel's.
+        /// Waits for a request from the kernel.
         case receiving
-        /// It waits to be called, or until a pause is over.
-        case resting
+        /// Waits to be woken, or for the end of a pause.
+        case idle
     }
 
     init(
@@ -70,17 +70,17 @@ public struct Worker: ~Copyable {
         }
     }
 
-    /// Whether the kernel drops what it has cached of a range when that is written past the cache (FOPEN_DIRECT_IO), before and afterwards, so that
+    /// Whether a write past the cache (FOPEN_DIRECT_IO) drops the kernel's cached pages of the range before and afterwards, so that
     /// mappings and other descriptors see it: protocol 7.42, Linux 6.14.
     public var dropsCacheAtDirectWrites: Bool { context.pointee.kernelProtocol >= 42 }
-    /// Where requests are noted that are put aside; nil: nowhere.
-    var notes: RequestNotes? { context.pointee.notes }
+    /// The journal of parked requests; nil: none.
+    var journal: RequestJournal? { context.pointee.journal }
     /// Whether files opened past the cache can be mapped shared.
     public var mapsDirectly: Bool { context.pointee.mapsDirectly }
 
-    /// Notes what `message` is before the library takes it apart. The kind, when it is one that is to be timed; else -1.
+    /// Records the facts of `message` before the library decodes it. Returns the kind if this request is to be timed, else -1.
     @inline(__always)
-    func note(_ message: Message) -> Int {
+    func countRequest(_ message: Message) -> Int {
         let opcode = message.opcode
         self.opcode.store(opcode, ordering: .relaxed)
         killsSetID.store(message.killsSetID, ordering: .relaxed)
@@ -88,22 +88,22 @@ public struct Worker: ~Copyable {
         let kind = Int(truncatingIfNeeded: min(opcode, UInt32(truncatingIfNeeded: RequestCounts.kinds - 1)))
         let count = counts + kind
         let before = count.pointee.load(ordering: .relaxed)
-        // One writer: no exchange is needed.
+        // One writer: no atomic read-modify-write is needed.
         count.pointee.store(before &+ 1, ordering: .relaxed)
         return before & (RequestTimings.sampling - 1) == 0 ? kind : -1
     }
 
-    /// Gives the memory of `buffer` back to the kernel, and what was in it. On the worker's own thread, between requests.
-    func giveBufferBack() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
+    /// Returns the buffer's memory to the kernel and discards its content. On the worker's thread, between requests.
+    func releaseBuffer() { _ = madvise(buffer, Self.bufferSize, Int32(truncatingIfNeeded: MADV_DONTNEED)) }
 
-    /// Takes the right to answer the request that was begun as `sequence`. True for exactly one caller.
+    /// Claims the right to answer the request with this sequence number. True for exactly one caller.
     @inline(__always)
     func claim(_ sequence: UInt64) -> Bool {
         answer.compareExchange(expected: sequence << 1 | 1, desired: sequence << 1, ordering: .sequentiallyConsistent).exchanged
     }
 }
 
-/// Who asks: a copy of fuse_ctx, made before the request can be answered by anybody else.
+/// The caller: a copy of fuse_ctx, made before anybody else can answer the request.
 public struct Caller: Equatable, Sendable {
     public let uid: uid_t
     public let gid: gid_t
@@ -112,8 +112,8 @@ public struct Caller: Equatable, Sendable {
 
     public init(uid: uid_t, gid: gid_t, pid: pid_t, umask: mode_t) { (self.uid, self.gid, self.pid, self.umask) = (uid, gid, pid, umask) }
 
-    /// Its effective capabilities, a bit for each, as far as they are the daemon's to go by; none when that cannot be found out. Not on the way
-    /// of every request: it reads from /proc.
+    /// Its effective capabilities, one bit each, as far as they count in the daemon's user namespace; none when they cannot be
+    /// read. Reads /proc: not for the hot path.
     public var capabilities: UInt64 { clinux_other_capabilities(pid) }
     public func has(capability: Int32) -> Bool { capabilities >> UInt64(truncatingIfNeeded: capability) & 1 != 0 }
 }

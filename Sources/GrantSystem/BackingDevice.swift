@@ -1,16 +1,17 @@
 import Glibc
 
-/// What the kernel's memory management goes by for a filesystem (sysfs, class bdi). Only root may change it; elsewhere it stays as the kernel has it, of which there is
-/// nothing to say.
+/// Settings of the kernel's memory management for one filesystem (sysfs, class bdi). Only root may change them; without that right
+/// they stay as the kernel has them, and nothing is reported.
 public enum BackingDevice {
-    /// How far the kernel reads ahead in the files of the filesystem of this device, instead of 128 KiB.
+    /// Sets the readahead for files on this device; the kernel's default is 128 KiB.
     public static func setReadAhead(kilobytes: Int, of device: DeviceNumber) { _ = set("read_ahead_kb", kilobytes, of: device) }
 
-    /// What a filesystem may have that is not written back yet is bounded with all others' alone.
+    /// Lifts the per-filesystem limit on dirty pages, so that only the global limit applies.
     ///
-    /// The kernel gives a FUSE filesystem a bound of its own: a hundredth of all, and before Linux 6.14 nothing at all where little was written back lately. Whoever
-    /// writes waits at the bound (mm/page-writeback.c, balance_dirty_pages), and what cannot be written back to a granted filesystem that hangs counts for all grants of
-    /// a mount. Before Linux 6.2, where that bound cannot be lifted, the hundredth is at least certain.
+    /// The kernel limits a FUSE filesystem to one hundredth of the global amount, and before Linux 6.14 to nothing at all where
+    /// little was written back lately. Writers wait at that limit (mm/page-writeback.c, balance_dirty_pages), so pages of one
+    /// granted filesystem that hangs would block writers of every grant in the mount. Before Linux 6.2 the limit cannot be lifted;
+    /// then the hundredth is at least guaranteed.
     public static func liftOwnBound(of device: DeviceNumber) {
         if !set("strict_limit", 0, of: device) { _ = set("min_ratio", 1, of: device) }
     }

@@ -1,15 +1,15 @@
 import Glibc
 
-/// The clock that nobody sets and that goes on while the machine is suspended (CLOCK_BOOTTIME).
+/// CLOCK_BOOTTIME: nobody can set it, and it advances while the machine is suspended.
 public enum BootClock {
-    /// Nanoseconds since the machine was started.
+    /// Nanoseconds since boot.
     public static var now: Int64 {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)
         return Int64(truncatingIfNeeded: time.tv_sec) &* 1_000_000_000 &+ Int64(truncatingIfNeeded: time.tv_nsec)
     }
 
-    /// Sleeps until that moment; one that has passed during a suspension ends the sleep when the machine wakes.
+    /// Sleeps until that time. If it passes during a suspension, the sleep ends when the machine wakes.
     public static func sleep(until moment: Int64) {
         var time = timespec(
             tv_sec: time_t(truncatingIfNeeded: max(0, moment) / 1_000_000_000),
@@ -18,7 +18,7 @@ public enum BootClock {
     }
 }
 
-/// Short sleeps of threads that serve nobody.
-public enum WorkerPause {
+/// Short sleeps, for threads that serve no requests.
+public enum ThreadSleep {
     public static func milliseconds(_ count: UInt32) { usleep(count &* 1_000) }
 }

@@ -2,27 +2,29 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// Tells of changes that anybody makes on watched filesystems (fanotify(7)) or in watched directories (inotify(7)).
+/// Reports changes made by anybody on watched filesystems (fanotify(7)) or in watched directories (inotify(7)).
 ///
-/// A change names the directory it happened in by a key, which is made when the directory is added: by the kernel for inotify, from the
-/// directory's handle for fanotify.
+/// A change names its directory by a key, which `add` returns: from the kernel for inotify, from the directory's handle for
+/// fanotify.
 public final class ChangeWatch: Sendable {
     public enum Means: UInt8, Sendable {
-        /// Names and attributes on whole filesystems, one mark each, and contents when a writer has closed the file. Needs CAP_SYS_ADMIN, and filesystems with an identity and handles.
+        /// Changes of names and attributes on whole filesystems, one mark each, and of contents when a writer closes the file.
+        /// Needs CAP_SYS_ADMIN, and filesystems with an identity and handles.
         case names = 1
-        /// Each write to the files in watched directories. A mark for the filesystem would make every write on it dearer.
+        /// Every write to files in watched directories. A mark on the whole filesystem would slow every write on it.
         case data = 2
-        /// Both, with one watch for each directory, of which a user has a limited number. Does not say who made a change.
+        /// Both, by one watch per directory. A user has a limited number of watches. Does not say who made a change.
         case directories = 3
     }
 
     public let means: Means
     private let group: FileDescriptor
-    /// Watches that may be added: `directories` only.
+    /// How many watches may be added; `directories` only.
     private let budget: Int
     private let used = Atomic<Int>(0)
 
-    /// EPERM or EINVAL where the kernel does not let this process watch by these means; EMFILE where its user has too many watches already.
+    /// Throws EPERM or EINVAL where the kernel does not let this process watch by these means; EMFILE where its user has too many
+    /// watches.
     public init(_ means: Means) throws(Errno) {
         self.means = means
         switch means {
@@ -36,19 +38,19 @@ public final class ChangeWatch: Sendable {
         }
     }
 
-    /// `names`: watches the filesystem that a descriptor (O_PATH will do) is on. Adding it twice is harmless. ENODEV, EXDEV or EOPNOTSUPP where
-    /// changes on that filesystem cannot be told apart by handles.
+    /// `names`: watches the filesystem that a descriptor (O_PATH will do) is on. Adding it twice is harmless. Throws ENODEV, EXDEV
+    /// or EOPNOTSUPP where the kernel cannot report changes on that filesystem by handle.
     public func addFilesystem(of descriptor: Int32) throws(Errno) {
         _ = try Errno.check(clinux_fanotify_watch(group.number, descriptor))
         var key: UInt64 = 0
         _ = try Errno.check(clinux_directory_key(descriptor, &key))
     }
 
-    /// `data`: has writes in a directory (O_PATH) not told for a while, so that they cost the writers nothing.
+    /// `data`: stops reporting writes in a directory (O_PATH) for a while, so that they cost the writers nothing.
     public func pause(directory descriptor: Int32) { _ = clinux_fanotify_watch_data(group.number, descriptor, false) }
 
-    /// The key under which changes in the directory behind an O_PATH descriptor will be told; from now on, where each directory has to be
-    /// watched. nil where it cannot be. Changes of `data` name no directory.
+    /// Returns the key under which changes in a directory (O_PATH) are reported; by `data` and `directories`, starts watching it.
+    /// nil where it cannot be watched. Changes of `data` name no directory.
     public func add(directory descriptor: Int32) -> UInt64? {
         switch means {
         case .names:
@@ -78,15 +80,15 @@ public final class ChangeWatch: Sendable {
         _ = poll(&request, 1, milliseconds)
     }
 
-    /// Whether changes are waiting to be taken.
-    public var hasWaiting: Bool {
+    /// Whether unread changes are queued.
+    public var hasPending: Bool {
         var request = pollfd(fd: group.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
         return poll(&request, 1, 0) != 0
     }
 
-    /// Calls `body` with every change that is waiting, until there is none. `buffer`: 4 KiB or more; what a change points to is in it, valid
-    /// during the call.
-    public func takeAll(into buffer: UnsafeMutableRawBufferPointer, _ body: (Change) -> Void) {
+    /// Calls `body` with every queued change until there is none. `buffer`: 4 KiB or more; what a change points to lies in it and
+    /// is valid during the call.
+    public func drain(into buffer: UnsafeMutableRawBufferPointer, _ body: (Change) -> Void) {
         var change = Change()
         while true {
             let count = clinux_read(group.number, buffer.baseAddress!, buffer.count)

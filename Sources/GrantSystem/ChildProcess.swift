@@ -1,12 +1,15 @@
 import CGrantSystem
 import Glibc
 
-/// Programs that are started.
+/// Starts programs and waits for them.
 public enum ChildProcess {
-    /// posix_spawn(3) with all signals unblocked and at their default. `detached`: in a session of its own, stdin and stdout
-    /// at /dev/null, and no other descriptors inherited but stderr. `inGroup`: in a process group of its own, nothing inherited but the three
-    /// standard descriptors. `descriptors` have the numbers from 3 on in the child. A program without a slash is looked for in PATH.
-    /// `silent`: all three at /dev/null. `environment`, as `NAME=VALUE`, takes the place of this process's.
+    /// posix_spawn(3) with all signals unblocked and at their defaults.
+    /// - `detached`: in a session of its own, stdin and stdout at /dev/null, no other descriptor inherited but stderr.
+    /// - `inGroup`: in a process group of its own, only the three standard descriptors inherited.
+    /// - `silent`: all three standard descriptors at /dev/null.
+    /// - `descriptors`: get the numbers from 3 on in the child.
+    /// - `environment`: `NAME=VALUE` entries that replace this process's environment.
+    /// A program without a slash is looked for in PATH.
     public static func spawn(
         _ program: String, arguments: [[UInt8]], environment: [[UInt8]]? = nil, detached: Bool = false, inGroup: Bool = false,
         silent: Bool = false, descriptors: [Int32] = []
@@ -21,10 +24,13 @@ public enum ChildProcess {
             clinux_spawn(program, words.pointers, variables?.pointers, manner, descriptors, Int32(clamping: descriptors.count)))
     }
 
-    /// The exit status of the child, or 128 and the number of the signal that ended it.
+    /// Reaps the child. Returns its exit status, or 128 plus the number of the signal that ended it.
     public static func wait(_ pid: Int32) throws(Errno) -> Int32 { try Errno.check(clinux_wait_for_child(pid)) }
 
-    /// Waits until the child has ended, and leaves its status to `wait`, which another thread may call.
+    /// Reaps every child that has ended. For a process in which nothing waits for one meanwhile.
+    public static func reap() { while waitpid(-1, nil, WNOHANG) > 0 {} }
+
+    /// Waits until the child has ended, without reaping it: `wait` still returns its status, on any thread.
     public static func awaitEnd(_ pid: Int32) { clinux_await_end_of_child(pid) }
 
     /// Whether `wait` would return at once.
@@ -40,26 +46,26 @@ private final class CStrings {
     deinit { for pointer in pointers { free(pointer) } }
 }
 
-/// Files without a name.
+/// Anonymous files in memory.
 public enum MemoryFile {
-    /// memfd_create(2) with these contents, to be read from its start.
+    /// memfd_create(2) with these contents, positioned at its start.
     public static func of(_ contents: [UInt8]) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(clinux_memory_file(contents, contents.count)))
     }
 
-    /// Whether a descriptor is of a file that is memory and nothing else: only such files have seals (fcntl(2), F_GET_SEALS).
+    /// Whether the descriptor is a memfd: only such files have seals (fcntl(2), F_GET_SEALS).
     public static func isOne(_ file: borrowing FileDescriptor) -> Bool { fcntl(file.number, 1034) >= 0 }
 }
 
-/// Programs in PATH.
+/// Looks programs up in PATH.
 public enum ProgramSearch {
-    /// fusermount3, where libfuse looks for it: in its own place first, which need not be in PATH. nil when there is none.
+    /// fusermount3, looked for as libfuse does: first at its fixed path, which need not be in PATH. nil when there is none.
     public static var mountHelper: String? {
         let own = "/usr/bin/fusermount3"
         return access(own, X_OK) == 0 ? own : path(of: "fusermount3")
     }
 
-    /// The first file of that name that may be executed, as execvp(3) would find it; nil when there is none.
+    /// The first executable file of that name, as execvp(3) would find it; nil when there is none.
     public static func path(of program: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
         for directory in path.split(separator: ":", omittingEmptySubsequences: false) {
@@ -83,12 +89,12 @@ public struct PipePair: ~Copyable, Sendable {
         writing = FileDescriptor(owning: ends[1])
     }
 
-    /// Gives both ends away; the caller closes them.
+    /// Gives both descriptors to the caller, who closes them.
     public consuming func release() -> (reading: Int32, writing: Int32) { (reading.release(), writing.release()) }
 
-    /// Keeps the writing end alone, so that whoever reads sees when it is closed.
+    /// Closes the reading end and keeps the writing end.
     public consuming func closeReading() -> FileDescriptor { writing }
 
-    /// Keeps the reading end alone, so that the end of what the others write can be seen.
+    /// Closes the writing end and keeps the reading end, so that the other writers' last close is seen as end of file.
     public consuming func closeWriting() -> FileDescriptor { reading }
 }

@@ -2,8 +2,9 @@ import Glibc
 
 /// The table of this process's open descriptors.
 public enum DescriptorTable {
-    /// Makes it as large as most processes ever need it, or as they may have it. To be called before there is a second thread: the table of several threads grows
-    /// only after a grace period of the kernel, ten milliseconds and more, each time that it is full.
+    /// Grows the table to the size that most processes ever need, or as far as the limit allows. Call it before a second thread
+    /// exists: the table of a process with threads grows only after an RCU grace period, ten milliseconds and more, each time that
+    /// it is full.
     public static func grow() {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0, limit.rlim_cur > 64 else { return }

@@ -11,7 +11,7 @@ public struct DeviceNumber: Hashable, Sendable {
         self.minor = minor
     }
 
-    /// The device of what `path` leads to, links followed. No filesystem is asked, so none can make it wait.
+    /// The device behind `path`, links followed. Never blocks: no filesystem is asked.
     public static func withoutAsking(_ path: String) throws(Errno) -> DeviceNumber {
         try MountIdentity.withoutAsking(path).device
     }

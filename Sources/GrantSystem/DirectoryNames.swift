@@ -1,8 +1,8 @@
 import Glibc
 
-/// The names in a directory of the program's own, or of the system.
+/// Lists directories of the program itself or of the system.
 public enum DirectoryNames {
-    /// All but `.` and `..`, in the order of the listing. Throws what opendir(3) gives.
+    /// All names but `.` and `..`, in listing order. Throws what opendir(3) gives.
     public static func of(_ directory: some Sequence<UInt8>) throws(Errno) -> [[UInt8]] {
         guard let stream = withCString(directory, { opendir($0) }) else { throw Errno(errno) }
         defer { closedir(stream) }

@@ -6,23 +6,24 @@ public struct Errno: Error, Equatable, Hashable, Sendable, CustomStringConvertib
 
     public init(_ rawValue: Int32) { self.rawValue = rawValue }
 
-    /// The C library's words for it.
+    /// strerror(3).
     public var description: String { String(cString: strerror(rawValue)) }
 
     /// The largest error number that the kernel gives a program (include/linux/err.h, MAX_ERRNO).
     public static var largest: Int32 { 4095 }
 
-    /// The error number in a negative result, 1 to `largest`; EIO for a result that carries none. The one way to it: a result may be any number, of a
-    /// filesystem that somebody made, and the lowest has no positive counterpart.
+    /// Returns the error number in a negative result, 1 to `largest`; EIO for a result that carries none. Convert results only this
+    /// way: a hostile filesystem may return any number, and the lowest has no positive counterpart.
     @inlinable @inline(__always)
     public static func number(of result: some BinaryInteger) -> Int32 {
         result < 0 && result >= -4095 ? 0 &- Int32(truncatingIfNeeded: result) : EIO
     }
 
-    /// Whether descriptors, memory or threads have run out, of this process or of the machine, which says nothing about what was asked for.
+    /// Whether this process or the machine has run out of descriptors, memory or threads. Such an error says nothing about the
+    /// object asked for.
     public var isExhaustion: Bool { [EMFILE, ENFILE, ENOMEM, EAGAIN].contains(rawValue) }
 
-    /// Takes what the functions of CGrantSystem return: 0 or more, or the negative error number.
+    /// Returns the result of a CGrantSystem function if it is 0 or more; throws the error number of a negative one.
     public static func check<Value: SignedInteger & FixedWidthInteger>(_ result: Value) throws(Errno) -> Value {
         if result < 0 { throw Errno(number(of: result)) }
         return result

@@ -1,24 +1,25 @@
 import CGrantSystem
 import Glibc
 
-/// One connection between the kernel and a FUSE daemon: a filesystem, through however many mounts, namespaces and open files it is reached.
-/// It outlives its daemon and its mount as long as anybody holds anything of it.
+/// A connection between the kernel and a FUSE daemon: one filesystem, through whatever mounts, namespaces and open files it is
+/// reached. It outlives its daemon and its mount for as long as anybody holds anything of it.
 public struct FUSEConnection: Hashable, Sendable {
-    /// Of the filesystem: what is open or mapped is found by it. The kernel gives the number to another filesystem once this one is gone.
+    /// Identifies the filesystem: open and mapped files are found by it. The kernel reuses the number once this filesystem is gone.
     public let device: DeviceNumber
-    /// The number of the mount it was made with, which no other ever has; nil before Linux 6.8.
+    /// The unique ID of its first mount, never reused; nil before Linux 6.8.
     public let mount: UInt64?
     /// nil where /sys/fs/fuse/connections is not mounted.
     public let entry: Entry?
-    /// What its daemon calls the generation of every node but the root, by which what is held is told from that of other connections.
+    /// The generation that its daemon gives every node but the root. It tells handles of this connection from those of others.
     public let generation: UInt32?
 
-    /// Its directory below /sys/fs/fuse/connections, which the kernel makes with the connection and removes with it (fs/fuse/control.c).
+    /// The connection's directory below /sys/fs/fuse/connections. The kernel makes and removes it with the connection
+    /// (fs/fuse/control.c).
     public struct Entry: Hashable, Sendable {
         public let inode: UInt64
-        /// The time of its last change, which whoever mounted the filesystem can set.
+        /// Its ctime, which the mounting user can set.
         public let changed: Int64
-        /// Tells one mount of fusectl from another: when it is unmounted and mounted again, every entry is made anew.
+        /// Tells mounts of fusectl apart: a new mount makes every entry anew.
         public let instance: UInt64
 
         public init(inode: UInt64, changed: Int64, instance: UInt64) {
@@ -29,10 +30,10 @@ public struct FUSEConnection: Hashable, Sendable {
     }
 
     public enum Presence: Sendable {
-        /// Somebody holds something of it, be it a mount alone.
+        /// Somebody still holds something of it, if only a mount.
         case there
         case gone
-        /// A filesystem may have its number, and which one cannot be said.
+        /// A filesystem with this number may exist; whether it is this one cannot be told.
         case unknown
     }
 
@@ -43,7 +44,7 @@ public struct FUSEConnection: Hashable, Sendable {
         self.entry = entry
     }
 
-    /// The connection behind the descriptor, which is of something in it. The daemon is not asked.
+    /// Identifies the connection of a file behind a descriptor, without asking the daemon.
     public init(of descriptor: borrowing FileDescriptor, generation: UInt32) throws(Errno) {
         let identity = try MountIdentity(of: descriptor)
         var entry: Entry?
@@ -51,7 +52,7 @@ public struct FUSEConnection: Hashable, Sendable {
         self.init(device: identity.device, mount: identity.number, entry: entry, generation: generation)
     }
 
-    /// Whether it is there still, as far as fusectl tells.
+    /// Whether the connection still exists, as far as fusectl tells.
     public var presence: Presence {
         guard let entry else { return .unknown }
         switch FUSEConnection.look(device.minor) {
@@ -64,15 +65,16 @@ public struct FUSEConnection: Hashable, Sendable {
         }
     }
 
-    /// Ends it, as the death of its daemon does: whoever waits for an answer, and whoever asks from then on, gets ENOTCONN.
+    /// Aborts the connection, as its daemon's death does: requests that wait, and all later ones, fail with ENOTCONN.
     ///
-    /// For root, and where fusectl is mounted for the user who mounted the filesystem. ESTALE when it cannot be told from a later one of the same number.
+    /// Needs root, or fusectl mounted for the user who mounted the filesystem. Throws ESTALE when the connection cannot be told
+    /// from a later one with the same number.
     public func abort() throws(Errno) {
         let control = try control()
         try FUSEConnection.abort(by: control.number)
     }
 
-    /// What `abort(by:)` takes, for whoever has to end it later, without any privilege by then.
+    /// Opens the descriptor that `abort(by:)` takes, for a process that will have no privilege left when it aborts.
     public func control() throws(Errno) -> FileDescriptor {
         let control = FileDescriptor(owning: try Errno.check(clinux_fuse_control_abort(device.minor)))
         // The descriptor is of one connection and no other, so what is seen now is true when it is written to.
@@ -85,8 +87,8 @@ public struct FUSEConnection: Hashable, Sendable {
         if write(control, &word, 1) < 0 { throw Errno(errno) }
     }
 
-    /// The generation of what `path` leads to in a FUSE filesystem, links followed: 0 for its root. No filesystem is asked. nil where the kernel
-    /// does not say.
+    /// The generation of the file behind `path` in a FUSE filesystem, links followed; 0 for its root. Never blocks. nil where the
+    /// kernel does not tell it.
     public static func generation(of path: String) -> UInt32? {
         var generation: UInt32 = 0
         return clinux_fuse_generation(path, &generation) == 0 ? generation : nil
@@ -108,15 +110,16 @@ public struct FUSEConnection: Hashable, Sendable {
     }
 }
 
-/// A FUSE filesystem that was mounted without a path, for root.
+/// A FUSE filesystem that root has mounted without a path.
 public struct FUSEMount: ~Copyable, Sendable {
-    /// Of /dev/fuse: the kernel's requests come there. Not closed with this value: the library's session closes it, and the connection ends with it.
+    /// The /dev/fuse descriptor on which requests arrive. This value does not close it: the library's session does, and that ends
+    /// the connection.
     public let device: Int32
     /// O_PATH, of the mount's root.
     public let root: FileDescriptor
 
-    /// Mounts a filesystem of the type `fuse.SUBTYPE` on a directory (O_PATH). `words`: options as fusermount3 takes them. Rests on fsopen(2) and
-    /// its kin. EINVAL for a word that the kernel does not know.
+    /// Mounts a filesystem of type `fuse.SUBTYPE` on a directory (O_PATH), by fsopen(2) and its siblings. `words`: options as
+    /// fusermount3 takes them. Throws EINVAL for an option that the kernel does not know.
     public init(on directory: borrowing FileDescriptor, subtype: String, source: String, words: [String]) throws(Errno) {
         var (device, root): (Int32, Int32) = (-1, -1)
         _ = try Errno.check(clinux_fuse_mount(directory.number, subtype, source, words.joined(separator: ","), &device, &root))

@@ -1,8 +1,8 @@
 import Glibc
 
-/// Whole small files, such as those of /proc.
+/// Reads small files whole, such as those of /proc.
 public enum File {
-    /// Everything that read(2) gives until the end. Follows links: for paths of the program's own.
+    /// Reads to the end of the file. Follows links: only for paths of the program itself.
     public static func contents(of path: some Sequence<UInt8>) throws(Errno) -> [UInt8] {
         let file = try FileDescriptor.open(path, O_RDONLY)
         var result: [UInt8] = []
@@ -18,7 +18,7 @@ public enum File {
         }
     }
 
-    /// The contents without white space at the ends, as text; nil when it cannot be read.
+    /// The contents as text, surrounding white space removed; nil when the file cannot be read.
     public static func line(of path: String) -> String? {
         guard let bytes = try? contents(of: Array(path.utf8)) else { return nil }
         let isBlank = { (byte: UInt8) in byte == 0x20 || byte == 0x0A || byte == 0x09 }

@@ -3,8 +3,8 @@ import Glibc
 
 /// Extended attributes, see xattr(7). The descriptor may be O_PATH.
 extension FileDescriptor {
-    /// getxattr(2), of `limit` bytes at most. ENODATA when there is none of that name, ERANGE when it is longer, EOPNOTSUPP where
-    /// the filesystem has none at all.
+    /// getxattr(2), at most `limit` bytes. Throws ENODATA when there is no such attribute, ERANGE when it is longer, EOPNOTSUPP
+    /// where the filesystem has no attributes.
     public func attribute(_ name: String, limit: Int) throws(Errno) -> [UInt8] {
         var value = [UInt8](repeating: 0, count: limit)
         let length = try Errno.check(
@@ -12,7 +12,8 @@ extension FileDescriptor {
         return Array(value.prefix(length))
     }
 
-    /// setxattr(2), whether or not there is one. EOPNOTSUPP where the filesystem has none, EPERM, EACCES, EROFS, ENOSPC, EDQUOT.
+    /// setxattr(2); creates or replaces. Throws EOPNOTSUPP where the filesystem has no attributes, and EPERM, EACCES, EROFS,
+    /// ENOSPC, EDQUOT.
     public func setAttribute(_ name: String, to value: [UInt8]) throws(Errno) {
         _ = try Errno.check(value.withUnsafeBytes { clinux_setxattr_descriptor(number, name, $0.baseAddress, $0.count, 0) })
     }
@@ -22,6 +23,7 @@ extension FileDescriptor {
 }
 
 extension FileDescriptor {
-    /// The error number with which the filesystem itself answers what a file's attributes are, whatever the kernel has cached of them; 0 when it tells them. May wait for the filesystem.
-    public var errorOfAsking: Int32 { 0 - min(clinux_ask(number), 0) }
+    /// Asks the filesystem itself for the file's attributes, past the kernel's cache. Returns its error number, or 0. May block on
+    /// the filesystem.
+    public var freshStatusError: Int32 { 0 - min(clinux_statx_sync(number), 0) }
 }

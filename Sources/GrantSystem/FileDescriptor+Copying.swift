@@ -1,18 +1,20 @@
 import CGrantSystem
 import Glibc
 
-/// What a copy of a file's data needs. None of these descriptors may be O_PATH.
+/// System calls for copying file data. None of these descriptors may be O_PATH.
 extension FileDescriptor {
-    /// FICLONE: gets all of the data of `source`, shared until one of them changes. EOPNOTSUPP, EXDEV, EINVAL or ENOTTY where the filesystem cannot.
+    /// FICLONE: shares all data of `source` until either file changes. Throws EOPNOTSUPP, EXDEV, EINVAL or ENOTTY where the
+    /// filesystem cannot.
     public func clone(_ source: borrowing FileDescriptor) throws(Errno) { _ = try Errno.check(clinux_clone(source.number, number)) }
 
-    /// copy_file_range(2), from and to the same offset. How many bytes; 0 at the end of `source`, and on filesystems that make their files up.
+    /// copy_file_range(2) between equal offsets. Returns the bytes copied; 0 at the end of `source`, and on filesystems with
+    /// generated files.
     public func copyRange(of source: borrowing FileDescriptor, at offset: Int64, count: Int) throws(Errno) -> Int {
         try Errno.check(
             clinux_copy_file_range(source.number, off_t(truncatingIfNeeded: offset), number, off_t(truncatingIfNeeded: offset), count, 0))
     }
 
-    /// The same by read and write. `buffer` is what is read into.
+    /// Copies by read and write instead, through `buffer`.
     public func copy(of source: borrowing FileDescriptor, at offset: Int64, count: Int, by buffer: inout [UInt8]) throws(Errno) -> Int {
         let wanted = min(count, buffer.count)
         let filled = try Errno.check(
@@ -27,8 +29,8 @@ extension FileDescriptor {
         return filled
     }
 
-    /// The next part of the file that is no hole, from `offset` on (SEEK_DATA, SEEK_HOLE); nil when there is none. Where the filesystem knows no
-    /// holes all up to `size` is one part.
+    /// The next data extent from `offset` on (SEEK_DATA, SEEK_HOLE); nil when there is none. Where the filesystem knows no holes,
+    /// everything up to `size` is one extent.
     public func data(from offset: Int64, size: Int64) throws(Errno) -> Range<Int64>? {
         let start = clinux_lseek(number, offset, clinux_SEEK_DATA)
         if start == -Int64(truncatingIfNeeded: ENXIO) { return nil }
@@ -39,7 +41,7 @@ extension FileDescriptor {
 
     public func truncate(to size: Int64) throws(Errno) { _ = try Errno.check(clinux_ftruncate(number, off_t(truncatingIfNeeded: size))) }
 
-    /// flock(2), exclusively and without waiting, until the descriptor is closed. False when somebody else has it.
+    /// Takes flock(2) exclusively without waiting; held until the descriptor is closed. False when another process holds it.
     public func tryLock() throws(Errno) -> Bool {
         let result = clinux_flock(number, LOCK_EX | LOCK_NB)
         if result == -EWOULDBLOCK { return false }
@@ -48,9 +50,9 @@ extension FileDescriptor {
     }
 }
 
-/// Attributes of what a descriptor stands for, which may be O_PATH, and a symbolic link.
+/// Attributes of the file behind a descriptor, which may be O_PATH or a symbolic link.
 extension FileDescriptor {
-    /// chmod(2), to exactly these twelve bits. Not of a symbolic link.
+    /// chmod(2) to exactly these twelve bits. Not for symbolic links.
     public func setMode(_ mode: mode_t) throws(Errno) { _ = try Errno.check(clinux_chmod_descriptor(number, mode & 0o7777)) }
     public func setOwner(_ uid: uid_t, _ gid: gid_t) throws(Errno) { _ = try Errno.check(clinux_chown_descriptor(number, uid, gid)) }
     public func setTimes(access: timespec, modification: timespec) throws(Errno) {
@@ -70,7 +72,7 @@ extension FileDescriptor {
         return list.prefix(length).split(separator: 0).map { name in String(decoding: name.map { UInt8(bitPattern: $0) }, as: UTF8.self) }
     }
 
-    /// What a symbolic link says.
+    /// The target text of a symbolic link.
     public func linkText() throws(Errno) -> [UInt8] {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let length = try Errno.check(
@@ -79,13 +81,13 @@ extension FileDescriptor {
     }
 }
 
-/// Names in a directory that a descriptor stands for. No link is followed.
+/// Operations on names in an open directory. No link is followed.
 public enum DirectoryEntry {
     public static func makeDirectory(_ directory: Int32, _ name: [UInt8], _ mode: mode_t) throws(Errno) {
         _ = try Errno.check(withCString(name) { clinux_mkdirat(directory, $0, mode) })
     }
 
-    /// mknod(2): `mode` says what it is.
+    /// mknod(2); the type is in `mode`.
     public static func makeNode(_ directory: Int32, _ name: [UInt8], _ mode: mode_t, device: dev_t) throws(Errno) {
         _ = try Errno.check(withCString(name) { clinux_mknodat(directory, $0, mode, device) })
     }
@@ -94,7 +96,7 @@ public enum DirectoryEntry {
         _ = try Errno.check(withCString(text) { text in withCString(name) { clinux_symlinkat(text, directory, $0) } })
     }
 
-    /// Another name for the file that a descriptor stands for.
+    /// Gives the file behind a descriptor one more name.
     public static func link(_ file: borrowing FileDescriptor, to directory: Int32, _ name: [UInt8]) throws(Errno) {
         let number = file.number
         _ = try Errno.check(withCString(name) { clinux_link_descriptor(number, directory, $0) })
@@ -109,14 +111,14 @@ public enum DirectoryEntry {
         try move(directory, name, to: directory, newName)
     }
 
-    /// The same, into another directory.
+    /// renameat2(2) with RENAME_NOREPLACE into another directory.
     public static func move(_ directory: Int32, _ name: [UInt8], to newDirectory: Int32, _ newName: [UInt8]) throws(Errno) {
         let noReplace: UInt32 = 1
         _ = try Errno.check(
             withCString(name) { name in withCString(newName) { clinux_renameat2(directory, name, newDirectory, $0, noReplace) } })
     }
 
-    /// renameat2(2) with RENAME_EXCHANGE: what the two names stand for changes places in one step. EINVAL where the filesystem cannot.
+    /// renameat2(2) with RENAME_EXCHANGE: swaps two names atomically. Throws EINVAL where the filesystem cannot.
     public static func exchange(_ directory: Int32, _ name: [UInt8], _ otherName: [UInt8]) throws(Errno) {
         let exchange: UInt32 = 2
         _ = try Errno.check(

@@ -1,17 +1,17 @@
 import CGrantSystem
 import Glibc
 
-/// What tells a file, and the filesystem it lies on, from others.
+/// The identity of a file and of its filesystem.
 extension FileDescriptor {
-    /// name_to_handle_at(2). EOPNOTSUPP where the filesystem has none.
+    /// name_to_handle_at(2). Throws EOPNOTSUPP where the filesystem has no handles.
     public func handle() throws(Errno) -> (type: Int32, bytes: [UInt8]) {
         var handle = clinux_handle()
         _ = try Errno.check(clinux_name_to_handle(number, &handle))
         return withUnsafeBytes(of: handle.bytes) { (handle.type, Array($0.prefix(Int(truncatingIfNeeded: handle.length)))) }
     }
 
-    /// open_by_handle_at(2) on the filesystem of this descriptor, which must not be O_PATH. EPERM without
-    /// CAP_DAC_READ_SEARCH, ESTALE when there is no such file any more.
+    /// open_by_handle_at(2) on the filesystem of this descriptor, which must not be O_PATH. Throws EPERM without
+    /// CAP_DAC_READ_SEARCH, ESTALE when the file no longer exists.
     public func open(handleType: Int32, bytes: [UInt8], _ flags: Int32) throws(Errno) -> FileDescriptor {
         var handle = clinux_handle()
         let capacity = MemoryLayout.size(ofValue: handle.bytes)
@@ -22,7 +22,7 @@ extension FileDescriptor {
         return FileDescriptor(owning: try Errno.check(clinux_open_by_handle(number, &handle, flags)))
     }
 
-    /// Opens what this O_PATH descriptor stands for.
+    /// Opens the file behind this O_PATH descriptor.
     public func reopened(_ flags: Int32) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(clinux_reopen(number, flags)))
     }
@@ -34,8 +34,8 @@ extension FileDescriptor {
         return generation
     }
 
-    /// The filesystem's UUID of 16 bytes by the ioctl of its type, or else by FS_IOC_GETFSUUID; the descriptor must not be
-    /// O_PATH. ENOTTY where neither answers.
+    /// The filesystem's UUID (16 bytes), by its type's own ioctl or by FS_IOC_GETFSUUID. The descriptor must not be O_PATH. Throws
+    /// ENOTTY where neither works.
     public func filesystemUUID() throws(Errno) -> [UInt8] {
         var uuid = [UInt8](repeating: 0, count: 16)
         if clinux_fs_uuid_by_type(number, &uuid) == 0 { return uuid }
@@ -54,7 +54,7 @@ extension FileDescriptor {
 
 /// /dev/disk/by-uuid, for what no ioctl tells.
 public enum DiskLinks {
-    /// The UUID that udev gave the block device, as bytes; nil when there is no link to it.
+    /// The UUID that udev links to the block device, as bytes; nil when there is no link.
     public static func uuid(device: dev_t) -> [UInt8]? {
         guard let directory = opendir("/dev/disk/by-uuid") else { return nil }
         defer { closedir(directory) }

@@ -1,16 +1,16 @@
 import CGrantSystem
 import Glibc
 
-/// A descriptor that is owned: closed once, when this value ends.
+/// An owned descriptor, closed when the value ends.
 public struct FileDescriptor: ~Copyable, Sendable {
     public let number: Int32
 
-    /// Takes over `number`, which must be open and owned by nobody else.
+    /// Takes ownership of `number`, which must be open and have no other owner.
     public init(owning number: Int32) { self.number = number }
 
     deinit { _ = clinux_close(number) }
 
-    /// Gives the number away; the caller closes it.
+    /// Gives up ownership; the caller closes the number.
     public consuming func release() -> Int32 {
         let number = number
         discard self
@@ -19,7 +19,7 @@ public struct FileDescriptor: ~Copyable, Sendable {
 }
 
 extension FileDescriptor {
-    /// open(2) by path, O_CLOEXEC added. Follows links unless `flags` say O_NOFOLLOW: for paths of the daemon's own, never
+    /// open(2) by path, O_CLOEXEC added. Follows links unless `flags` contain O_NOFOLLOW: only for the daemon's own paths, never
     /// for names inside a grant.
     public static func open(_ path: some Sequence<UInt8>, _ flags: Int32, mode: mode_t = 0) throws(Errno) -> FileDescriptor {
         try openAt(AT_FDCWD, path, flags, mode: mode)
@@ -33,7 +33,7 @@ extension FileDescriptor {
         return FileDescriptor(owning: try Errno.check(result))
     }
 
-    /// openat2(2) that never leaves `directory`, follows no link, and stays on its filesystem unless `crossMounts`.
+    /// openat2(2) that never leaves `directory`, follows no link, and stays on its filesystem unless `crossMounts` is set.
     public static func openBeneath(
         _ directory: Int32, _ path: some Sequence<UInt8>, _ flags: Int32, crossMounts: Bool = false
     ) throws(Errno) -> FileDescriptor {
@@ -41,7 +41,7 @@ extension FileDescriptor {
         return FileDescriptor(owning: try Errno.check(result))
     }
 
-    /// Where the descriptor's file is now, as /proc/self/fd shows it (with ` (deleted)` behind it once it is removed).
+    /// The file's current path as /proc/self/fd shows it; ` (deleted)` is appended once it is removed.
     public func path() throws(Errno) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
         let length = try Errno.check(
@@ -49,24 +49,24 @@ extension FileDescriptor {
         return Array(buffer.prefix(length))
     }
 
-    /// statx(2) of the file itself.
+    /// statx(2) of the file.
     public func status() throws(Errno) -> FileStatus {
         var status = FileStatus()
         _ = try Errno.check(clinux_statx(number, nil, &status))
         return status
     }
 
-    /// The same, as the filesystem's server says it now (AT_STATX_FORCE_SYNC), and not as the kernel has kept it.
+    /// statx(2) past the kernel's cache: asks the filesystem's server (AT_STATX_FORCE_SYNC).
     public func freshStatus() throws(Errno) -> FileStatus {
-        _ = try Errno.check(clinux_ask(number))
+        _ = try Errno.check(clinux_statx_sync(number))
         return try status()
     }
 }
 
-/// What statx(2) says of a file: `st` as stat(2) has it, birth time, mount id, whether it is the root of a mount.
+/// The result of statx(2): `st` as in stat(2), birth time, mount ID, whether it is the root of a mount.
 public typealias FileStatus = clinux_statx
 
-/// Calls `body` with `bytes` and a NUL behind them. Not for the hot path: it allocates.
+/// Calls `body` with a NUL-terminated copy of `bytes`. Allocates: not for the hot path.
 public func withCString<Result>(_ bytes: some Sequence<UInt8>, _ body: (UnsafePointer<CChar>) -> Result) -> Result {
     var terminated = Array(bytes)
     terminated.append(0)

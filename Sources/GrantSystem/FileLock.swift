@@ -1,14 +1,13 @@
 import Glibc
 
-/// A lock on a file of the program's own, see flock(2). It ends with this value or with the process, however that ends, and
-/// no child inherits it.
+/// A lock on one of the program's own files (flock(2)). It ends with this value or with the process; no child inherits it.
 public struct FileLock: ~Copyable, Sendable {
     private let file: FileDescriptor
 
     private init(_ file: consuming FileDescriptor) { self.file = file }
 
-    /// A new file (mode 0600) at the path, which nobody finds there unlocked: it is locked before it has its name, where the filesystem can do that. Elsewhere whoever
-    /// was quicker is waited for. EEXIST when something stands there.
+    /// Creates a file (mode 0600) that nobody ever sees unlocked: it is locked before it is linked into place, where the filesystem
+    /// supports that. Elsewhere this waits for a faster process. Throws EEXIST when the name is taken.
     public static func make(_ path: String) throws(Errno) -> FileLock {
         let slash = path.lastIndex(of: "/")
         let directory = try FileDescriptor.open((slash.map { path[..<$0] + "/" } ?? "./").utf8, OpenFlags.path | O_DIRECTORY)
@@ -23,8 +22,8 @@ public struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Locks the file, which is made when it is missing and `create` is given (mode 0600). Throws ENOENT when it is missing, EWOULDBLOCK when
-    /// somebody else has it and `waits` is not given. A file that was removed while this waited is not taken for the one of that name.
+    /// Locks the file. `create`: makes it (mode 0600) when it is missing; otherwise throws ENOENT. `waits`: waits for the holder;
+    /// otherwise throws EWOULDBLOCK. A file that is removed while this waits is never mistaken for its successor.
     public static func take(_ path: String, create: Bool = false, waits: Bool = false) throws(Errno) -> FileLock {
         while true {
             let file = try FileDescriptor.open(path.utf8, O_RDWR | O_NOFOLLOW | (create ? O_CREAT : 0), mode: 0o600)

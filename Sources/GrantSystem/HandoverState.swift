@@ -1,15 +1,16 @@
 import CGrantSystem
 import Glibc
 
-/// What one daemon hands over to the next: values one after the other as they lie in memory, for both run on one machine, and descriptors beside them.
+/// Serializes what one daemon hands over to the next: values in order as they lie in memory, since both run on one machine, plus
+/// descriptors.
 ///
-/// There may be millions of values, so writing one is a copy of a few bytes. The layout of what is copied whole is compared by the two before anything is read
-/// (`HandoverState.layout`).
+/// There may be millions of values, so writing one only copies a few bytes. The daemons compare the layout of structures that are
+/// copied whole before anything is read (`HandoverState.layout`).
 public struct HandoverWriter: ~Copyable {
     private var memory: UnsafeMutableRawPointer
     private var capacity: Int
     public private(set) var count = 0
-    /// Of this process, which keeps them. In the order in which they were written.
+    /// In the order written. They stay open in this process, which keeps them.
     public private(set) var descriptors: [Int32] = []
 
     public init() {
@@ -46,16 +47,16 @@ public struct HandoverWriter: ~Copyable {
 
     public mutating func put(bytes: [UInt8]) { bytes.withUnsafeBytes { put(bytes: $0) } }
 
-    /// A descriptor that is to be had by the next daemon, or a negative number for none.
+    /// Adds a descriptor for the next daemon; a negative number stands for none.
     public mutating func put(descriptor: Int32) {
         put(descriptor < 0 ? UInt32.max : UInt32(truncatingIfNeeded: descriptors.count))
         if descriptor >= 0 { descriptors.append(descriptor) }
     }
 
-    /// All that was written, but for the descriptors.
+    /// Everything written so far, without the descriptors.
     public var bytes: [UInt8] { Array(UnsafeRawBufferPointer(start: memory, count: count)) }
 
-    /// Copies all that was written into a file, from its start.
+    /// Copies everything written so far to the start of a file.
     public borrowing func write(into file: borrowing FileDescriptor) throws(Errno) {
         var done = 0
         while done < count {
@@ -67,21 +68,22 @@ public struct HandoverWriter: ~Copyable {
     }
 }
 
-/// Reads what a `HandoverWriter` has written, and owns the descriptors that came with it until they are taken. What ends early is an error and never a trap.
+/// Reads what a `HandoverWriter` wrote. Owns the descriptors that came with it until they are taken. Truncated input is an error,
+/// never a trap.
 public struct HandoverReader: ~Copyable {
     private let memory: UnsafeMutableRawPointer?
     private let count: Int
     private var position = 0
     private var descriptors: [Int32]
-    /// Of the format that the rest is in; 0 before it is known.
+    /// The format version of what follows; 0 before it is known.
     public var version: UInt32 = 0
 
-    /// Reads bytes that a writer had (`HandoverWriter.bytes`), with descriptors that are to be taken in that order.
+    /// Reads the bytes of a writer (`HandoverWriter.bytes`). `descriptors` are taken in that order.
     public init(_ bytes: [UInt8], descriptors: [Int32] = []) throws(Errno) {
         try self.init(file: try MemoryFile.of(bytes), count: bytes.count, descriptors: descriptors)
     }
 
-    /// `file` has `count` bytes. Takes `descriptors` over, also when this throws.
+    /// Maps `count` bytes of `file`. Takes ownership of `descriptors` even when this throws.
     public init(file: borrowing FileDescriptor, count: Int, descriptors: [Int32]) throws(Errno) {
         self.count = count
         self.descriptors = descriptors
@@ -114,7 +116,7 @@ public struct HandoverReader: ~Copyable {
 
     public mutating func takeFlag() throws(Errno) -> Bool { try take(UInt8.self) != 0 }
 
-    /// A number of elements that follow, each of which has so many bytes at the least.
+    /// Reads the number of elements that follow, each at least `bytes` long.
     public mutating func takeCount(ofAtLeast bytes: Int = 1) throws(Errno) -> Int {
         let number = try take(UInt64.self)
         guard number <= UInt64(truncatingIfNeeded: (count - position) / max(1, bytes)) else { throw Errno(EBADMSG) }
@@ -125,7 +127,7 @@ public struct HandoverReader: ~Copyable {
         try takeBytes(try take(UInt64.self))
     }
 
-    /// So many bytes.
+    /// Reads `size` bytes.
     public mutating func takeBytes(_ size: UInt64) throws(Errno) -> [UInt8] {
         guard size <= UInt64(truncatingIfNeeded: count - position) else { throw Errno(EBADMSG) }
         let size = Int(truncatingIfNeeded: size)
@@ -134,7 +136,7 @@ public struct HandoverReader: ~Copyable {
         return Array(UnsafeRawBufferPointer(start: memory + position, count: size))
     }
 
-    /// A descriptor, the caller's from now on; -1 for none. Each can be taken once.
+    /// Takes a descriptor, which the caller then owns; -1 for none. Each can be taken once.
     public mutating func takeDescriptor() throws(Errno) -> Int32 {
         let place = try take(UInt32.self)
         if place == .max { return -1 }

@@ -1,27 +1,27 @@
 import Glibc
 import Synchronization
 
-/// Makes processors that have nothing to do poll instead of halting, for as long as this says so.
+/// Keeps idle processors polling instead of halting, while it is on.
 ///
-/// A halted processor of a virtual machine is woken through the host: 15 µs or more, twice for each request that a sleeping reader serves a sleeping caller.
-/// By `/dev/cpu_dma_latency` (Documentation/power/pm_qos_interface.rst): a latency of 0 rules out every idle state but polling. The kernel drops
-/// it with the descriptor, so it ends with the process, however that ends.
+/// The host has to wake a halted processor of a virtual machine: 15 µs or more, twice for each request that a sleeping reader
+/// serves a sleeping caller. This writes to `/dev/cpu_dma_latency` (Documentation/power/pm_qos_interface.rst): a latency of 0 rules
+/// out every idle state but polling. The kernel drops the setting with the descriptor, so it ends with the process.
 public final class IdlePolling: Sendable {
     private let device: FileDescriptor
     private let polledNanoseconds = Atomic<UInt64>(0)
-    /// When it began; 0 while processors halt as they please.
+    /// When it was turned on; 0 while it is off.
     private let since = Atomic<Int64>(0)
 
-    /// PM_QOS_CPU_LATENCY_DEFAULT_VALUE, in microseconds: as without us.
+    /// PM_QOS_CPU_LATENCY_DEFAULT_VALUE in microseconds: no request of ours.
     private static let any: Int32 = 2_000_000_000
 
-    /// EACCES where this process may not ask for it (the device is root's), ENOENT where there is no such device.
+    /// Throws EACCES where this process may not open the device (it is root's), ENOENT where there is none.
     public init() throws(Errno) { device = try FileDescriptor.open(Self.path.utf8, O_WRONLY) }
 
     public static let path = "/dev/cpu_dma_latency"
 
-    /// Whether it is known to help here, at a bounded price: in a guest of KVM, whose idle driver says that to halt is dear
-    /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, as all of them poll.
+    /// Whether polling is known to help here at a bounded cost: in a KVM guest whose idle driver says that halting is expensive
+    /// (drivers/cpuidle/cpuidle-haltpoll.c), with few processors, since all of them poll.
     public static var isWorthwhile: Bool {
         guard sysconf(Int32(truncatingIfNeeded: _SC_NPROCESSORS_ONLN)) <= 8,
             let file = try? FileDescriptor.open("/sys/devices/system/cpu/cpuidle/current_driver".utf8, O_RDONLY)
@@ -32,7 +32,7 @@ public final class IdlePolling: Sendable {
         }
     }
 
-    /// For one thread, as `end`.
+    /// Turns polling on. `begin` and `end` are for one thread.
     public func begin() {
         guard since.load(ordering: .relaxed) == 0, ask(0) else { return }
         since.store(Clock.monotonic, ordering: .relaxed)
@@ -45,7 +45,7 @@ public final class IdlePolling: Sendable {
         since.store(0, ordering: .relaxed)
     }
 
-    /// For how long processors were kept from halting, so far.
+    /// Total time for which processors were kept from halting.
     public var nanoseconds: UInt64 {
         let began = since.load(ordering: .relaxed)
         let now = began == 0 ? 0 : max(0, Clock.monotonic - began)

@@ -23,9 +23,9 @@ public final class Lock<State>: @unchecked Sendable {
 
     public func withLock<Result: ~Copyable, Failure: Error>(_ body: (inout State) throws(Failure) -> Result) throws(Failure) -> Result {
         pthread_mutex_lock(mutex)
-        clinux_lock_taken()
+        clinux_lock_acquired()
         defer {
-            clinux_lock_given()
+            clinux_lock_released()
             pthread_mutex_unlock(mutex)
         }
         return try body(&state)

@@ -1,9 +1,9 @@
 import Glibc
 
-/// Who has logged in, whatever user a process is of by now.
+/// The user who logged in, whatever user the process runs as now.
 public enum LoginUser {
-    /// The uid that the kernel has noted for this process since a login (/proc/PID/loginuid, pam_loginuid(8)). Where none was noted and root asks,
-    /// the one that sudo(8) names: others could name whom they like. nil for what was started by no login.
+    /// The login uid of this process (/proc/PID/loginuid, pam_loginuid(8)). Where none is recorded and root asks, the user that
+    /// sudo(8) names; other users could name anybody. nil for processes that no login started.
     public static var ofThisProcess: UInt32? {
         if let noted = File.line(of: "/proc/self/loginuid").flatMap({ UInt32($0, radix: 10) }), noted != .max { return noted }
         guard getuid() == 0, let named = getenv("SUDO_UID") else { return nil }

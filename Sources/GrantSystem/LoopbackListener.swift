@@ -1,6 +1,6 @@
 import Glibc
 
-/// A socket that listens on this network namespace's loopback, at a port that the kernel chooses.
+/// A socket that listens on the loopback interface of this network namespace, at a port that the kernel chooses.
 public struct LoopbackListener: ~Copyable {
     private let descriptor: FileDescriptor
     public let port: UInt16

@@ -1,21 +1,21 @@
 import CGrantSystem
 import Glibc
 
-/// One mount, told from whatever else stands at its path by now.
+/// Identifies one mount, whatever stands at its path by now.
 ///
-/// Directories above a mountpoint may be renamed and replaced by links by whoever owns them, so nothing is unmounted by its path: the
-/// mount is looked for by its numbers, opened without a link on the way, and compared.
+/// The owner of a directory above a mountpoint may rename it or replace it by a link, so nothing is unmounted by path: the mount is
+/// looked up by its IDs, opened without following links, and compared.
 public struct MountIdentity: Sendable {
     public let device: DeviceNumber
-    /// As mountinfo has it; used again once the mount is gone. 0 where the kernel does not say (before Linux 5.8).
+    /// The ID of mountinfo; reused once the mount is gone. 0 where the kernel does not tell it (before Linux 5.8).
     public let id: UInt64
-    /// That no other mount ever has; nil before Linux 6.8, and where a FUSE filesystem is for another user alone.
+    /// The unique mount ID, never reused; nil before Linux 6.8, and where a FUSE filesystem belongs to another user.
     public let number: UInt64?
 
-    /// The mount that the descriptor was opened through. Its filesystem is not asked.
+    /// The mount through which the descriptor was opened. Never blocks: its filesystem is not asked.
     public init(of descriptor: borrowing FileDescriptor) throws(Errno) { self = try MountIdentity.of(descriptor.number, "") }
 
-    /// The mount that `path` leads into, links followed: for / and for /proc, whose links lead nowhere else. No filesystem is asked.
+    /// The mount behind `path`, links followed: only for / and /proc, whose links are trusted. Never blocks.
     public static func withoutAsking(_ path: String) throws(Errno) -> MountIdentity { try of(AT_FDCWD, path) }
 
     private static func of(_ directory: Int32, _ path: String) throws(Errno) -> MountIdentity {
@@ -35,15 +35,16 @@ public struct MountIdentity: Sendable {
         device == other.device && id == other.id && (number == nil || other.number == nil || number == other.number)
     }
 
-    /// Where it is mounted now in this process's namespace; nil when it is not.
+    /// Its entry in the mount table of this process's namespace; nil when it is not mounted there.
     public func entry(in table: MountTable) -> MountEntry? {
         if let number, MountNumber.isThere(number) == false { return nil }
         let entry = table.entry(id: id)
         return entry?.device == device ? entry : nil
     }
 
-    /// Detaches it, wherever it is mounted by now; what holds something of it keeps that. Nothing happens when it is not mounted in this process's
-    /// namespace. EBUSY when something else is mounted over it, ELOOP when its path leads through a link; EPERM for who is not root.
+    /// Detaches it wherever it is mounted now; holders of its files keep them. Does nothing when it is not mounted in this
+    /// process's namespace. Throws EBUSY when another mount covers it, ELOOP when its path leads through a link, EPERM without
+    /// root.
     public func detach() throws(Errno) {
         // A directory above may be renamed between the look at the table and the opening: then it is found at its new place.
         for attempt in 1... {
@@ -60,8 +61,8 @@ public struct MountIdentity: Sendable {
         }
     }
 
-    /// Unmounts it when nobody uses it. `directory`: the one that it is mounted in, by `name`. EBUSY when it is in use, ENOENT when something
-    /// else is there.
+    /// Unmounts it from `name` in `directory` unless it is in use. Throws EBUSY when it is in use, ENOENT when another mount or
+    /// none is there.
     public func unmount(in directory: borrowing FileDescriptor, name: [UInt8]) throws(Errno) {
         guard try isMounted(in: directory, name) else { throw Errno(ENOENT) }
         // No descriptor of the mount is open any more: it would make it busy.
@@ -73,7 +74,7 @@ public struct MountIdentity: Sendable {
         return try MountIdentity(of: there).isSame(as: self)
     }
 
-    /// Changes its flags. `root`: its root.
+    /// Changes the flags of the mount whose root this is.
     public static func remount(
         _ root: borrowing FileDescriptor, readOnly: Bool, setID: Bool, devices: Bool, noExecute: Bool, noAccessTime: Bool,
         noDirectoryAccessTime: Bool
@@ -87,8 +88,8 @@ extension MountEntry {
 }
 
 extension FileDescriptor {
-    /// An O_PATH descriptor of the directory at an absolute path on which nothing is a symbolic link; what is mounted there is entered, and not
-    /// asked. ELOOP when there is one.
+    /// Opens the directory at an absolute path, O_PATH, following no symbolic link. Enters the mount on it without asking its
+    /// filesystem. Throws ELOOP when the path contains a link.
     public static func openWithoutLinks(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
         FileDescriptor(owning: try Errno.check(withCString(path) { clinux_open_directory_without_links($0) }))
     }

@@ -1,8 +1,8 @@
 import CGrantSystem
 
-/// The numbers by which the kernel tells mounts apart for ever (Linux 6.8): the id in mountinfo is used again.
+/// Unique mount IDs (Linux 6.8), which are never reused, unlike the IDs of mountinfo.
 public enum MountNumber {
-    /// Whether the mount is in this process's namespace; nil where the kernel does not say. No filesystem is asked. See statmount(2).
+    /// Whether the mount exists in this process's namespace; nil where the kernel does not tell. Never blocks. See statmount(2).
     public static func isThere(_ number: UInt64) -> Bool? {
         let result = clinux_mount_is_there(number)
         return result < 0 ? nil : result != 0

@@ -2,11 +2,12 @@ import CGrantSystem
 import Glibc
 
 extension MountTable {
-    /// The mounts of now, with that of the root directory even where it is no mountpoint, as after a chroot(2) into a plain directory: /proc/self/mountinfo
-    /// has only what the root directory leads to (fs/proc_namespace.c, show_mountinfo), and so not the very mount that most of such a tree lies on.
+    /// The current mounts, including the one that holds the root directory even where that is no mountpoint, as after chroot(2)
+    /// into a plain directory: /proc/self/mountinfo lists only what the root directory leads to (fs/proc_namespace.c,
+    /// show_mountinfo), and so omits the mount that holds most of such a tree.
     ///
-    /// That entry has `/` as its mountpoint and, because nobody says which directory of the filesystem the root is, an empty `root`. It is missing
-    /// where neither the first process's table has it nor the kernel says it to this user.
+    /// That entry has the mountpoint `/` and an empty `root`, because nothing tells which directory of the filesystem the root is.
+    /// It is missing where the table of process 1 does not have it either and the kernel does not tell it to this user.
     public static func currentWithRoot() throws(Errno) -> MountTable {
         let table = try current()
         guard !table.entries.contains(where: { $0.mountpoint == [0x2F] }), let root = rootOutside() else { return table }
@@ -15,7 +16,8 @@ extension MountTable {
 
     private static func rootOutside() -> MountEntry? {
         guard let place = try? MountIdentity.withoutAsking("/") else { return nil }
-        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same devices.
+        // The first process's root may be further up. Where it is in another mount namespace, its mounts have other numbers, and the same
+        // devices.
         let others = (try? File.contents(of: "/proc/1/mountinfo".utf8)).map { MountTable(parsing: $0).entries } ?? []
         if let entry = others.first(where: { $0.id == place.id }) ?? others.first(where: { $0.device == place.device }) {
             return MountEntry(
@@ -29,7 +31,7 @@ extension MountTable {
             type: String(decoding: bytes(of: told.type), as: UTF8.self), source: bytes(of: told.source), superOptions: "")
     }
 
-    /// Up to the 0.
+    /// The bytes up to the first 0.
     private static func bytes<Words>(of words: Words) -> [UInt8] { withUnsafeBytes(of: words) { Array($0.prefix { $0 != 0 }) } }
 }
 

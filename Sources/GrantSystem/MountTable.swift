@@ -2,37 +2,37 @@ import Glibc
 
 /// One line of /proc/self/mountinfo, see proc_pid_mountinfo(5).
 public struct MountEntry: Sendable, Hashable {
-    /// Unique among the mounts of now; used again once the mount is gone.
+    /// Unique among the current mounts; reused once the mount is gone.
     public let id: UInt64
     public let parent: UInt64
     public let major: UInt32
     public let minor: UInt32
-    /// The directory of the filesystem that is the root of this mount; `/` unless it is a bind mount or a subvolume.
+    /// The directory of the filesystem that is this mount's root; `/` unless it is a bind mount or a subvolume.
     public let root: [UInt8]
     /// Unescaped; relative to the process's root directory.
     public let mountpoint: [UInt8]
-    /// `ro`, `nosuid`, … of this mount.
+    /// The options of this mount: `ro`, `nosuid`, …
     public let options: String
     /// `ext4`, `tmpfs`, `fuse.grantfs`.
     public let type: String
     /// Unescaped.
     public let source: [UInt8]
-    /// Of the filesystem, for all its mounts.
+    /// The options of the filesystem, the same for all its mounts.
     public let superOptions: String
 }
 
-/// The mounts of this process's namespace as they were when it was read, in the kernel's order: later ones cover earlier ones.
+/// A snapshot of the mounts of this process's namespace, in the kernel's order: later ones cover earlier ones.
 public struct MountTable: Sendable {
     public let entries: [MountEntry]
 
     public init(entries: [MountEntry]) { self.entries = entries }
 
-    /// Reads /proc/self/mountinfo. It asks no mounted filesystem anything, so a dead one does not hold it up.
+    /// Reads /proc/self/mountinfo. Never blocks: no mounted filesystem is asked.
     public static func current() throws(Errno) -> MountTable {
         MountTable(parsing: try File.contents(of: Array("/proc/self/mountinfo".utf8)))
     }
 
-    /// Lines that do not have the form are left out.
+    /// Skips malformed lines.
     public init(parsing text: [UInt8]) {
         entries = text.split(separator: 0x0A).compactMap { MountEntry(line: $0) }
     }
@@ -42,7 +42,7 @@ public struct MountTable: Sendable {
     /// The topmost mount at exactly this path, which is absolute and canonical.
     public func entry(mountpoint: [UInt8]) -> MountEntry? { entries.last { $0.mountpoint == mountpoint } }
 
-    /// The mount that holds this path, which is absolute and canonical.
+    /// The mount on which this absolute, canonical path lies.
     public func entry(holding path: [UInt8]) -> MountEntry? {
         var best: MountEntry?
         for entry in entries where MountTable.path(path, isAtOrBelow: entry.mountpoint) {

@@ -1,13 +1,13 @@
 import Glibc
 
-/// Directories in which nobody but this process's user and root can take a name away or put something else in its place. What a name there stands for is still
-/// what this process has made.
+/// Checks that only this process's user and root can remove or replace names in a directory, so that a name still leads to what
+/// this process made.
 ///
-/// Whoever may write to a directory may rename and exchange what is in it, and no descriptor helps against that: rename(2) and unlink(2) go by names. The kernel
-/// protects entries of others where the directory is sticky, as /tmp is. POSIX ACLs need no look of their own: no entry of one gives more than its mask, and
-/// that is what the mode shows as the group's.
+/// Whoever may write to a directory may rename and exchange its entries, and no descriptor helps: rename(2) and unlink(2) go by
+/// names. In a sticky directory such as /tmp the kernel protects the entries of others. POSIX ACLs need no check of their own: no
+/// entry grants more than the mask, which the mode shows as the group's bits.
 public enum OwnDirectory {
-    /// What speaks against the directory, as a cause of an error; nil when nothing does.
+    /// Why the directory is unsafe, as the cause of an error; nil when it is safe.
     public static func objection(to directory: borrowing FileDescriptor) throws(Errno) -> String? {
         let status = try directory.status().st
         if let objection = objection(toOwner: status.st_uid) { return objection }
@@ -17,22 +17,23 @@ public enum OwnDirectory {
         return "others may write to it, and so put something else in the place of what is made there"
     }
 
-    /// Who owns the root directory decides about all below it. In a user namespace that is nobody's number: the machine's root has none there.
+    /// The owner of the root directory, who decides about everything below. In a user namespace it may be the overflow uid: the
+    /// machine's root has no number there.
     private static let administrator: uid_t = {
         var status = stat()
         return stat("/", &status) == 0 ? status.st_uid : 0
     }()
 
-    /// Whether the user with this number is the one who decides about the whole machine, or about the namespace that this process is in.
+    /// Whether this user controls the whole machine, or the namespace of this process.
     public static func isAdministrator(_ user: uid_t) -> Bool { user == 0 || user == administrator }
 
-    /// A link is as good as the directory that it lies in, and as its owner.
+    /// Why this owner makes a directory or a link unsafe; nil when it does not. A link is as safe as its directory and its owner.
     static func objection(toOwner owner: uid_t) -> String? {
         if owner == geteuid() || isAdministrator(owner) { return nil }
         return "it belongs to \(userName(owner) ?? "user \(owner)"), who could put something else in the place of what is made there"
     }
 
-    /// What `open` gives.
+    /// The result of `open`.
     public struct Opened: ~Copyable {
         /// Where it is, without links.
         public let path: [UInt8]
@@ -44,8 +45,8 @@ public enum OwnDirectory {
         public consuming func intoDirectory() -> FileDescriptor { directory }
     }
 
-    /// Opens a directory as open(2) does, links followed, and looks at it; for root, who may be led to places where only root may write, also at every directory
-    /// and link on the way there. The objection, with the path it is about.
+    /// Opens a directory as open(2) does, links followed, and checks it. For root, checks every directory and link on the way as
+    /// well. The objection comes with the path that it is about.
     public static func open(_ path: [UInt8]) throws(Errno) -> Opened {
         var current = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
         var objection: (path: [UInt8], cause: String)?
@@ -79,7 +80,8 @@ public enum OwnDirectory {
         return Opened(path: try directory.path(), objection: objection, directory: directory)
     }
 
-    /// Whether this user alone is in it: a group of the user's name without other members, as many systems make one for each user.
+    /// Whether this user is the only member of the group: a group of the user's name without other members, as many systems make
+    /// one per user.
     private static func isPrivate(group: gid_t) -> Bool {
         guard let user = userName(geteuid()) else { return false }
         var buffer = [CChar](repeating: 0, count: 65_536)
@@ -103,7 +105,7 @@ public enum OwnDirectory {
         return String(cString: found.pointee.pw_name)
     }
 
-    /// What cannot be looked at counts as one.
+    /// An access list that cannot be read counts as one.
     private static func hasAccessList(_ directory: borrowing FileDescriptor) -> Bool {
         do throws(Errno) {
             _ = try directory.attribute("system.posix_acl_access", limit: 65_536)

@@ -8,12 +8,12 @@ public struct PollSet {
 
     public mutating func removeAll() { entries.removeAll(keepingCapacity: true) }
 
-    /// What is added is asked for in the order in which it was.
+    /// Adds a descriptor. `isReadable` and `isWritable` take its index.
     public mutating func add(_ descriptor: Int32, writing: Bool = false) {
         entries.append(pollfd(fd: descriptor, events: Int16(truncatingIfNeeded: writing ? POLLIN | POLLOUT : POLLIN), revents: 0))
     }
 
-    /// Waits until one of them has something, or until `deadline` (`Clock.monotonic`; nil: for ever). False when the time was over.
+    /// Waits until a descriptor is ready or `deadline` passes (`Clock.monotonic`; nil: for ever). False after the deadline.
     public mutating func wait(until deadline: Int64?) throws(Errno) -> Bool {
         while true {
             let left = deadline.map { Int32(clamping: max(0, ($0 &- Clock.monotonic &+ 999_999) / 1_000_000)) } ?? -1
@@ -24,7 +24,7 @@ public struct PollSet {
         }
     }
 
-    /// Whether there is something to read, an end or an error included.
+    /// Whether there is data, an end of file or an error.
     public func isReadable(_ place: Int) -> Bool { entries[place].revents & ~Int16(truncatingIfNeeded: POLLOUT) != 0 }
 
     public func isWritable(_ place: Int) -> Bool { entries[place].revents & Int16(truncatingIfNeeded: POLLOUT) != 0 }

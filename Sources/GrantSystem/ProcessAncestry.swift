@@ -1,9 +1,8 @@
 import Glibc
 
-/// Who started whom.
+/// Parent relations between processes.
 public enum ProcessAncestry {
-    /// Whether the thread or process `pid` belongs to `process`, or to one that it has started, directly or by way of others. False for what
-    /// cannot be looked at.
+    /// Whether the thread or process `pid` belongs to `process` or to one of its descendants. False where /proc does not tell.
     public static func process(of pid: Int32, isOrComesFrom process: Int32) -> Bool {
         guard pid > 0, process > 0 else { return false }
         var current = pid
@@ -18,7 +17,7 @@ public enum ProcessAncestry {
         return false
     }
 
-    /// The process that a thread belongs to; nil when it has ended, or is not to be seen.
+    /// The process of a thread; nil when it has ended or is not visible.
     static func process(ofThread thread: Int32) -> Int32? {
         guard thread > 0, let text = try? File.contents(of: Array("/proc/\(thread)/status".utf8)) else { return nil }
         return field("Tgid:", text)

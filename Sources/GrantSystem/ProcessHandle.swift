@@ -1,26 +1,26 @@
 import CGrantSystem
 import Glibc
 
-/// A process that no later one with the same number is taken for, see pidfd_open(2).
+/// A handle on a process (pidfd_open(2)), immune to reuse of its number.
 public struct ProcessHandle: ~Copyable, Sendable {
     private let descriptor: FileDescriptor
 
-    /// ESRCH when there is none.
+    /// Throws ESRCH when there is no such process.
     public init(_ pid: Int32) throws(Errno) { descriptor = FileDescriptor(owning: try Errno.check(clinux_process_open(pid))) }
 
     public var hasEnded: Bool { hasEnded(within: 0) }
 
-    /// Waits for its end, so many milliseconds at the most.
+    /// Waits for its end, at most that many milliseconds.
     public func hasEnded(within milliseconds: Int32) -> Bool {
         var request = pollfd(fd: descriptor.number, events: Int16(POLLIN), revents: 0)
         return poll(&request, 1, milliseconds) > 0
     }
 
-    /// ESRCH when it has ended, EPERM when it is somebody else's.
+    /// Throws ESRCH when it has ended, EPERM when it belongs to another user.
     public func send(_ signal: Int32) throws(Errno) { _ = try Errno.check(clinux_process_signal(descriptor.number, signal)) }
 }
 
-/// What the threads of a process have in common, see kcmp(2).
+/// What two threads share, see kcmp(2).
 public enum SharedByThreads: Sendable {
     case descriptors, memory, directories
 

@@ -1,11 +1,11 @@
 import Glibc
 
 extension ProcessState {
-    /// Whether nothing of the process's program will run any more, though the process may be there for as long as one of its threads stands
-    /// in a call that no signal ends: it keeps what it has open until then. Each of its threads has ended, is about to when it leaves the
-    /// kernel, or has let go of its memory. False where that cannot be told.
+    /// Whether no code of the process's program will run again, although the process may exist for as long as one of its threads is
+    /// in an uninterruptible call, and keeps its files open until then. Each of its threads has ended, will end when it leaves the
+    /// kernel, or has released its memory. False where that cannot be told.
     ///
-    /// Two small files of /proc for a process that lives; `status` is read, for which the kernel never waits.
+    /// Reads two small files of /proc for a live process, and `status` in particular, for which the kernel never waits.
     public static func isOver(_ pid: Int32) -> Bool {
         guard pid > 0, isOver(task: "/proc/\(pid)/status") == true else { return false }
         let directory = "/proc/\(pid)/task"

@@ -1,14 +1,14 @@
 import CGrantSystem
 import Glibc
 
-/// A terminal that a program plays for another one, see pty(7).
+/// A pseudo-terminal, see pty(7).
 public struct PseudoTerminal: ~Copyable, Sendable {
-    /// For who plays it.
+    /// The master side, for the program that emulates the terminal.
     public let outer: FileDescriptor
-    /// For who uses it.
+    /// The slave side, for the program that uses it.
     public let inner: FileDescriptor
 
-    /// Makes one with the size and the settings of another terminal.
+    /// Makes a pseudo-terminal with the size and settings of another terminal.
     public static func make(like terminal: Int32) throws(Errno) -> PseudoTerminal {
         let made = try PseudoTerminal()
         var settings = termios()
@@ -24,12 +24,12 @@ public struct PseudoTerminal: ~Copyable, Sendable {
         inner = FileDescriptor(owning: ends[1])
     }
 
-    /// Gives both away; the caller closes them.
+    /// Gives both descriptors to the caller, who closes them.
     public consuming func release() -> (outer: Int32, inner: Int32) { (outer.release(), inner.release()) }
 
-    /// Takes over the size that the other terminal has by now.
+    /// Copies the current size of another terminal.
     public static func copySize(from terminal: Int32, to outer: Int32) { _ = clinux_terminal_copy_size(terminal, outer) }
 
-    /// Begins a session of the calling process, which must lead no group, with the terminal as its own.
+    /// Starts a session for the calling process, which must not lead a process group, with this as its controlling terminal.
     public static func control(_ inner: Int32) throws(Errno) { _ = try Errno.check(clinux_terminal_control(inner)) }
 }

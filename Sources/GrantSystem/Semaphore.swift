@@ -21,7 +21,7 @@ public final class Semaphore: @unchecked Sendable {
     /// Waits for a post.
     public func wait() { while sem_wait(semaphore) != 0, errno == EINTR {} }
 
-    /// Waits for one post, or until `deadline` (`Clock.monotonic`); whether there was one. Whoever sets the clock changes nothing about it.
+    /// Waits for one post or until `deadline` (`Clock.monotonic`). Returns whether there was one. Setting the clock has no effect.
     public func wait(until deadline: Int64) -> Bool {
         while true {
             switch clinux_semaphore_wait(semaphore, max(0, deadline)) {
@@ -32,13 +32,13 @@ public final class Semaphore: @unchecked Sendable {
         }
     }
 
-    /// Waits for a post, or until the time is over. Further posts that have come are used up as well.
+    /// Waits for a post or the timeout, then drains all further posts.
     public func waitForAny(within milliseconds: Int) {
         _ = wait(until: Clock.monotonic &+ Int64(truncatingIfNeeded: milliseconds) &* 1_000_000)
         drain()
     }
 
-    /// Waits for a post, and uses up all that have come.
+    /// Waits for a post, then drains all further posts.
     public func waitForAny() {
         wait()
         drain()

@@ -2,8 +2,8 @@ import CGrantSystem
 import Glibc
 
 extension FileDescriptor {
-    /// The entries of this directory (not O_PATH, read from its start) that are or may be directories, `.` and `..` left out,
-    /// `limit` entries of any kind looked at. getdents64(2); the inode numbers are the ones of the listing.
+    /// Reads this directory (not O_PATH, from its start) and returns the entries that are or may be directories, without `.` and
+    /// `..`; stops after `limit` entries of any kind. The inode numbers are those of getdents64(2).
     public func subdirectories(limit: Int) throws(Errno) -> (found: [(inode: UInt64, name: [UInt8])], looked: Int) {
         var found: [(inode: UInt64, name: [UInt8])] = []
         let looked = try forEachEntry(limit: limit) { inode, type, name in
@@ -14,8 +14,8 @@ extension FileDescriptor {
         return (found, looked)
     }
 
-    /// Calls `body` with inode, type (`DT_…`, as the filesystem says it, which may be DT_UNKNOWN) and name of each entry but `.` and `..`.
-    /// Returns how many entries were looked at, those two included; no more are once it is `limit`.
+    /// Calls `body` with inode, type (`DT_…` as the filesystem says, possibly DT_UNKNOWN) and name of each entry but `.` and `..`.
+    /// Stops after `limit` entries. Returns how many were read, those two included.
     public func forEachEntry(limit: Int, _ body: (UInt64, UInt8, Slice<UnsafeRawBufferPointer>) -> Void) throws(Errno) -> Int {
         var looked = 0
         var buffer = [UInt8](repeating: 0, count: 65536)

@@ -1,18 +1,24 @@
 import CGrantSystem
 import Glibc
 
-/// A process beside a daemon that shares its table of descriptors, so that nothing of it is closed when the daemon dies, and then starts another daemon: `clinux_supervise`.
+/// A process that shares a daemon's descriptor table, so that nothing is closed when the daemon dies, and then starts another
+/// daemon: `clinux_supervise`.
 public final class Supervisor: @unchecked Sendable {
     // Safe to share: the page is written by one thread at a time, but for what is atomic.
-    /// What supervisor and daemon both see.
+    /// The page that supervisor and daemon share.
     public let page: UnsafeMutablePointer<clinux_supervised>
     public let process: Int32
     private let file: FileDescriptor
     private static var bytes: Int { Int(clamping: clinux_supervised_size()) }
 
-    /// Starts it. `arguments`: of the program of this process, should that die. `goodbye`: what the keeper is told when another daemon serves. `crashesAllowed`: so many deaths
-    /// within a minute are followed by another daemon. `patience`: how long that may take to serve, `longestAlone`: how long the mount may be without one, in seconds. `previous`: what this daemon's
-    /// own supervisor has left it. `locked`: files in which the daemon may have locks that are to end with it. Before there are threads.
+    /// Starts the supervisor. Call it before there are threads.
+    /// - `arguments`: of this process's program, to start it again.
+    /// - `goodbye`: the byte that tells the keeper that another daemon serves.
+    /// - `crashesAllowed`: how many deaths within a minute are followed by a restart.
+    /// - `patience`: how long a restarted daemon may take to serve, in seconds.
+    /// - `longestAlone`: how long the mount may be without a daemon, in seconds.
+    /// - `previous`: the page that this daemon's own supervisor left.
+    /// - `locked`: files whose locks by the daemon must end with it.
     public init(
         arguments: [String], goodbye: UInt8, crashesAllowed: UInt32, patience: UInt32, longestAlone: UInt32,
         locked: [String], previous: UnsafeMutablePointer<clinux_supervised>? = nil
@@ -27,7 +33,7 @@ public final class Supervisor: @unchecked Sendable {
         if let previous {
             page.pointee.crashes = previous.pointee.crashes
             page.pointee.crashed = previous.pointee.crashed
-            Self.noteSuspects(previous, on: page)
+            Self.recordSuspects(previous, on: page)
         }
         page.pointee.page = file.number
         page.pointee.keeper = -1
@@ -39,9 +45,10 @@ public final class Supervisor: @unchecked Sendable {
         process = try Errno.check(clinux_supervise(page, previous, words, CChar(bitPattern: goodbye), paths))
     }
 
-    /// What was under way when the daemon of `page` died or before, and with how many daemons it was. Those of this death come first.
+    /// The requests that were under way when the daemon of `page`, or an earlier one, died, and how many daemons died with each.
+    /// Those of the latest death come first.
     ///
-    /// What has not come again yet may do so. What was answered long ago never does: no number comes twice.
+    /// A request that was not sent again yet may still be. One that was answered never is: numbers are not reused.
     public static func suspects(after page: UnsafeMutablePointer<clinux_supervised>) -> [clinux_suspect] {
         let old = UnsafeBufferPointer(
             start: clinux_supervised_suspects(page),
@@ -57,26 +64,27 @@ public final class Supervisor: @unchecked Sendable {
         return suspects + old.filter { !newest.contains($0.unique) }
     }
 
-    private static func noteSuspects(_ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>)
-    {
+    private static func recordSuspects(
+        _ previous: UnsafeMutablePointer<clinux_supervised>, on page: UnsafeMutablePointer<clinux_supervised>
+    ) {
         let suspects = suspects(after: previous).prefix(Int(truncatingIfNeeded: CLINUX_SUSPECTS))
         for (place, suspect) in suspects.enumerated() { clinux_supervised_suspects(page)[place] = suspect }
         page.pointee.suspect_count = UInt32(clamping: suspects.count)
     }
 
-    /// Whether the death of this daemon is to be answered by another one.
+    /// Sets whether the supervisor restarts the daemon when it dies.
     public func arm(_ isArmed: Bool) { clinux_arm(page, isArmed) }
 }
 
-/// What a daemon that has died left with its supervisor, in the daemon that comes next.
-public final class LeftDescriptors {
+/// The descriptors that a crashed daemon left with its supervisor, seen by its successor.
+public final class CrashedDescriptors {
     private let socket: UnixSocket
-    /// Of the daemon that has died; nobody writes to it any more but the supervisor.
+    /// The crashed daemon's page; only the supervisor still writes to it.
     public let page: UnsafeMutablePointer<clinux_supervised>
     /// In nanoseconds.
     private static let patience: Int64 = 20_000_000_000
 
-    /// `socket`: to the supervisor.
+    /// `socket`: the connection to the supervisor.
     public init(socket number: Int32) throws(Errno) {
         socket = UnixSocket(connected: FileDescriptor(owning: number))
         try socket.send([UInt8(truncatingIfNeeded: CLINUX_SUPERVISOR_PAGE)], deadline: Clock.monotonic + Self.patience)
@@ -88,7 +96,7 @@ public final class LeftDescriptors {
         page = mapped.bindMemory(to: clinux_supervised.self, capacity: 1)
     }
 
-    /// Those with these numbers in the daemon that has died, in this order. They are the caller's.
+    /// Fetches descriptors by their numbers in the crashed daemon, in this order. The caller owns them.
     public func take(_ numbers: [Int32]) throws(Errno) -> [Int32] {
         if numbers.isEmpty { return [] }
         let deadline = Clock.monotonic + Self.patience
@@ -111,11 +119,11 @@ public final class LeftDescriptors {
 
     public func take(_ number: Int32) throws(Errno) -> FileDescriptor { FileDescriptor(owning: try take([number])[0]) }
 
-    /// Has the mount from now on, in one step: dies the caller before it, the supervisor starts another daemon, and after it the caller's own one. False when the supervisor has given the caller up: then
-    /// nothing may be served.
+    /// Takes over the mount atomically: if the caller dies before, the supervisor starts another daemon; after, the caller's own
+    /// supervisor does. False when the supervisor has given up on the caller, which then must not serve.
     public func take() -> Bool { clinux_take_from(page) }
 
-    /// The mount is served, and the supervisor ends; or it will not be, and everything is closed.
+    /// Ends the supervisor: the mount is served again, or it will not be and everything is closed.
     public func end(isServing: Bool) {
         let word = isServing ? CLINUX_SUPERVISOR_SERVING : CLINUX_SUPERVISOR_DECLINED
         _ = try? socket.sendSome([UInt8(truncatingIfNeeded: word)])

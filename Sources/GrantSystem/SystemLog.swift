@@ -2,8 +2,8 @@ import CGrantSystem
 import Glibc
 import Synchronization
 
-/// Where a daemon says what an administrator is to know: journald with fields, where the daemon runs in the background or as a service and there is a
-/// journald; else syslog(3); else standard error. One line a message. What commands did to grants is said there as well (`note`).
+/// The daemon's log for administrators: journald with fields where the daemon runs in the background or as a service and journald
+/// exists; else syslog(3); else standard error. One line per message. Commands log changes of grants by `writeForCommand`.
 public enum SystemLog {
     /// As syslog(3) has them.
     public enum Level: Int32, Sendable {
@@ -13,7 +13,7 @@ public enum SystemLog {
         case info = 6
     }
 
-    /// A field of the journal's entry: a name of upper-case letters, digits and `_`, and bytes.
+    /// A field of the journal entry: a name of upper-case letters, digits and `_`, and bytes.
     public typealias Field = (name: String, value: [UInt8])
 
     private enum Destination: UInt8, AtomicRepresentable {
@@ -22,7 +22,8 @@ public enum SystemLog {
 
     private static let destination = Atomic<Destination>(.standardError)
 
-    /// Chooses for the rest of the process's life; until then it is standard error. `isForeground`: a person or a service manager reads that.
+    /// Chooses the destination for the rest of the process; before, it is standard error. `isForeground`: a person or a service
+    /// manager reads standard error.
     public static func open(isForeground: Bool) {
         // Set by systemd where standard error leads to the journal anyway, and would lose the fields.
         if isForeground, getenv("JOURNAL_STREAM") == nil { return }
@@ -33,7 +34,7 @@ public enum SystemLog {
         }
     }
 
-    /// Says it, from any thread. `message` has no control characters. Never fails: what cannot be said is lost.
+    /// Writes a message, from any thread. `message` contains no control characters. Never fails: what cannot be written is lost.
     public static func write(_ level: Level, _ message: String, _ fields: [Field] = []) {
         switch destination.load(ordering: .acquiring) {
         case .standardError: writeToStandardError(message)
@@ -42,8 +43,8 @@ public enum SystemLog {
         }
     }
 
-    /// The same for a command, whose standard error is for something else: to the journal, else to syslog(3), else nowhere.
-    public static func note(_ level: Level, _ message: String, _ fields: [Field] = []) {
+    /// Writes a message of a command, whose standard error has another use: to the journal, else to syslog(3), else nowhere.
+    public static func writeForCommand(_ level: Level, _ message: String, _ fields: [Field] = []) {
         if clinux_journal_is_there() {
             writeToJournal(level, message, fields)
         } else if access("/dev/log", W_OK) == 0 {
@@ -78,12 +79,12 @@ public enum SystemLog {
 
 /// The service manager that has started this process, see sd_notify(3).
 public enum ServiceManager {
-    /// Says that the service is up, with a line about it.
+    /// Reports readiness with a status line.
     public static func ready(_ status: String) { _ = clinux_notify("READY=1\nSTATUS=\(status)", false) }
-    /// Says that it is on its way out.
+    /// Reports that the service is stopping.
     public static func stopping() { _ = clinux_notify("STOPPING=1", true) }
-    /// Says that another process is the service's from now on (sd_notify(3), MAINPID).
+    /// Makes another process the service's main process (sd_notify(3), MAINPID).
     public static func handOver(to process: Int32) { _ = clinux_notify("MAINPID=\(process)", false) }
-    /// From here on this process speaks for no service.
+    /// Stops reporting for the service.
     public static func leave() { unsetenv("NOTIFY_SOCKET") }
 }

@@ -7,17 +7,17 @@ public struct UnixSocket: ~Copyable, Sendable {
 
     private init(_ descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
 
-    /// Takes over an end of a connection that somebody else has made.
+    /// Takes ownership of one end of an existing connection.
     public init(connected descriptor: consuming FileDescriptor) { self.descriptor = descriptor }
 
-    /// Two ends that are connected with each other: socketpair(2).
+    /// socketpair(2).
     public static func pair() throws(Errno) -> SocketPair {
         var ends: [Int32] = [-1, -1]
         _ = try Errno.check(clinux_socket_pair(&ends))
         return SocketPair(UnixSocket(FileDescriptor(owning: ends[0])), UnixSocket(FileDescriptor(owning: ends[1])))
     }
 
-    /// The number, for waiting on it. It stays owned by this value.
+    /// The descriptor, to wait on. This value keeps ownership.
     public var number: Int32 { descriptor.number }
 
     /// Listens at `name` in the open directory; mode 0600. Throws EADDRINUSE when the name is taken.
@@ -25,18 +25,18 @@ public struct UnixSocket: ~Copyable, Sendable {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_listen(directory, name, backlog))))
     }
 
-    /// Connects to `name` in the open directory, without waiting: EAGAIN when the server's queue is full, ECONNREFUSED when
+    /// Connects to `name` in the open directory without waiting. Throws EAGAIN when the server's queue is full, ECONNREFUSED when
     /// nobody listens.
     public static func connect(directory: Int32, name: String) throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_connect(directory, name))))
     }
 
-    /// Takes a waiting connection; EAGAIN when there is none.
+    /// Accepts a pending connection. Throws EAGAIN when there is none.
     public func accept() throws(Errno) -> UnixSocket {
         UnixSocket(FileDescriptor(owning: try Errno.check(clinux_socket_accept(number))))
     }
 
-    /// The process at the other end, as the kernel knows it (SO_PEERCRED): whoever connected, or whoever listened.
+    /// The peer's credentials as the kernel recorded them (SO_PEERCRED): of who connected, or of who listened.
     public func peer() throws(Errno) -> (uid: UInt32, pid: Int32) {
         var (pid, uid, gid): (pid_t, uid_t, gid_t) = (0, 0, 0)
         _ = try Errno.check(clinux_socket_peer(number, &pid, &uid, &gid))
@@ -56,7 +56,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Receives exactly `count` bytes. Throws ETIMEDOUT, ECONNRESET when the other end closes before that.
+    /// Receives exactly `count` bytes. Throws ETIMEDOUT, or ECONNRESET when the peer closes before.
     public func receive(_ count: Int, deadline: Int64) throws(Errno) -> [UInt8] {
         // Grown as bytes arrive: a length that somebody only claims costs no memory.
         var bytes: [UInt8] = []
@@ -75,7 +75,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         return bytes
     }
 
-    /// Sends what the other end takes without waiting; the count, 0 when it takes nothing now. Throws EPIPE.
+    /// Sends what the peer accepts without waiting. Returns the count, possibly 0. Throws EPIPE.
     public func sendSome(_ bytes: ArraySlice<UInt8>) throws(Errno) -> Int {
         while true {
             let result = bytes.withUnsafeBytes { clinux_socket_send(number, $0.baseAddress, $0.count) }
@@ -84,7 +84,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// What is there, `most` bytes of it; nil when there is nothing now. Throws ECONNRESET when the other end is gone.
+    /// Receives available bytes, at most `most`; nil when there are none. Throws ECONNRESET when the peer is gone.
     public func receiveSome(_ most: Int) throws(Errno) -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: most)
         while true {
@@ -97,7 +97,7 @@ public struct UnixSocket: ~Copyable, Sendable {
         }
     }
 
-    /// Ends receiving at once, in whatever thread it waits; what is being sent still goes out.
+    /// Shuts down receiving at once, also in a thread that waits; pending output is still sent.
     public func shutdownReceiving() { _ = shutdown(number, Int32(truncatingIfNeeded: SHUT_RD)) }
 }
 
@@ -111,13 +111,13 @@ public struct SocketPair: ~Copyable, Sendable {
         self.other = other
     }
 
-    /// Keeps one end and closes the other, which a child has by now.
+    /// Keeps one end and closes the other, which a child has inherited.
     public consuming func closeOther() -> UnixSocket { own }
 }
 
 /// poll(2) with a deadline.
 public enum Poll {
-    /// Waits for `descriptor`. Throws ETIMEDOUT at `deadline`, in nanoseconds of `Clock.monotonic`.
+    /// Waits for `descriptor`. Throws ETIMEDOUT at `deadline` (nanoseconds of `Clock.monotonic`).
     public static func wait(_ descriptor: Int32, writing: Bool, deadline: Int64) throws(Errno) {
         while true {
             let left = deadline &- Clock.monotonic
@@ -128,7 +128,7 @@ public enum Poll {
         }
     }
 
-    /// Waits until one of the two is readable, for ever; true when it is `other`.
+    /// Waits without limit until either is readable. True when it is `other`.
     public static func waitForEither(_ descriptor: Int32, _ other: Int32) throws(Errno) -> Bool {
         while true {
             let result = clinux_wait(descriptor, false, other, -1)

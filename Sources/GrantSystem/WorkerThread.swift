@@ -1,7 +1,7 @@
 import CGrantSystem
 import Glibc
 
-/// A thread of its own for work that may block. It is a plain POSIX thread: the threads of Dispatch are few, and would starve.
+/// A POSIX thread for work that may block: Dispatch has few threads, which would starve.
 public struct WorkerThread: @unchecked Sendable {
     // Safe to share: a pthread_t is a number, and only one caller joins it.
     private let thread: pthread_t
@@ -15,7 +15,8 @@ public struct WorkerThread: @unchecked Sendable {
         }
     }
 
-    /// Starts `body` with all signals blocked (they are the main thread's business). `name` has 15 bytes at most.
+    /// Starts a thread that runs `body` with all signals blocked, since only the main thread handles them. `name`: at most 15
+    /// bytes.
     public static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(Errno) -> WorkerThread {
         let start = Unmanaged.passRetained(Start(name: name, body: body))
         var thread = pthread_t()
@@ -31,7 +32,7 @@ public struct WorkerThread: @unchecked Sendable {
         return WorkerThread(thread: thread)
     }
 
-    /// Waits for its end. Call `join` or `detach`, once.
+    /// Waits for its end. Call either `join` or `detach`, once.
     public func join() { pthread_join(thread, nil) }
     public func detach() { pthread_detach(thread) }
 

@@ -1,6 +1,7 @@
 import CGrantSystem
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantModel
 import GrantSystem
@@ -19,19 +20,19 @@ public final class ViewFS: @unchecked Sendable {
     private let plan: DescriptorPlan
     public let names: VirtualDirectories
     let locks: LockTable
-    let waiting = ClaimWaiting()
-    let claimForgetting = ClaimForgetting()
-    let crowd = Crowd()
-    let leases = LeaseWaiting()
-    let closers = Closers()
-    let refusedReads = RefusedReads()
+    let waiting = ClaimWaitQueue()
+    let claimInvalidator = ClaimInvalidator()
+    let workerQuota = WorkerQuota()
+    let leases = LeaseWaitQueue()
+    let closeQueue = CloseQueue()
+    let refusedReadThrottle = RefusedReadThrottle()
     let policy: CachePolicy
     /// Whether the kernel opens files and directories by itself, locks them by itself, and no request says so: docs/decisions/zero-message-open.md. Said
     /// before the first request.
     @exclusivity(unchecked)
     public internal(set) nonisolated(unsafe) var kernelOpens = false
-    let keptFiles: KeptFiles
-    /// The thread of which the listing of the root is to keep the kernel from keeping it; see `leaveRootUnkept`.
+    let cachedDescriptors: CachedDescriptors
+    /// The thread of which the listing of the root is to keep the kernel from keeping it; see `keepRootListingUncached`.
     let rootLister = Atomic<Int32>(-1)
     /// How many requests wait for the kernel to write back what it has of a file.
     let seekers = Atomic<Int>(0)
@@ -42,7 +43,7 @@ public final class ViewFS: @unchecked Sendable {
     let handleBases = HandleBases()
     /// Where openings and changes are written down, if they are.
     public let audit: AuditTrail?
-    let refusers = Refusers()
+    let lastRefused = LastRefused()
     /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
     /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
     let hasPlainSetGID = Atomic<Bool>(false)
@@ -56,7 +57,7 @@ public final class ViewFS: @unchecked Sendable {
     public let records: RecoveryRecords?
     private let supervisor: Supervisor?
     /// What threads do by themselves.
-    public let turns = Turns()
+    public let pauseGate = PauseGate()
     /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
     /// says of what is held, long after this process, which mount it is of.
     public let generation: UInt32
@@ -82,7 +83,7 @@ public final class ViewFS: @unchecked Sendable {
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
 
-    /// Workers at the most, fewer where there are few descriptors. Each hung request holds one, until its grant has its share (`Crowd`).
+    /// Workers at the most, fewer where there are few descriptors. Each hung request holds one, until its grant has its share (`WorkerQuota`).
     public static let workerLimit = 1000
     /// The slots of the threads that wait for locks: in so many grants at once somebody can wait for one.
     static let lockSlots = workerLimit..<workerLimit + 128
@@ -102,7 +103,7 @@ public final class ViewFS: @unchecked Sendable {
         self.audit = audit
         coordinator = Coordinator(slotCount: Self.sweeperSlot + 1)
         plan = DescriptorPlan(limit: descriptorLimit)
-        keptFiles = KeptFiles(limit: max(16, min(4096, plan.held / 8)))
+        cachedDescriptors = CachedDescriptors(limit: max(16, min(4096, plan.held / 8)))
         self.supervisor = supervisor
         tree = NodeTree(plan: plan, page: supervisor?.page)
         let chunks = supervisor == nil ? nil : try? (SharedChunks(withElements: true), SharedChunks(withElements: true))
@@ -110,16 +111,16 @@ public final class ViewFS: @unchecked Sendable {
         let (tree, files, directories) = (tree, files, directories)
         records = supervisor.flatMap { try? RecoveryRecords($0, tree, files, directories) }
         names = VirtualDirectories(nursery: nursery)
-        locks = LockTable(tree: tree, records: records)
+        locks = LockTable(tree: tree, records: records, slots: Self.lockSlots)
         policy = CachePolicy(cache)
         hostWatch = cache == .none ? nil : HostWatch()
         oplocks = cache == .shared && holdsOpenings ? try? Oplocks(writers: locks.refreshers) : nil
         waiting.view = self
-        crowd.view = self
+        workerQuota.view = self
         leases.view = self
-        closers.view = self
-        refusedReads.view = self
-        tree.close = { [unowned self] reader, writer, isDirectory in closeKept(reader, writer, isDirectory: isDirectory) }
+        closeQueue.view = self
+        refusedReadThrottle.view = self
+        tree.close = { [unowned self] reader, writer, isDirectory in closeCached(reader, writer, isDirectory: isDirectory) }
     }
 
     /// Whether the kernel is to open files by itself: alone where nothing depends on who has what open. Before the mount; the granted directories that there
@@ -127,9 +128,9 @@ public final class ViewFS: @unchecked Sendable {
     ///
     /// `hasMandatory`: claims bind who comes through the mount, which is asked at openings.
     ///
-    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is kept from the kernel's cache (`leaveRootUnkept`).
+    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is kept from the kernel's cache (`keepRootListingUncached`).
     public func letKernelOpen(hasMandatory: Bool, hasSeveralViews: Bool) {
-        let hasServer = names.open.contains { $0.scope.nodes.asksCallers }
+        let hasServer = names.open.contains { $0.scope.nodes.usesCallerGroups }
         kernelOpens = policy.writeBack && !hasSeveralViews && audit == nil && records == nil && !hasServer && !hasMandatory
     }
 
@@ -142,10 +143,10 @@ public final class ViewFS: @unchecked Sendable {
         idlePolling: IdlePolling? = nil
     ) throws(Errno) {
         let options = sessionOptions(source, words, leavesSetID, mapsDirectly, idlePolling)
-        let (interrupted, look) = sessionCalls
+        let (interrupted, poll) = sessionCallbacks
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, mountpoint: mountpoint,
-            workerLimit: plan.workers, interrupted: interrupted, look: look)
+            workerLimit: plan.workers, interrupted: interrupted, pollWorkers: poll)
         adopt(session, words)
         try begin()
     }
@@ -156,10 +157,10 @@ public final class ViewFS: @unchecked Sendable {
         mapsDirectly: Bool = true, idlePolling: IdlePolling? = nil
     ) throws(Errno) -> Session {
         let options = sessionOptions(source, words, leavesSetID, mapsDirectly, idlePolling)
-        let (interrupted, look) = sessionCalls
+        let (interrupted, poll) = sessionCallbacks
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options, device: device,
-            negotiation: negotiation, workerLimit: plan.workers, interrupted: interrupted, look: look)
+            negotiation: negotiation, workerLimit: plan.workers, interrupted: interrupted, pollWorkers: poll)
         adopt(session, words)
         return session
     }
@@ -170,7 +171,7 @@ public final class ViewFS: @unchecked Sendable {
         departures.start(for: self)
         hostWatch?.start(for: self)
         oplocks?.start(for: self)
-        if kernelOpens { keptFiles.start(for: self) }
+        if kernelOpens { cachedDescriptors.start(for: self) }
         try session?.start()
     }
 
@@ -189,26 +190,26 @@ public final class ViewFS: @unchecked Sendable {
         return options
     }
 
-    private var sessionCalls: (interrupted: @Sendable (UInt64) -> Void, look: @Sendable () -> Bool) {
+    private var sessionCallbacks: (interrupted: @Sendable (UInt64) -> Void, poll: @Sendable () -> Bool) {
         (
-            { [waiting, crowd, leases, refusedReads] unique in
-                waiting.giveUp(unique)
-                crowd.giveUp(unique)
-                leases.giveUp(unique)
-                refusedReads.giveUp(unique)
+            { [waiting, workerQuota, leases, refusedReadThrottle] unique in
+                waiting.cancel(unique)
+                workerQuota.cancel(unique)
+                leases.cancel(unique)
+                refusedReadThrottle.cancel(unique)
             },
-            { [crowd, leases, closers, refusedReads] in
-                let (isCrowded, isWaiting) = (crowd.look(), leases.look())
-                let isRefused = refusedReads.look()
-                return closers.look() || isCrowded || isWaiting || isRefused
+            { [workerQuota, leases, closeQueue, refusedReadThrottle] in
+                let (isCongested, isWaiting) = (workerQuota.poll(), leases.poll())
+                let isRefused = refusedReadThrottle.poll()
+                return closeQueue.poll() || isCongested || isWaiting || isRefused
             }
         )
     }
 
     private func adopt(_ session: Session, _ words: [String]) {
-        crowd.hasSeveralUsers = words.contains("allow_other")
+        workerQuota.hasSeveralUsers = words.contains("allow_other")
         mounted.withLock { $0 = session }
-        locks.view = self
+        locks.host = self
     }
 
     /// Without a mount: whoever calls gives the session its requests, and reads its answers from the other end of `exchange`. Nobody watches for
@@ -216,9 +217,9 @@ public final class ViewFS: @unchecked Sendable {
     package func beginUnmounted(exchange: Int32) throws(Errno) -> Session {
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
-            exchange: exchange, workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.giveUp($0) })
+            exchange: exchange, workerLimit: Self.workerLimit, interrupted: { [waiting] in waiting.cancel($0) })
         mounted.withLock { $0 = session }
-        locks.view = self
+        locks.host = self
         return session
     }
 

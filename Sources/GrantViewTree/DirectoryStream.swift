@@ -3,8 +3,8 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Reads a directory with getdents64(2) and hands out its entries one by one. Positions are the filesystem's own (d_off), so
-/// they stay true while entries come and go.
+/// Reads a directory by getdents64(2) and returns its entries one by one. Positions are the filesystem's own (d_off), so they stay
+/// valid while entries come and go.
 ///
 /// Locking: belongs to its open directory's lock, which is rank 3 (a system call is allowed, a reply is not).
 public struct DirectoryStream {
@@ -14,14 +14,14 @@ public struct DirectoryStream {
     /// The position of the entry at `next`.
     private var position: UInt64 = 0
 
-    /// Whether the later parts of this listing go out without attributes; nil before the second.
-    public var isBare: Bool?
+    /// Whether later parts of this listing omit attributes; nil before the second part.
+    public var omitsAttributes: Bool?
 
-    /// How likely the kernel knows the files of this listing already: more than 0 as long as looking for that first pays.
+    /// How likely the kernel already knows the files of this listing: above 0, a lookup of known nodes comes first.
     public var familiarity: Int8 = 0
 
-    /// What was read and not yet passed on. There are only so many at once, because whoever opens directories and reads a little of each could have the
-    /// daemon keep one for each: with more, what is left of it is read again with the next part.
+    /// Entries that were read and not yet returned. The number of buffers is limited, because a program could open many directories
+    /// and read a little of each; above the limit, the rest is read again with the next part.
     private final class Buffer {
         static let size = 32 << 10
         static let most = 1024
@@ -34,13 +34,13 @@ public struct DirectoryStream {
             Self.count.wrappingSubtract(1, ordering: .relaxed)
         }
     }
-    /// What stands before an entry's name.
+    /// The size of struct linux_dirent64 before the name.
     private static let headSize = 19
 
-    /// One entry: `name` ends with a NUL and is valid until the next call.
+    /// One entry. `name` is NUL-terminated and valid until the next call.
     public struct Entry {
         public let inode: UInt64
-        /// Where the following entry is.
+        /// The position of the following entry.
         public let offset: UInt64
         /// DT_*
         public let type: UInt8
@@ -49,32 +49,32 @@ public struct DirectoryStream {
 
     public init() {}
 
-    /// One of which nobody knows where its descriptor stands: whatever is asked for first begins with a seek.
+    /// A stream whose descriptor is at an unknown position: the first access seeks.
     static var unknown: DirectoryStream {
         var stream = DirectoryStream()
         stream.position = .max
         return stream
     }
 
-    /// Writes where it stands for the next daemon. What was read and not passed on is left: it is read again.
+    /// Writes the position for the next daemon. Buffered entries are dropped and read again.
     func handOver(to state: inout HandoverWriter) {
         state.put(position)
-        state.put(isBare.map { $0 ? 1 : 0 } ?? 2 as UInt8)
+        state.put(omitsAttributes.map { $0 ? 1 : 0 } ?? 2 as UInt8)
         state.put(familiarity)
     }
 
     init(from state: inout HandoverReader) throws(Errno) {
         position = try state.take()
         let bare: UInt8 = try state.take()
-        isBare = bare == 2 ? nil : bare == 1
+        omitsAttributes = bare == 2 ? nil : bare == 1
         familiarity = try state.take()
-        // Something is left that is not here, so the next part begins with a seek.
+        // Pretends that entries are left, so that the next part begins with a seek.
         (next, end) = (0, 1)
     }
 
-    /// Goes to `offset`, as telldir(3) gave it; 0 starts anew and sees what has come since. Returns 0 or an error number.
+    /// Seeks to `offset` as telldir(3) gave it; 0 starts over and sees new entries. Returns 0 or an error number.
     public mutating func seek(_ offset: UInt64, in descriptor: Int32) -> Int32 {
-        // Where nothing is left of what was read, the descriptor is there already.
+        // With an empty buffer the descriptor is there already.
         if offset == position, offset != 0, buffer != nil || next >= end { return 0 }
         let result = clinux_lseek(descriptor, Int64(bitPattern: offset), SEEK_SET)
         if result < 0 { return Errno.number(of: result) }
@@ -84,8 +84,8 @@ public struct DirectoryStream {
         return 0
     }
 
-    /// Calls `body` with each entry from the present position on, until it returns false (that entry comes again) or the
-    /// directory ends. Returns 0 or an error number.
+    /// Calls `body` with each entry from the current position on, until it returns false (that entry comes again) or the directory
+    /// ends. Returns 0 or an error number.
     public mutating func forEach(in descriptor: Int32, _ body: (Entry) -> Bool) -> Int32 {
         let buffer = self.buffer ?? Buffer()
         self.buffer = Buffer.count.load(ordering: .relaxed) > Buffer.most ? nil : buffer
@@ -95,8 +95,8 @@ public struct DirectoryStream {
                 let count = clinux_getdents(descriptor, buffer.bytes, Buffer.size)
                 if count < 0 { return Errno.number(of: count) }
                 if count == 0 {
-                    // Where a description was read at the directory's end before anything else, ext4 takes its start for the end as well, once
-                    // (fs/ext4/dir.c, ext4_dx_readdir: `last_pos` is still 0, and the hash that of the end).
+                    // If a description was read at the directory's end first, ext4 once takes the start for the end as well
+                    // (fs/ext4/dir.c, ext4_dx_readdir: `last_pos` is still 0, and the hash is that of the end).
                     if isDoubted {
                         isDoubted = false
                         let result = clinux_lseek(descriptor, 0, SEEK_SET)
@@ -118,7 +118,7 @@ public struct DirectoryStream {
             let found = Entry(
                 inode: entry.loadUnaligned(as: UInt64.self), offset: offset, type: entry.load(fromByteOffset: 18, as: UInt8.self),
                 name: (entry + 19).assumingMemoryBound(to: CChar.self))
-            // Names come from whoever made the filesystem. An empty one would stand for the directory itself.
+            // Names come from whoever made the filesystem. An empty one would name the directory itself.
             let goesOn = withExtendedLifetime(buffer) { found.name.pointee == 0 || body(found) }
             if !goesOn { return 0 }
             next &+= length

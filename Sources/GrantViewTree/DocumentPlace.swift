@@ -2,11 +2,11 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// Where the one file of a document's scope is, on the host and in the scope: docs/decisions/documents.md.
+/// The place of the one file of a document's scope, on the host and in the scope: docs/decisions/documents.md.
 ///
 /// Locking: its own, rank 2, held for a moment.
 public final class DocumentPlace: Sendable {
-    /// A file or directory of the host, O_PATH. It is closed when the last one who uses it has let go of it.
+    /// A file or directory of the host, O_PATH. Reference-counted: closed with the last reference.
     public final class Held: Sendable {
         public let descriptor: FileDescriptor
 
@@ -16,18 +16,18 @@ public final class DocumentPlace: Sendable {
     /// A name in a directory of the host.
     public struct Entry: Sendable {
         public let directory: Held
-        /// Ends with a NUL.
+        /// NUL-terminated.
         public let name: [CChar]
 
         public init(_ directory: Held, _ name: [CChar]) { (self.directory, self.name) = (directory, name) }
     }
 
-    /// A process, told from later ones with its number.
+    /// The process that made a file, immune to reuse of its number.
     public struct Maker: Hashable, Sendable {
         let pid: Int32
         let start: UInt64
 
-        /// nil when it is not to be seen.
+        /// nil when the process is not visible.
         public init?(thread: Int32) {
             pid = ProcessName.process(ofThread: thread)
             guard let start = ProcessName.start(of: pid) else { return nil }
@@ -38,26 +38,27 @@ public final class DocumentPlace: Sendable {
     }
 
     private struct State {
-        /// nil once the scope has let go of its descriptors.
+        /// nil after `releaseDescriptors`.
         var entry: Entry?
         var workplace: Held?
-        /// The document itself, which leads to it where it is moved to.
+        /// The document itself, which finds it after a move.
         var file: Held?
         var key: NodeKey
-        /// What is just being put in its place through the scope.
+        /// The file that is just being put in its place through the scope.
         var coming: NodeKey?
         var owner: UInt32
-        /// The program has moved the document to another name, and not yet put another one in its place: the view shows none, the host the old one.
+        /// The program moved the document to another name and has not replaced it yet: the view shows none, the host still has the
+        /// old one.
         var isAway = false
-        /// Who did that, and when (`Clock.monotonic`).
+        /// Who moved it, and when (`Clock.monotonic`).
         var leaver: (maker: Maker?, time: Int64)?
-        /// Who made what lies beside the document.
+        /// The makers of the files beside the document.
         var makers: [NodeKey: Maker] = [:]
-        /// Since then the program has made a new one, which it writes yet.
+        /// The program's new document, which is still being written.
         var staged: NodeKey?
-        /// In a view that shows a file: its node, counted once for the scope, and the file as it was.
+        /// In a view that shows a file: its node, counted once for the scope, and the file's status then.
         var node: (id: UInt64, status: FileStatus)?
-        /// Counts the files that have taken the place of others; `isOurs`: whether the last one did through the scope.
+        /// Counts replacements of the file; `isOurs`: whether the last one came through the scope.
         var changes: UInt64 = 0
         var isOurs = false
     }
@@ -65,37 +66,37 @@ public final class DocumentPlace: Sendable {
     private let state: Lock<State>
     /// Whether the scope shows a directory that holds the document.
     public let isDirectory: Bool
-    /// What the document is called there. Ends with a NUL.
+    /// The document's name there. NUL-terminated.
     public let name: [CChar]
 
-    /// `workplace`: the directory that the scope shows, when it does: a directory of the host for this mount alone.
+    /// `workplace`: the directory that the scope shows, if it shows one: a directory of the host for this mount alone.
     public init(_ entry: Entry, file: Held, key: NodeKey, owner: UInt32, name: [CChar], workplace: Held?) {
         self.name = name
         isDirectory = workplace != nil
         state = Lock(State(entry: entry, workplace: workplace, file: file, key: key, owner: owner))
     }
 
-    /// So begin names in the document's directory that no program sees or makes.
+    /// The prefix of names in the document's directory that no program sees or makes.
     public static let reserved = ".grantfs-"
-    /// A new document that is written yet.
+    /// The name of a new document while it is being written.
     public static let stagedName = Array(".grantfs-new".utf8CString)
 
-    /// Whether a name in the document's directory is the document's.
+    /// Whether a name in the document's directory is the document's own.
     @inline(__always)
     public func isNamed(_ text: UnsafePointer<CChar>) -> Bool { name.withUnsafeBufferPointer { strcmp($0.baseAddress!, text) == 0 } }
 
-    /// Whether a name in the document's directory is one that is not shown.
+    /// Whether a name in the document's directory is hidden.
     @inline(__always)
     public static func isReserved(_ text: UnsafePointer<CChar>) -> Bool { strncmp(text, reserved, 9) == 0 }
 
-    /// Where the document is on the host; nil once it was let go of.
+    /// The document's place on the host; nil after `releaseDescriptors`.
     public var entry: Entry? { state.withLock { $0.entry } }
 
     public var workplace: Held? { state.withLock { $0.workplace } }
     public var file: Held? { state.withLock { $0.file } }
 
-    /// Lets go of every descriptor. Those that are in use are closed when they no longer are.
-    public func letGo() {
+    /// Releases every descriptor. Those in use are closed later.
+    public func releaseDescriptors() {
         // Closed outside of the lock.
         let held = state.withLock { state -> [Held?] in
             defer { (state.entry, state.workplace, state.file) = (nil, nil, nil) }
@@ -104,7 +105,7 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(held) {}
     }
 
-    /// Where the document that the scope shows is; nil when it shows none just now.
+    /// The place of the document that the scope shows; nil when it shows none at the moment.
     public var shown: Entry? {
         state.withLock { state in
             if state.staged != nil, let workplace = state.workplace { return Entry(workplace, Self.stagedName) }
@@ -117,16 +118,16 @@ public final class DocumentPlace: Sendable {
     public var key: NodeKey { state.withLock { $0.key } }
     /// Whether that file is the document, or is just becoming it through the scope.
     public func isKnown(_ key: NodeKey) -> Bool { state.withLock { $0.key == key || $0.coming == key } }
-    /// That file is about to be put in the document's place; nil: it was, or was not.
+    /// Announces that a file is about to replace the document; nil ends that.
     public func expect(_ key: NodeKey?) { state.withLock { $0.coming = key } }
     public var owner: UInt32 { state.withLock { $0.owner } }
-    /// How often another file has taken the document's place, and whether the last one did so through the scope.
+    /// How many replacements there were, and whether the last one came through the scope.
     public var changes: (count: UInt64, isOurs: Bool) { state.withLock { ($0.changes, $0.isOurs) } }
 
-    /// Whether `key` is the file that the program writes to put it in the document's place.
+    /// Whether `key` is the program's new document, which is still being written.
     public func isStaged(_ key: NodeKey) -> Bool { state.withLock { $0.staged == key } }
 
-    /// The program has moved the document away: until it makes another one, it sees none.
+    /// Records that the program moved the document away: the view shows none until the program makes another one.
     public func leave(by maker: Maker?) {
         state.withLock { state in
             state.isAway = true
@@ -135,10 +136,10 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// Shows the document again that a program has moved away, if that has ended without putting another one in its place: `patience` nanoseconds ago, since
-    /// what a shell runs consists of several.
+    /// Shows the document again if the program that moved it away has ended without replacing it, `patience` nanoseconds ago: a
+    /// shell command consists of several programs.
     ///
-    /// `isOpen`: whether somebody has a file open: he may yet close the new one.
+    /// `isOpen`: whether a file is open: its holder may yet finish the new document.
     public func comeBack(after patience: Int64, _ isOpen: (NodeKey) -> Bool) {
         let (leaver, staged) = state.withLock { ($0.isAway ? $0.leaver : nil, $0.staged) }
         guard let leaver, Clock.monotonic - leaver.time > patience, let maker = leaver.maker, maker.isGone else { return }
@@ -150,7 +151,7 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// The program that wrote a new document was killed: the old one is shown again.
+    /// Drops a new document whose writer was killed: the old one is shown again.
     public func abandon(_ key: NodeKey) {
         state.withLock { state in
             guard state.staged == key else { return }
@@ -159,29 +160,29 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// What lies beside the document and has a maker that is known.
+    /// The files beside the document with a known maker.
     public var madeKeys: Set<NodeKey> { state.withLock { Set($0.makers.keys) } }
 
-    /// Who made these is forgotten: they are gone.
+    /// Forgets the makers of files that are gone.
     public func forget(_ keys: Set<NodeKey>) { state.withLock { state in for key in keys { state.makers[key] = nil } } }
 
-    /// Somebody has made something beside the document.
-    public func note(_ key: NodeKey, by maker: Maker?) {
+    /// Records who made a file beside the document.
+    public func recordMaker(_ key: NodeKey, by maker: Maker?) {
         guard let maker else { return }
         state.withLock { $0.makers[key] = maker }
     }
 
-    /// Who made it; nil where that is not known.
+    /// The maker of a file; nil where it is unknown.
     public func maker(of key: NodeKey) -> Maker? { state.withLock { $0.makers[key] } }
     public func forget(_ key: NodeKey) { state.withLock { $0.makers[key] = nil } }
 
-    /// The program has begun a new document.
+    /// Records that the program has begun a new document.
     public func stage(_ key: NodeKey) { state.withLock { $0.staged = key } }
 
-    /// The program has removed what it had begun.
+    /// Records that the program removed its new document.
     public func unstage() { state.withLock { $0.staged = nil } }
 
-    /// Another file has taken the document's place on the host.
+    /// Records that another file has replaced the document on the host.
     public func take(_ file: Held, key: NodeKey, owner: UInt32, isOurs: Bool) {
         // Closed outside of the lock.
         let old = state.withLock { state -> Held? in
@@ -196,7 +197,7 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(old) {}
     }
 
-    /// The document was found at another place of the host.
+    /// Records the document's new place on the host.
     public func move(to entry: Entry) {
         let old = state.withLock { state -> Entry? in
             guard state.entry != nil else { return entry }
@@ -206,7 +207,7 @@ public final class DocumentPlace: Sendable {
         withExtendedLifetime(old) {}
     }
 
-    /// Of a scope that shows a file: the node that its name leads to. Returns the one before, which is no longer counted.
+    /// For a scope that shows a file: sets the node behind its name. Returns the old node, which is no longer counted.
     public func show(_ id: UInt64, _ status: FileStatus) -> UInt64? {
         state.withLock { state in
             defer { state.node = (id, status) }
@@ -214,6 +215,6 @@ public final class DocumentPlace: Sendable {
         }
     }
 
-    /// Of a scope that shows a file: its node, and how it was.
+    /// For a scope that shows a file: its node, and the file's status then.
     public var node: (id: UInt64, status: FileStatus)? { state.withLock { $0.node } }
 }

@@ -3,7 +3,7 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Which file of which scope a node stands for. A re-used inode number has another birth time, so it is another node.
+/// The identity of a node's file within its scope. A reused inode number has another birth time, so it is another node.
 public struct NodeKey: Hashable, Sendable {
     public let device: UInt64
     public let inode: UInt64
@@ -17,14 +17,14 @@ public struct NodeKey: Hashable, Sendable {
         birth = status.has_birth ? status.birth_seconds &* 1_000_000_000 &+ Int64(truncatingIfNeeded: status.birth_nanoseconds) : 0
     }
 
-    /// Of the file behind an O_PATH descriptor; nil when it cannot be asked.
+    /// The key of the file behind an O_PATH descriptor; nil when it cannot be read.
     public init?(descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return nil }
         self.init(status)
     }
 
-    /// Of a file that another daemon knew.
+    /// The key of a file from another daemon.
     init(device: UInt64, inode: UInt64, birth: Int64) { (self.device, self.inode, self.birth) = (device, inode, birth) }
 
     var hash: UInt64 {
@@ -35,100 +35,100 @@ public struct NodeKey: Hashable, Sendable {
     }
 }
 
-/// Who has a locked file open besides the programs of this mount. While it is `sole`, nobody can have changed it beside the mount or see what is
-/// in it, so a lock needs no fresh view of the file and its end nothing to be written down.
+/// Who else has a locked file open, besides programs of this mount. While it is `sole`, nobody can have changed it beside the mount
+/// or see its data, so a lock needs no revalidation and an unlock no write-back.
 public enum Oplock: UInt8, AtomicRepresentable, Sendable {
-    /// Nobody has looked.
+    /// Not probed.
     case unknown
-    /// Nobody has looked, as it was hardly locked when it was open last: looking costs more than a lock or two.
+    /// Not probed: it was hardly locked when it was last open, and a probe costs more than a lock or two.
     case rare
-    /// Nobody has looked since it was opened; it was locked again and again before, so it is looked at when it is opened.
+    /// Not probed since it was opened; it was locked often before, so it is probed on open.
     case expected
-    /// Somebody else, or that cannot be found out.
+    /// Open elsewhere, or that cannot be found out.
     case shared
-    /// Nobody, but the kernel may still have something of the file from before that was found out.
+    /// Open nowhere else, but the kernel may still cache data from before that was known.
     case stale
-    /// Nobody, and the kernel's view of it is fresh.
+    /// Open nowhere else, and the kernel's cache is fresh.
     case sole
 }
 
-/// One file as the kernel knows it through this mount: its identity, how often the kernel counts it, and a way to its inode,
-/// which is an O_PATH descriptor, or, while the descriptor's number is lent to another node, a file handle or the place where it was
-/// last found.
+/// A file as the kernel knows it through this mount: its identity, its lookup count, and a way to its inode. That is an O_PATH
+/// descriptor, or, while the descriptor is evicted, a file handle or the name under which it was last found.
 public struct Node: ~Copyable {
-    // In an order without holes: there may be millions.
+    // Ordered without padding: there may be millions.
     public let key: NodeKey
-    // The tree keeps a scope's nodes together for as long as one of them lives.
+    // Unretained: the tree keeps a scope's nodes alive while any of them lives.
     private let ownerReference: Unmanaged<ScopeNodes>
-    /// How many lookups the kernel has not yet forgotten. Changed under the shard's lock.
+    /// The kernel's lookup count. Changed under the shard's lock.
     let lookups: Atomic<UInt64>
-    /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while nobody pins it.
-    let hold: Atomic<UInt64>
-    let handle: KeptHandle
-    /// Where the daemon may not open by handle: the name it was last found under, ending with a NUL, in a block of its own; 0 when that
-    /// name was removed. Together with `parent` changed and read under the shard's lock.
+    /// `retired << 63 | pins << 32 | descriptor + 1`. A descriptor is closed only while it is not pinned.
+    let pinState: Atomic<UInt64>
+    let handle: StoredHandle
+    /// Where the daemon may not open by handle: the name under which it was last found, NUL-terminated, in a block of its own; 0
+    /// when that name was removed. Read and changed together with `parent` under the shard's lock.
     let name: Atomic<UInt>
-    /// The directory it was last found in, a node id.
+    /// The node id of the directory in which it was last found.
     public let parent: Atomic<UInt64>
-    /// When it was last found there, CLOCK_MONOTONIC in nanoseconds.
+    /// The time of that, CLOCK_MONOTONIC in nanoseconds.
     public let found: Atomic<Int64>
-    /// When one of several names of it was last removed, CLOCK_MONOTONIC in nanoseconds; 0 when none was.
+    /// When one of its several names was last removed, CLOCK_MONOTONIC in nanoseconds; 0 for never.
     public let unlinked: Atomic<Int64>
-    /// Of a directory: when the kernel was last told of an entry's attributes, by a listing or alone, CLOCK_MONOTONIC in nanoseconds.
+    /// Of a directory: when the kernel last got an entry's attributes, by a listing or a lookup, CLOCK_MONOTONIC in nanoseconds.
     public let renewed: Atomic<Int64>
-    /// mtime and size when the kernel was last told to keep the data, as one mix of bits: see `ViewFS` on opening. Under write-back, where it keeps them
-    /// in any case, the mtime that it shows: see `ViewFS.noteTime`.
+    /// A hash of mtime and size when the kernel was last told to keep its data: see `ViewFS` on opening. Under write-back, where it
+    /// keeps data in any case, the mtime that it shows: see `ViewFS.captureShownTime`.
     public let dataVersion: Atomic<UInt64>
     public let scope: UInt32
-    /// S_IFMT of the file: an inode never changes its type.
+    /// S_IFMT of the file, which an inode never changes.
     public var type: mode_t { mode_t(truncatingIfNeeded: shortType) }
     private let shortType: UInt16
-    /// Of a file: something is locked in it, or somebody waits for a lock. Whoever closes it looks here before he looks for locks.
+    /// Of a file: something is locked, or a lock is waited for. close(2) checks this before it looks for locks.
     public let isLocked: Atomic<Bool>
-    /// How often the file is open, and how often for writing: such a file's pages can become dirty again behind an invalidation.
+    /// How often the file is open, and how often for writing: pages of a file open for writing can become dirty again behind an
+    /// invalidation.
     public let openers: Atomic<UInt32>
     public let writers: Atomic<UInt32>
-    /// See `ScopeNodes.asksCallers`.
-    public let asksCallers: Bool
-    /// Its name was removed, so no handle would find it again: the descriptor is not lent.
-    let isKept: Atomic<Bool>
-    /// Whether an opening of the removed file has been answered with ESTALE already: see `ViewFS` on opening.
-    public let wasToldStale: Atomic<Bool>
-    /// Of a directory: files in it have been locked, so its names are for programs that watch each other and are never cached.
+    /// See `ScopeNodes.usesCallerGroups`.
+    public let usesCallerGroups: Bool
+    /// Its last name was removed, so no handle would find it: its descriptor is not evicted.
+    let keepsDescriptor: Atomic<Bool>
+    /// Whether an open of the removed file was already answered with ESTALE: see `ViewFS` on opening.
+    public let reportedStale: Atomic<Bool>
+    /// Of a directory: files in it were locked, so programs communicate by its names, which are never cached.
     public let isShared: Atomic<Bool>
-    /// Of a file: who else has it open, as far as that was looked at.
+    /// Of a file: who else has it open, as far as was probed.
     public let oplock: Atomic<Oplock>
-    /// Of a file: how many locks were asked for since it was opened, `Node.manyLockings` at the most.
-    public let lockings: Atomic<UInt8>
-    /// Of a directory: entries went out without attributes when it was listed last, or the kernel lists them by itself and its attributes are old.
-    public let isListedBare: Atomic<Bool>
-    /// Of a directory: changes in it are told, see `WatchedDirectories`.
+    /// Of a file: lock requests since it was opened, at most `Node.oplockThreshold`.
+    public let lockRequests: Atomic<UInt8>
+    /// Of a directory: its last listing omitted attributes, or the kernel lists it from a cache with old attributes.
+    public let wasListedBare: Atomic<Bool>
+    /// Of a directory: it is watched for changes, see `WatchedDirectories`.
     public let isWatched: Atomic<Bool>
 
-    /// Under write-back: the file may have another mtime than the kernel shows.
-    public let hasOtherTime: Atomic<Bool>
+    /// Under write-back: the file's mtime may differ from the one that the kernel shows.
+    public let isTimeDirty: Atomic<Bool>
 
-    /// Bits of `Standing`. What refuses is set under the shard's lock.
-    public let standing: Atomic<UInt8>
-    /// Where moves are not told: when it was last seen where it lies, CLOCK_MONOTONIC in milliseconds, without the higher bits.
+    /// Bits of `Containment`. Refusing bits are set under the shard's lock.
+    public let containment: Atomic<UInt8>
+    /// Where renames are not reported: when its place was last checked, CLOCK_MONOTONIC in milliseconds, lower 32 bits.
     public let lookedAt: Atomic<UInt32>
 
-    /// Where the kernel opens files by itself (docs/decisions/zero-message-open.md): what the daemon has open of the node for reading and for writing,
-    /// numbers of `OpenFiles` or `OpenDirectories`; 0 for nothing. Used and taken away as `Node+Kept.swift` says.
-    let keptReader: Atomic<UInt64>
-    let keptWriter: Atomic<UInt64>
-    let keptUses: Atomic<UInt32>
-    /// Used since somebody last looked whether it still is.
-    let isKeptUsed: Atomic<Bool>
+    /// Where the kernel opens files by itself (docs/decisions/zero-message-open.md): the cached opens for reading and for writing,
+    /// numbers of `OpenFiles` or `OpenDirectories`; 0 for none. For their use see `Node+CachedOpens.swift`.
+    let cachedReader: Atomic<UInt64>
+    let cachedWriter: Atomic<UInt64>
+    let cacheUses: Atomic<UInt32>
+    /// Used since the last sweep.
+    let wasCacheUsed: Atomic<Bool>
     /// There too: the kernel may have pages of the file, which may be dirty.
     public let mayHavePages: Atomic<Bool>
-    /// Who last asked to write to the file; `writerUser` is .max when nobody has.
+    /// Who last asked to write to the file; `writerUser` is .max for nobody.
     let writerUser: Atomic<UInt32>
     let writerGroup: Atomic<UInt32>
     let writerProcess: Atomic<Int32>
 
-    /// So many locks are worth a look at who else has the file open.
-    public static let manyLockings: UInt8 = 8
+    /// From this many lock requests on a probe is worthwhile.
+    public static let oplockThreshold: UInt8 = 8
 
     static let retiredBit: UInt64 = 1 << 63
     static let pin: UInt64 = 1 << 32
@@ -137,36 +137,36 @@ public struct Node: ~Copyable {
     init(key: NodeKey, owner: ScopeNodes, type: mode_t, descriptor: Int32) {
         self.key = key
         scope = owner.scope
-        asksCallers = owner.asksCallers
+        usesCallerGroups = owner.usesCallerGroups
         ownerReference = Unmanaged.passUnretained(owner)
         // S_IFMT is in the lower 16 bits.
         shortType = UInt16(truncatingIfNeeded: type & S_IFMT)
         isLocked = Atomic(false)
         lookups = Atomic(1)
-        hold = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
-        handle = KeptHandle()
+        pinState = Atomic(UInt64(truncatingIfNeeded: UInt32(bitPattern: descriptor &+ 1)))
+        handle = StoredHandle()
         name = Atomic(0)
-        isKept = Atomic(false)
+        keepsDescriptor = Atomic(false)
         openers = Atomic(0)
         writers = Atomic(0)
         parent = Atomic(0)
         found = Atomic(0)
         unlinked = Atomic(0)
-        wasToldStale = Atomic(false)
+        reportedStale = Atomic(false)
         isShared = Atomic(false)
         oplock = Atomic(.unknown)
-        lockings = Atomic(0)
-        isListedBare = Atomic(false)
+        lockRequests = Atomic(0)
+        wasListedBare = Atomic(false)
         renewed = Atomic(0)
         isWatched = Atomic(false)
-        hasOtherTime = Atomic(false)
-        standing = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Standing.isUnwatched : 0)
+        isTimeDirty = Atomic(false)
+        containment = Atomic(owner.isUnwatched.load(ordering: .relaxed) ? Containment.isUnwatched : 0)
         lookedAt = Atomic(0)
         dataVersion = Atomic(0)
-        keptReader = Atomic(0)
-        keptWriter = Atomic(0)
-        keptUses = Atomic(0)
-        isKeptUsed = Atomic(false)
+        cachedReader = Atomic(0)
+        cachedWriter = Atomic(0)
+        cacheUses = Atomic(0)
+        wasCacheUsed = Atomic(false)
         mayHavePages = Atomic(false)
         writerUser = Atomic(.max)
         writerGroup = Atomic(.max)
@@ -179,16 +179,16 @@ public struct Node: ~Copyable {
 
     public var owner: ScopeNodes { ownerReference.takeUnretainedValue() }
 
-    /// Runs `body` with the scope's nodes without counting a reference to them, which every worker would do with every request.
+    /// Runs `body` with the scope's nodes, unretained: every worker would count references on every request.
     @inline(__always)
     public func withOwner<Result>(_ body: (ScopeNodes) -> Result) -> Result { ownerReference._withUnsafeGuaranteedRef(body) }
 
-    /// Whether the kernel is to keep nothing of the scope: see `ScopeNodes.distrust`.
+    /// Whether the kernel may cache nothing of the scope: see `ScopeNodes.cacheBypass`.
     @inline(__always)
-    public var isDistrusted: Bool { withOwner { $0.distrust.load(ordering: .relaxed) != 0 } }
+    public var bypassesCache: Bool { withOwner { $0.cacheBypass.load(ordering: .relaxed) != 0 } }
 
-    /// How many lookups the kernel has not yet forgotten, and one for each operation that counts it for itself.
+    /// The kernel's lookups, and one for each operation that pins the node by a count.
     public var lookupCount: UInt64 { lookups.load(ordering: .relaxed) }
 
-    var pins: UInt64 { (hold.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
+    var pins: UInt64 { (pinState.load(ordering: .acquiring) & ~Self.retiredBit) >> 32 }
 }

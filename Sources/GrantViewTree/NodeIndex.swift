@@ -1,6 +1,6 @@
 import GrantSystem
 
-/// Finds a node by its key: open addressing with linear probing over node ids. One for each shard of a scope.
+/// Finds nodes by key: a hash table of node ids with linear probing. One per shard of a scope.
 ///
 /// Locking: belongs to the shard's lock.
 struct NodeIndex {
@@ -9,9 +9,9 @@ struct NodeIndex {
     private var slots: [UInt64] = []
     private var present = 0
     private var filled = 0
-    /// Nodes that have left the granted directory, and that the kernel has not forgotten yet: no file is found by them any more.
+    /// Nodes that left the granted directory and that the kernel has not forgotten: no lookup finds them.
     private var departed: Set<UInt64> = []
-    /// Nearly never: what follows is not on the way of a request then.
+    /// Nearly always false, which keeps what follows off the hot path.
     private var hasDeparted = false
 
     var count: Int { present + departed.count }
@@ -38,15 +38,15 @@ struct NodeIndex {
         return nil
     }
 
-    /// Counts one more lookup of the node of `id`, if it is here: from then on it stays until that is taken back.
+    /// Counts one more lookup of a node that is in the index, which keeps it alive until that is undone.
     func count(_ id: UInt64, in nodes: borrowing SlotTable<Node>) -> UnsafeMutablePointer<Node>? {
-        // What is in the index is alive. Whether this is can only be said by looking for it, because it may just be ending.
+        // Nodes in the index are alive. Only a search tells whether this one is in it, because it may just be ending.
         guard let node = nodes.find(id), (hasDeparted && isDeparted(id)) || find(node.pointee.key, in: nodes) == id else { return nil }
         node.pointee.lookups.wrappingAdd(1, ordering: .relaxed)
         return node
     }
 
-    /// Adds an id whose key is not there yet.
+    /// Adds an id whose key is not in the index.
     mutating func insert(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         if (filled + 1) * 4 > slots.count * 3 { rebuild(in: nodes) }
         var place = Int(truncatingIfNeeded: key.hash >> 3) & (slots.count - 1)
@@ -56,7 +56,7 @@ struct NodeIndex {
         present += 1
     }
 
-    /// Has the file of a node that is here found no more, so that who finds it again makes another node.
+    /// Removes a node from lookups by key, so that a later lookup of its file makes another node.
     mutating func depart(_ id: UInt64, _ key: NodeKey, in nodes: borrowing SlotTable<Node>) {
         guard find(key, in: nodes) == id else { return }
         remove(id, key, in: nodes)
@@ -77,7 +77,7 @@ struct NodeIndex {
             if slots[place] == id {
                 slots[place] = Self.tombstone
                 present -= 1
-                // Memory comes back as the kernel forgets.
+                // Shrinks as the kernel forgets nodes.
                 if slots.count > 64, present * 8 < slots.count { rebuild(in: nodes) }
                 return
             }

@@ -6,24 +6,24 @@ import Synchronization
 /// Counts the descriptors that nodes hold.
 final class DescriptorBudget: @unchecked Sendable {
     // Safe to share: the table is allocated once, its elements are atomics.
-    /// What nodes may have of their own accord, and together with what programs hold.
+    /// The limit for nodes alone, and the one shared with programs.
     private let base: Int
     private let shared: Int
-    private let shares: HolderShares
-    /// What the nodes of a scope have; see `HolderShares`.
+    private let shares: FairQuota
+    /// Descriptors of each scope's nodes; see `FairQuota`.
     private let ofScopes: UnsafeMutablePointer<Atomic<Int>>
     private static let places = 4096
-    /// When descriptors could last not be had back, `Clock.monotonic`: looking through all nodes is not for each request.
-    let failed = Atomic<Int64>(0)
-    static let rest: Int64 = 5_000_000
-    /// Scopes, each of which keeps the descriptor of its root: they come on top, or a view of many grants would have none left for files.
+    /// When an eviction last failed, `Clock.monotonic`: a scan of all nodes is not for every request.
+    let lastFailure = Atomic<Int64>(0)
+    static let backoff: Int64 = 5_000_000
+    /// Scopes. Each keeps its root's descriptor on top of the limit, or a view of many grants would have none left for files.
     private let scopes = Atomic<Int>(0)
     private let used = Atomic<Int>(0)
     let evicting = Atomic<Bool>(false)
-    let hand = Atomic<UInt32>(0)
+    let clockHand = Atomic<UInt32>(0)
     let wasExceeded = Atomic<Bool>(false)
 
-    init(limit: Int, shared: Int, shares: HolderShares) {
+    init(limit: Int, shared: Int, shares: FairQuota) {
         (base, self.shared, self.shares) = (limit, shared, shares)
         ofScopes = .allocate(capacity: Self.places)
         for place in 0..<Self.places { (ofScopes + place).initialize(to: Atomic(0)) }
@@ -31,19 +31,19 @@ final class DescriptorBudget: @unchecked Sendable {
 
     deinit { ofScopes.deallocate() }
 
-    /// So many nodes may have; fewer as programs hold more.
-    var limit: Int { min(base, max(shared / 16, shared - shares.inUse)) + kept }
-    /// What neither nodes nor programs have of what they share.
-    var left: Int { shared + kept - shares.inUse - inUse }
-    /// Descriptors that nobody is to lend.
-    var kept: Int { scopes.load(ordering: .relaxed) }
+    /// The current limit of nodes; it shrinks as programs hold more.
+    var limit: Int { min(base, max(shared / 16, shared - shares.inUse)) + rootCount }
+    /// What is left of the shared limit.
+    var left: Int { shared + rootCount - shares.inUse - inUse }
+    /// Descriptors that are never evicted.
+    var rootCount: Int { scopes.load(ordering: .relaxed) }
 
-    /// So many scopes have come or gone.
-    func grant(_ count: Int) { scopes.wrappingAdd(count, ordering: .relaxed) }
+    /// Records that scopes were added or removed.
+    func addRoots(_ count: Int) { scopes.wrappingAdd(count, ordering: .relaxed) }
 
     var inUse: Int { used.load(ordering: .relaxed) }
 
-    /// Counts one more; true when that is more than the limit.
+    /// Counts one more; true when the limit is exceeded.
     func add(_ scope: UInt32) -> Bool {
         (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.wrappingAdd(1, ordering: .relaxed)
         return used.wrappingAdd(1, ordering: .relaxed).newValue > limit
@@ -54,42 +54,44 @@ final class DescriptorBudget: @unchecked Sendable {
         used.wrappingSubtract(1, ordering: .relaxed)
     }
 
-    /// Whether a scope's nodes have more than four times what is left, which they can only get by files that have lost their names: those keep theirs.
+    /// Whether a scope's nodes have more than four times what is left. They only get so many by nameless files, which keep theirs.
     func isOverdrawn(_ scope: UInt32) -> Bool {
         (ofScopes + Int(truncatingIfNeeded: scope) % Self.places).pointee.load(ordering: .relaxed) > 4 * left
     }
 }
 
 extension NodeTree {
-    /// A share that goes with the value: see `takeShare`.
-    public func share(scope: UInt32, user: UInt32) -> HeldShare? {
-        takeShare(scope: scope, user: user) ? HeldShare(shares, scope: scope, user: user) : nil
+    /// Reserves a share that is released with the value: see `reserveShare`.
+    public func share(scope: UInt32, user: UInt32) -> QuotaReservation? {
+        reserveShare(scope: scope, user: user) ? QuotaReservation(shares, scope: scope, user: user) : nil
     }
 
-    /// The share of something that another daemon's program held: it is held, however many there are.
-    public func takeOverShare(scope: UInt32, user: UInt32) -> HeldShare {
+    /// Reserves the share of a descriptor that another daemon's program holds, regardless of limits.
+    public func takeOverShare(scope: UInt32, user: UInt32) -> QuotaReservation {
         shares.takeOver(scope: scope, user: user)
-        return HeldShare(shares, scope: scope, user: user)
+        return QuotaReservation(shares, scope: scope, user: user)
     }
 
-    /// Whether nodes have had to lend their descriptors.
-    var isTight: Bool { budget.wasExceeded.load(ordering: .relaxed) }
+    /// Whether descriptors were ever evicted.
+    var isUnderPressure: Bool { budget.wasExceeded.load(ordering: .relaxed) }
 
-    /// Closes descriptors of nodes that nobody uses just now until an eighth of the budget is free, or half of it when numbers have run
-    /// out, going round like the hand of a clock. Directories only when there is not enough else, because they lead to what lies in
-    /// them. One thread at a time; the others go on and find room again when it is through.
+    /// Evicts descriptors of unpinned nodes until an eighth of the budget is free, or half of it when descriptor numbers have run
+    /// out. Sweeps the table like a clock hand. Evicts directories only when there is not enough else, because they lead to their
+    /// entries. One thread at a time; the others continue and find room afterwards.
     ///
     /// Locking: the shards', one at a time, each for a moment.
     ///
-    /// `least`: so much is to be left in any case.
+    /// `least`: this many must be left in any case.
     func evict(numbersRanOut: Bool = false, leaving least: Int = 0) {
-        if budget.failed.load(ordering: .relaxed) != 0, Clock.monotonic - budget.failed.load(ordering: .relaxed) < DescriptorBudget.rest {
+        if budget.lastFailure.load(ordering: .relaxed) != 0,
+            Clock.monotonic - budget.lastFailure.load(ordering: .relaxed) < DescriptorBudget.backoff
+        {
             return
         }
         guard budget.evicting.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         defer { budget.evicting.store(false, ordering: .releasing) }
         budget.wasExceeded.store(true, ordering: .relaxed)
-        let kept = budget.kept
+        let kept = budget.rootCount
         let (lent, room) = (min(budget.inUse, budget.limit) - kept, budget.limit - kept)
         var goal = kept + (numbersRanOut ? lent / 2 : room - room / 8)
         if least > 0 { goal = max(kept, min(goal, budget.inUse + budget.left - least)) }
@@ -99,42 +101,42 @@ extension NodeTree {
             var steps = takesDirectories ? limit : min(limit, UInt32(clamping: budget.limit * 8))
             while budget.inUse > goal, steps > 0 {
                 steps -= 1
-                let index = budget.hand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
+                let index = budget.clockHand.wrappingAdd(1, ordering: .relaxed).oldValue % max(limit, 1)
                 guard let (id, key, scope) = identity(at: index, takesDirectories), id != scope.root?.id else { continue }
-                withNode(id, key, in: scope) { lend($0) }
+                withNode(id, key, in: scope) { evictDescriptor($0) }
             }
         }
-        budget.failed.store(budget.inUse > goal && before - budget.inUse < 8 ? Clock.monotonic : 0, ordering: .relaxed)
+        budget.lastFailure.store(budget.inUse > goal && before - budget.inUse < 8 ? Clock.monotonic : 0, ordering: .relaxed)
     }
 
-    /// Takes a share of descriptors for something that a program holds, which gives it back (`HolderShares.give`). False when the scope or the user has
-    /// what it may have, or there are none.
-    public func takeShare(scope: UInt32, user: UInt32) -> Bool {
-        guard shares.take(scope: scope, user: user) else { return false }
+    /// Reserves a share of descriptors for an object that a program holds; `FairQuota.release` returns it. False when the scope or
+    /// the user has exhausted its share, or there are no descriptors.
+    public func reserveShare(scope: UInt32, user: UInt32) -> Bool {
+        guard shares.reserve(scope: scope, user: user) else { return false }
         let least = max(0, shares.needed(scope: scope, user: user))
         if budget.left < least {
-            // An eighth more, so that not each opening has to.
+            // An eighth more, so that not every open has to evict.
             evict(leaving: least + least / 8 + 8)
             if budget.left < least {
-                shares.give(scope: scope, user: user)
+                shares.release(scope: scope, user: user)
                 return false
             }
         }
         return true
     }
 
-    /// Takes a share however few there are: what was acknowledged has to be written.
-    public func takeShareAnyway(scope: UInt32, user: UInt32) { shares.takeOver(scope: scope, user: user) }
+    /// Reserves a share regardless of limits: acknowledged data must be written.
+    public func forceReserveShare(scope: UInt32, user: UInt32) { shares.takeOver(scope: scope, user: user) }
 
-    /// Calls `open`, and again after descriptors were lent if there are no numbers left.
+    /// Calls `open`; if descriptor numbers have run out, evicts some and calls it again.
     @inline(__always)
-    public func makingRoom(_ open: () -> Int32) -> Int32 {
+    public func evictingIfNeeded(_ open: () -> Int32) -> Int32 {
         let result = open()
-        return result == -EMFILE || result == -ENFILE ? openWithRoom(open) : result
+        return result == -EMFILE || result == -ENFILE ? openAfterEviction(open) : result
     }
 
-    /// A few times, because others take numbers as well, and one thread at a time gives some back.
-    private func openWithRoom(_ open: () -> Int32) -> Int32 {
+    /// Tries several times: others take numbers as well, and one thread at a time evicts.
+    private func openAfterEviction(_ open: () -> Int32) -> Int32 {
         for _ in 0..<8 {
             evict(numbersRanOut: true)
             let result = open()
@@ -144,40 +146,40 @@ extension NodeTree {
         return -EMFILE
     }
 
-    /// Closes the descriptor of a node that can be opened again.
-    private func lend(_ node: UnsafeMutablePointer<Node>) {
-        let old = node.pointee.hold.load(ordering: .acquiring)
-        guard old & Node.descriptorMask != 0, old >> 32 == 0, canBeFoundAgain(node) else { return }
-        if node.pointee.owner.opensByHandle, !node.pointee.handle.isKept {
-            // Pin it while asking for the handle, so that the number stays ours.
-            guard node.pointee.hold.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
+    /// Evicts the descriptor of a node that can be reopened.
+    private func evictDescriptor(_ node: UnsafeMutablePointer<Node>) {
+        let old = node.pointee.pinState.load(ordering: .acquiring)
+        guard old & Node.descriptorMask != 0, old >> 32 == 0, canReopen(node) else { return }
+        if node.pointee.owner.opensByHandle, !node.pointee.handle.isStored {
+            // Pinned while the handle is read, so that the number stays ours.
+            guard node.pointee.pinState.compareExchange(expected: old, desired: old + Node.pin, ordering: .acquiringAndReleasing).exchanged
             else { return }
             var handle = clinux_handle()
             let result = clinux_name_to_handle(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, &handle)
-            if result == 0 { node.pointee.handle.keep(handle) }
-            let rest = node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
+            if result == 0 { node.pointee.handle.store(handle) }
+            let rest = node.pointee.pinState.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing).newValue
             if result != 0 || rest != old { return }
         }
-        guard node.pointee.hold.compareExchange(expected: old, desired: Node.pin, ordering: .acquiringAndReleasing).exchanged else {
+        guard node.pointee.pinState.compareExchange(expected: old, desired: Node.pin, ordering: .acquiringAndReleasing).exchanged else {
             return
         }
-        // Somebody may have opened or removed it, and have been gone again, between the two looks.
-        if canBeFoundAgain(node) {
+        // Another thread may have opened or removed it in between.
+        if canReopen(node) {
             close(old, of: node.pointee.scope)
         } else if install(Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1, in: node) >= 0 {
             budget.remove(node.pointee.scope)
         }
-        node.pointee.hold.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing)
+        node.pointee.pinState.wrappingSubtract(Node.pin, ordering: .acquiringAndReleasing)
     }
 
-    /// Not what is open, or was removed: its handle or name leads nowhere, or may at any time.
-    private func canBeFoundAgain(_ node: UnsafeMutablePointer<Node>) -> Bool {
-        if node.pointee.isKept.load(ordering: .acquiring) { return false }
+    /// False for open and for removed files: their handle or name leads nowhere, or may do so at any time.
+    private func canReopen(_ node: UnsafeMutablePointer<Node>) -> Bool {
+        if node.pointee.keepsDescriptor.load(ordering: .acquiring) { return false }
         if node.pointee.owner.opensByHandle { return true }
         return node.pointee.name.load(ordering: .acquiring) != 0 && node.pointee.openers.load(ordering: .acquiring) == 0
     }
 
-    /// Runs `body` on a node that cannot end meanwhile, if it is still there: it is counted once more around it.
+    /// Runs `body` on a node, kept alive by a lookup count, if it still exists.
     ///
     /// Locking: the shard's, for a moment before and after.
     func withNode(_ id: UInt64, _ key: NodeKey, in scope: ScopeNodes, _ body: (UnsafeMutablePointer<Node>) -> Void) {
@@ -186,7 +188,7 @@ extension NodeTree {
         forget(id, 1)
     }
 
-    /// Runs `body` with the descriptor of a scope's root pinned (or a negative error number), from outside of any operation.
+    /// Runs `body` with the pinned descriptor of a scope's root (or a negative error number), from outside of any operation.
     ///
     /// Locking: as `withNode`.
     public func withRoot(of scope: ScopeNodes, _ body: (Int32) -> Void) {
@@ -197,7 +199,7 @@ extension NodeTree {
         }
     }
 
-    /// Counts one more lookup of a node, if it is one of the scope's and still there.
+    /// Counts one more lookup of a node, if it still exists and belongs to the scope.
     ///
     /// Locking: the shard's.
     func count(_ id: UInt64, in scope: ScopeNodes) -> UnsafeMutablePointer<Node>? {
@@ -205,10 +207,10 @@ extension NodeTree {
         return scope.withShard(of: node.pointee.key) { $0.count(id, in: nodes) }
     }
 
-    /// What is at an index of the table, if it is a live node with a descriptor. The scope's directory of nodes is asked afterwards, under its lock,
-    /// so a cell that changes hands meanwhile is only a miss.
+    /// The live node with a descriptor at an index of the table. The scope's index is asked afterwards, under its lock, so a cell
+    /// that changes owner meanwhile is only a miss.
     private func identity(at index: UInt32, _ takesDirectories: Bool) -> (id: UInt64, key: NodeKey, scope: ScopeNodes)? {
-        guard let (id, node) = nodes.element(at: index), node.pointee.hold.load(ordering: .relaxed) & Node.descriptorMask != 0,
+        guard let (id, node) = nodes.element(at: index), node.pointee.pinState.load(ordering: .relaxed) & Node.descriptorMask != 0,
             takesDirectories || node.pointee.type != S_IFDIR
         else { return nil }
         let (key, number) = (node.pointee.key, node.pointee.scope)

@@ -3,20 +3,20 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Finding nodes from the outside, where something is known of a file and the question is whether the kernel knows it.
+// Lookups from outside of operations: does the kernel know a given file?
 extension NodeTree {
     /// The node of a file in a scope, if the kernel knows it.
     ///
     /// Locking: the shard's.
     public func find(_ key: NodeKey, in scope: ScopeNodes) -> UInt64? { scope.withShard(of: key) { $0.find(key, in: nodes) } }
 
-    /// Calls `body` with an O_PATH descriptor of the file that a handle stands for on a scope's filesystem; nil when the file is gone or may not
-    /// be opened by handle.
+    /// Calls `body` with an O_PATH descriptor of the file behind a handle on a scope's filesystem; nil when the file is gone or may
+    /// not be opened by handle.
     public func withFile<Result>(_ handle: RawHandle, in scope: ScopeNodes, _ body: (Int32) -> Result) -> Result? {
         var result: Result?
-        // The scope's descriptors stay while one of its nodes is pinned.
+        // A pinned node keeps the scope's descriptors open.
         withRoot(of: scope) { root in
-            // The pin before the look, as in `reopen`.
+            // Pins before it checks, as `reopen` does.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             guard root >= 0, !scope.isReleased.load(ordering: .relaxed), let base = scope.handleBase else { return }
             var copy = handle
@@ -40,13 +40,14 @@ extension NodeTree {
         return result
     }
 
-    /// Where a node's file is, as the kernel writes it; nil where the node has no descriptor just now. Its filesystem is not asked.
+    /// The current path of a node's file, as the kernel writes it; nil where the node has no descriptor at the moment. Asks no
+    /// filesystem.
     ///
     /// Locking: the shard's.
     public func knownPath(of id: UInt64, in scope: ScopeNodes) -> [UInt8]? {
         guard let node = count(id, in: scope) else { return nil }
         defer { forget(id, 1) }
-        let held = node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
+        let held = node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue & Node.descriptorMask
         defer { unpin(id, node) }
         guard held != 0 else { return nil }
         var buffer = [UInt8](repeating: 0, count: 16_384)
@@ -59,7 +60,7 @@ extension NodeTree {
     /// Whether the kernel counts lookups of a scope's root, besides the scope's own.
     public func isCounted(_ root: UInt64) -> Bool { (nodes.find(root)?.pointee.lookups.load(ordering: .relaxed) ?? 0) > 1 }
 
-    /// Whether anybody has a node's file open; false when the kernel has forgotten it.
+    /// Whether a node's file is open; false when the kernel has forgotten it.
     public func isOpen(_ node: UInt64, _ key: NodeKey, in scope: ScopeNodes) -> Bool {
         var result = false
         withNode(node, key, in: scope) { result = $0.pointee.openers.load(ordering: .relaxed) > 0 }

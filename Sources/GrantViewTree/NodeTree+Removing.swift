@@ -3,22 +3,24 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A node whose name is about to be changed: counted, its descriptor pinned, until it is given back.
-public struct HeldNode {
+/// A node whose name is about to change: counted and pinned until `unpin`.
+public struct PinnedNode {
     public let id: UInt64
     public let node: UnsafeMutablePointer<Node>
     /// Whether the name is its only one.
     let isLast: Bool
 }
 
-// Names that change through the mount. What has lost its name keeps its descriptor: nothing else would find it again, and somebody may hold it.
+// Names that change through the mount. A node that loses its last name keeps its descriptor: nothing else would find the file
+// again, and a program may hold it.
 extension NodeTree {
-    /// The node of the entry `name` of an open directory; nil when the kernel does not know it, or when nodes keep their descriptors anyway.
+    /// Pins the node of the entry `name` of an open directory; nil when the kernel does not know it, or when no descriptors are
+    /// evicted anyway.
     ///
     /// Locking: the shard's.
-    public func hold(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> HeldNode? {
-        guard !scope.opensByHandle || isTight else { return nil }
-        let opened = makingRoom { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }
+    public func pinEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {
+        guard !scope.opensByHandle || isUnderPressure else { return nil }
+        let opened = evictingIfNeeded { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }
         if opened < 0 { return nil }
         var status = FileStatus()
         guard clinux_statx(opened, nil, &status) == 0, case let key = NodeKey(status),
@@ -32,17 +34,17 @@ extension NodeTree {
             _ = clinux_close(opened)
             return nil
         }
-        node.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing)
+        node.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing)
         _ = install(opened, in: node)
-        return HeldNode(id: id, node: node, isLast: status.st.st_nlink <= 1 || node.pointee.type == S_IFDIR)
+        return PinnedNode(id: id, node: node, isLast: status.st.st_nlink <= 1 || node.pointee.type == S_IFDIR)
     }
 
-    /// The same for a file that is about to lose a name, where the daemon may open by handle, and nothing else keeps it: what a program has open is not known.
-    /// By a look at the name alone.
+    /// The same for a file that is about to lose a name where the daemon may open by handle and nothing else keeps the file: which
+    /// files programs have open is unknown there. Uses statx(2) on the name alone.
     ///
     /// Locking: the shard's.
-    public func holdOpened(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> HeldNode? {
-        guard scope.opensByHandle else { return hold(name, in: directory, of: scope) }
+    public func pinOpenEntry(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> PinnedNode? {
+        guard scope.opensByHandle else { return pinEntry(name, in: directory, of: scope) }
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG, case let key = NodeKey(status),
             let (id, node) = scope.withShard(
@@ -52,33 +54,33 @@ extension NodeTree {
                     return (id, node)
                 })
         else { return nil }
-        // While the name is still there its handle leads to it.
+        // While the name exists its handle leads to it.
         _ = pin(node)
-        return HeldNode(id: id, node: node, isLast: status.st.st_nlink <= 1)
+        return PinnedNode(id: id, node: node, isLast: status.st.st_nlink <= 1)
     }
 
-    /// The name it was held by is gone.
+    /// Records that the name by which it was pinned is gone.
     ///
     /// Locking: the shard's.
-    public func removed(_ held: HeldNode, _ name: UnsafePointer<CChar>, from parent: UInt64) {
+    public func removed(_ held: PinnedNode, _ name: UnsafePointer<CChar>, from parent: UInt64) {
         let node = held.node
-        if held.isLast { node.pointee.isKept.store(true, ordering: .releasing) }
+        if held.isLast { node.pointee.keepsDescriptor.store(true, ordering: .releasing) }
         free(node.pointee.owner.withShard(of: node.pointee.key) { _ in node.pointee.forgetPlace(parent, name) })
     }
 
-    /// No name leads to it that this scope goes by: its descriptor alone does.
-    public func keep(_ held: HeldNode) { held.node.pointee.noteNameless() }
+    /// Marks a node without a name in this scope: only its descriptor leads to it.
+    public func markNameless(_ held: PinnedNode) { held.node.pointee.markNameless() }
 
-    /// It has another name now.
+    /// Records its new name.
     ///
     /// Locking: the shard's.
-    public func moved(_ held: HeldNode, _ name: UnsafePointer<CChar>, to parent: UInt64) {
+    public func moved(_ held: PinnedNode, _ name: UnsafePointer<CChar>, to parent: UInt64) {
         let node = held.node
         var place = Place(parent: parent, name: node.pointee.owner.opensByHandle ? nil : name)
         node.pointee.owner.withShard(of: node.pointee.key) { _ in place.exchange(with: node) }
     }
 
-    public func giveBack(_ held: HeldNode) {
+    public func unpin(_ held: PinnedNode) {
         unpin(held.id, held.node)
         forget(held.id, 1)
     }

@@ -3,33 +3,33 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Opening the file of a node whose descriptor was lent to another: by its handle, or by the names that lead to it from a directory that is
-// open. What is found is compared with what was known before it is trusted: a file that was renamed or replaced on the host is ESTALE,
-// upon which the kernel looks its name up anew.
+// Reopens the file of a node whose descriptor was evicted: by its handle, or by the names that lead to it from an open directory.
+// The result is compared with the known identity before it is trusted: a file that was renamed or replaced on the host is ESTALE,
+// and the kernel looks its name up again.
 extension NodeTree {
-    /// A way down that long is nobody's.
+    /// No path is deeper.
     private static let depthLimit = 8192
 
-    /// Opens a node's file again. The pin is held already. Returns the descriptor, which is the node's, or a negative error number.
+    /// Reopens a node's file. The caller has pinned it. Returns the descriptor, which the node owns, or a negative error number.
     func reopen(_ node: UnsafeMutablePointer<Node>) -> Int32 {
-        // The pin before the look: `release` looks the other way round.
+        // Pins before it checks; `release` does it the other way round.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         guard !node.pointee.owner.isReleased.load(ordering: .relaxed) else { return -ESTALE }
         let opened = node.pointee.owner.opensByHandle ? openByHandle(node) : openByName(node)
         return opened < 0 ? opened : install(opened, in: node)
     }
 
-    /// Makes `opened` the descriptor of a node that is pinned, or closes it when the node has got one meanwhile. Returns the node's.
+    /// Makes `opened` the descriptor of a pinned node, or closes it when the node has got one meanwhile. Returns the node's.
     func install(_ opened: Int32, in node: UnsafeMutablePointer<Node>) -> Int32 {
         while true {
-            let old = node.pointee.hold.load(ordering: .acquiring)
+            let old = node.pointee.pinState.load(ordering: .acquiring)
             if old & Node.descriptorMask != 0 {
-                // Another pin was quicker.
+                // Another thread was faster.
                 _ = clinux_close(opened)
                 return Int32(truncatingIfNeeded: old & Node.descriptorMask) - 1
             }
             let new = old | UInt64(truncatingIfNeeded: UInt32(bitPattern: opened &+ 1))
-            if node.pointee.hold.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
+            if node.pointee.pinState.compareExchange(expected: old, desired: new, ordering: .acquiringAndReleasing).exchanged {
                 if budget.add(node.pointee.scope) { evict() }
                 return opened
             }
@@ -39,10 +39,10 @@ extension NodeTree {
     private func openByHandle(_ node: UnsafeMutablePointer<Node>) -> Int32 {
         guard let handle = node.pointee.handle.copy(), let base = node.pointee.owner.handleBase else { return -ESTALE }
         var copy = handle
-        return verified(makingRoom { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
+        return verified(evictingIfNeeded { clinux_open_by_handle(base, &copy, clinux_O_PATH | O_NOFOLLOW) }, node)
     }
 
-    /// Climbs to the nearest directory whose descriptor is open (the granted one's always is) and goes down again.
+    /// Walks up to the nearest directory with an open descriptor (the granted one always has one), then down again.
     private func openByName(_ node: UnsafeMutablePointer<Node>) -> Int32 {
         let scope = node.pointee.owner
         // Each counted and pinned.
@@ -58,7 +58,7 @@ extension NodeTree {
             let id = current.pointee.parent.load(ordering: .relaxed)
             guard above.count < Self.depthLimit, let parent = count(id, in: scope) else { return -ESTALE }
             above.append((id, parent))
-            let hold = parent.pointee.hold.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue
+            let hold = parent.pointee.pinState.wrappingAdd(Node.pin, ordering: .acquiringAndReleasing).newValue
             directory = Int32(truncatingIfNeeded: hold & Node.descriptorMask) - 1
             current = parent
         }
@@ -77,13 +77,13 @@ extension NodeTree {
             let scope = child.pointee.owner
             guard scope.withShard(of: child.pointee.key, { _ in child.pointee.copyName(in: parent, to: name) }) else { return -ESTALE }
             return verified(
-                makingRoom { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
+                evictingIfNeeded { clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts) }, child)
         }
     }
 
-    /// `opened` if it is the node's file. Neither a handle nor a name is trusted alone: a number could have been used again on a filesystem
-    /// that does not count generations, and a name could lead to another file by now. The type is compared as well: a server can give files of two types
-    /// one number, and what is opened as a regular file must be one.
+    /// Returns `opened` if it is the node's file. Neither a handle nor a name is trusted alone: an inode number may have been
+    /// reused on a filesystem without generations, and a name may lead to another file by now. The type is compared as well: a
+    /// server can give files of two types one number, and what is opened as a regular file must be one.
     private func verified(_ opened: Int32, _ node: UnsafeMutablePointer<Node>) -> Int32 {
         if opened < 0 { return [-ENOENT, -ENOTDIR, -EXDEV].contains(opened) ? -ESTALE : opened }
         var status = FileStatus()

@@ -3,24 +3,24 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// A file that somebody has open through the mount. The descriptor is closed when the kernel has released it and nobody uses it.
+/// A file opened through the mount. Its descriptor is closed when the kernel has released the file and no operation uses it.
 public struct OpenFile: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
-    /// Who opened it. What the kernel's cache brings later is written in that one's name.
+    /// Who opened it. The kernel's write-back acts as that user.
     public let (uid, gid, pid): (uid_t, gid_t, pid_t)
-    /// open(2) flags of the caller.
+    /// The caller's open(2) flags.
     public let flags: Int32
-    /// Whether the descriptor can only append: the file takes no other writing (FS_APPEND_FL).
+    /// Whether the descriptor can only append, because the file allows nothing else (FS_APPEND_FL).
     public let appendsOnly: Bool
-    /// What of `Standing` refuses. The node's, as soon as that is told.
-    public let standing = Atomic<UInt8>(0)
-    /// How many losses of what was written to the file its user was told of.
-    public let lossesTold = Atomic<UInt32>(0)
-    /// The kernel's one, and one for each operation under way.
-    let holders = Atomic<UInt32>(1)
-    /// The kernel has released it, or is about to hear that it has: the next daemon must not have it, nor what it locks.
+    /// Refusing bits of `Containment`, copied from the node.
+    public let containment = Atomic<UInt8>(0)
+    /// How many lost writes of the file were reported to its user.
+    public let reportedLosses = Atomic<UInt32>(0)
+    /// The kernel's reference, and one per operation under way.
+    let refcount = Atomic<UInt32>(1)
+    /// The kernel has released it, or is about to be told so: the next daemon must not get it, nor its locks.
     public let isReleased = Atomic<Bool>(false)
 
     public init(
@@ -41,19 +41,19 @@ public struct OpenFile: ~Copyable {
     public var canRead: Bool { flags & O_ACCMODE != O_WRONLY }
 }
 
-/// A directory that somebody has open through the mount.
+/// A directory opened through the mount.
 public struct OpenDirectory: ~Copyable {
     public let descriptor: Int32
     public let node: UInt64
     public let scope: UInt32
     /// Who opened it.
     public let user: UInt32
-    /// What of `Standing` refuses. The node's, as soon as that is told.
-    public let standing = Atomic<UInt8>(0)
-    let holders = Atomic<UInt32>(1)
+    /// Refusing bits of `Containment`, copied from the node.
+    public let containment = Atomic<UInt8>(0)
+    let refcount = Atomic<UInt32>(1)
     /// As `OpenFile.isReleased`.
     public let isReleased = Atomic<Bool>(false)
-    /// Entries read and not yet passed on.
+    /// Entries read and not yet returned.
     public let stream: Lock<DirectoryStream>
 
     public init(descriptor: consuming FileDescriptor, node: UInt64, scope: UInt32, user: UInt32) {
@@ -67,16 +67,16 @@ public struct OpenDirectory: ~Copyable {
     deinit { _ = clinux_close(descriptor) }
 }
 
-/// The open files of a mount, by the number the kernel got (`fi->fh`).
+/// The open files of a mount, by their file handle number (`fi->fh`).
 public final class OpenFiles: @unchecked Sendable {
     // Safe to share: the table is, and an element lives as long as its count.
     let table: SlotTable<OpenFile>
-    let shares: HolderShares
+    let shares: FairQuota
     static let lists = 8
-    /// Where the table is while it is to be had by the next daemon when this one has died.
+    /// The published table for the next daemon.
     public let shared: SharedChunks?
-    /// What is added here has taken a share of `shares`, and gives it back with its end.
-    public init(_ shares: HolderShares, shared: SharedChunks? = nil) {
+    /// Each file added here holds a reservation of `shares`, released with it.
+    public init(_ shares: FairQuota, shared: SharedChunks? = nil) {
         self.shares = shares
         self.shared = shared
         table = SlotTable(lists: Self.lists, shared: shared)
@@ -85,47 +85,47 @@ public final class OpenFiles: @unchecked Sendable {
     public var count: Int { table.count }
     /// As `NodeTree.trim`.
     public func trim() -> Int { table.trim() }
-    /// `worker`: the number of the caller's slot.
+    /// `worker`: the caller's slot.
     public func add(_ file: consuming OpenFile, by worker: Int) -> UInt64? {
         let (scope, user) = (file.scope, file.uid)
         let id = table.insert(file, by: worker)
-        if id == nil { shares.give(scope: scope, user: user) }
+        if id == nil { shares.release(scope: scope, user: user) }
         return id
     }
 
-    /// The file, counted once more until `letGo`.
+    /// Acquires a reference to the file until `drop`.
     @inline(__always)
-    public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenFile>? {
+    public func acquire(_ id: UInt64) -> UnsafeMutablePointer<OpenFile>? {
         guard let file = table.find(id) else { return nil }
-        file.pointee.holders.wrappingAdd(1, ordering: .relaxed)
+        file.pointee.refcount.wrappingAdd(1, ordering: .relaxed)
         return file
     }
 
-    /// A file that somebody keeps open meanwhile.
+    /// A file that the caller keeps open by other means.
     @inline(__always)
     public func find(_ id: UInt64) -> UnsafeMutablePointer<OpenFile>? { table.find(id) }
 
     @inline(__always)
-    public func letGo(_ id: UInt64) {
+    public func drop(_ id: UInt64) {
         guard let file = table.find(id) else { return }
         let (scope, user) = (file.pointee.scope, file.pointee.uid)
-        guard file.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        guard file.pointee.refcount.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
         table.remove(id)
-        shares.give(scope: scope, user: user)
+        shares.release(scope: scope, user: user)
     }
 
-    /// Lets go of the backing files of a shut scope in which nobody is inside. Their numbers stand for `nothing`
-    /// (`clinux_open_nothing`) from then on, until the kernel releases them: whoever comes late finds nothing and never another's file.
-    /// May wait for the filesystem.
+    /// Releases the backing files of a shut scope that no operation is inside. Their descriptor numbers become copies of `nothing`
+    /// (`clinux_open_nothing`) until the kernel releases the files, so a late user finds nothing and never another file. May block
+    /// on the filesystem.
     public func release(_ scope: UInt32, to nothing: Int32) {
         for index in 0..<table.indexLimit {
             var found: (id: UInt64, descriptor: Int32)?
             table.visit(index) { id, file in
-                if file.pointee.scope == scope, countUnlessZero(file.pointee.holders) { found = (id, file.pointee.descriptor) }
+                if file.pointee.scope == scope, incrementUnlessZero(file.pointee.refcount) { found = (id, file.pointee.descriptor) }
             }
             guard let found else { continue }
             _ = clinux_replace(found.descriptor, nothing)
-            letGo(found.id)
+            drop(found.id)
         }
     }
 }
@@ -134,10 +134,10 @@ public final class OpenFiles: @unchecked Sendable {
 public final class OpenDirectories: @unchecked Sendable {
     // Safe to share: as OpenFiles.
     let table: SlotTable<OpenDirectory>
-    let shares: HolderShares
+    let shares: FairQuota
     public let shared: SharedChunks?
     /// As `OpenFiles`.
-    public init(_ shares: HolderShares, shared: SharedChunks? = nil) {
+    public init(_ shares: FairQuota, shared: SharedChunks? = nil) {
         self.shares = shares
         self.shared = shared
         table = SlotTable(shared: shared)
@@ -149,28 +149,28 @@ public final class OpenDirectories: @unchecked Sendable {
     public func add(_ directory: consuming OpenDirectory) -> UInt64? {
         let (scope, user) = (directory.scope, directory.user)
         let id = table.insert(directory)
-        if id == nil { shares.give(scope: scope, user: user) }
+        if id == nil { shares.release(scope: scope, user: user) }
         return id
     }
 
-    /// The kernel has released it: before it hears that this is done.
-    public func noteReleased(_ id: UInt64) { table.find(id)?.pointee.isReleased.store(true, ordering: .releasing) }
+    /// Marks it as released by the kernel, before that is told so.
+    public func markReleased(_ id: UInt64) { table.find(id)?.pointee.isReleased.store(true, ordering: .releasing) }
 
-    public func hold(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
+    public func acquire(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? {
         guard let directory = table.find(id) else { return nil }
-        directory.pointee.holders.wrappingAdd(1, ordering: .relaxed)
+        directory.pointee.refcount.wrappingAdd(1, ordering: .relaxed)
         return directory
     }
 
-    /// A directory that somebody keeps open meanwhile.
+    /// A directory that the caller keeps open by other means.
     public func find(_ id: UInt64) -> UnsafeMutablePointer<OpenDirectory>? { table.find(id) }
 
-    public func letGo(_ id: UInt64) {
+    public func drop(_ id: UInt64) {
         guard let directory = table.find(id) else { return }
         let (scope, user) = (directory.pointee.scope, directory.pointee.user)
-        guard directory.pointee.holders.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        guard directory.pointee.refcount.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
         table.remove(id)
-        shares.give(scope: scope, user: user)
+        shares.release(scope: scope, user: user)
     }
 
     /// As `OpenFiles.release`.
@@ -178,22 +178,22 @@ public final class OpenDirectories: @unchecked Sendable {
         for index in 0..<table.indexLimit {
             var found: (id: UInt64, descriptor: Int32)?
             table.visit(index) { id, directory in
-                if directory.pointee.scope == scope, countUnlessZero(directory.pointee.holders) {
+                if directory.pointee.scope == scope, incrementUnlessZero(directory.pointee.refcount) {
                     found = (id, directory.pointee.descriptor)
                 }
             }
             guard let found else { continue }
             _ = clinux_replace(found.descriptor, nothing)
-            letGo(found.id)
+            drop(found.id)
         }
     }
 }
 
-/// Counts one more holder, unless the last one has gone: what it held is ending then.
-func countUnlessZero(_ holders: borrowing Atomic<UInt32>) -> Bool {
-    var old = holders.load(ordering: .relaxed)
+/// Increments a reference count unless it is 0: then the object is ending.
+func incrementUnlessZero(_ refcount: borrowing Atomic<UInt32>) -> Bool {
+    var old = refcount.load(ordering: .relaxed)
     while old != 0 {
-        let (done, seen) = holders.compareExchange(expected: old, desired: old + 1, ordering: .acquiringAndReleasing)
+        let (done, seen) = refcount.compareExchange(expected: old, desired: old + 1, ordering: .acquiringAndReleasing)
         if done { return true }
         old = seen
     }

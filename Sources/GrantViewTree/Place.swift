@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Where a node was found: its directory's node, and its name there if that is what will find it again.
+/// Where a node was found: its directory's node, and its name there if that is needed to reopen it.
 struct Place: ~Copyable {
     let parent: UInt64
     /// Owned; freed with the value.
@@ -14,12 +14,12 @@ struct Place: ~Copyable {
 
     deinit { free(name) }
 
-    /// Makes this the place of a node, and takes over the name that it had.
+    /// Makes this the node's place, and takes the node's old name in return.
     ///
     /// Locking: under the shard's.
     mutating func exchange(with node: UnsafeMutablePointer<Node>) {
         node.pointee.parent.store(parent, ordering: .relaxed)
-        node.pointee.isKept.store(false, ordering: .relaxed)
+        node.pointee.keepsDescriptor.store(false, ordering: .relaxed)
         guard let new = name else { return }
         let old = UnsafeMutablePointer<CChar>(bitPattern: node.pointee.name.load(ordering: .relaxed))
         if let old, strcmp(old, new) == 0 { return }
@@ -29,7 +29,7 @@ struct Place: ~Copyable {
 }
 
 extension Node {
-    /// Copies the name into 256 bytes, if the node was last found in `parent` and its name there is known.
+    /// Copies the node's name into 256 bytes, if it was last found in `parent` and the name is known.
     ///
     /// Locking: under the shard's.
     func copyName(in parent: UInt64, to buffer: UnsafeMutablePointer<CChar>) -> Bool {
@@ -42,7 +42,7 @@ extension Node {
         return true
     }
 
-    /// Forgets the place if it is this one. Returns the name, which the caller frees.
+    /// Clears the node's place if it is this one. Returns the name, which the caller frees.
     ///
     /// Locking: under the shard's.
     func forgetPlace(_ parent: UInt64, _ name: UnsafePointer<CChar>) -> UnsafeMutablePointer<CChar>? {

@@ -2,14 +2,14 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// The chunks of a table in a file without a name, which other processes can map: the ids that are in use, and where they are to be had the elements too. So they are not lost when this
-/// process dies.
+/// The chunks of a table in a memory file that other processes can map: the ids in use and optionally the elements. They survive
+/// this process's death.
 ///
-/// One chunk lies behind the other, each with its head first. Nothing in there is to be believed by who follows an address: addresses are those of the process that wrote them.
+/// Chunks lie one after the other, each with its head first. Pointers in them are valid only in the process that wrote them.
 public final class SharedChunks: Sendable {
-    /// To be given to that process.
+    /// The file to give to that process.
     public let file: FileDescriptor
-    /// Whether the elements are in it as well.
+    /// Whether it contains the elements as well.
     let hasElements: Bool
     private let growing = Lock(())
 
@@ -18,9 +18,10 @@ public final class SharedChunks: Sendable {
         file = try MemoryFile.of([])
     }
 
-    /// Puts the chunk `place` where `address` is, which is memory of that size that is mapped already and empty: its head, of `headBytes`, and its elements. False when memory is out.
+    /// Maps the chunk `place` over `address`, which is mapped, empty memory of that size: its head of `headBytes`, and its
+    /// elements. False when memory is out.
     ///
-    /// Locking: takes one of rank 3 for a moment, to make the file larger.
+    /// Locking: takes one of rank 3 for a moment, to grow the file.
     func hold(_ place: Int, at address: UnsafeMutableRawPointer, headBytes: Int, elementBytes: Int) -> Bool {
         let bytes = headBytes + (hasElements ? elementBytes : 0)
         let (start, needed) = (off_t(clamping: place * bytes), off_t(clamping: (place + 1) * bytes))
@@ -32,7 +33,8 @@ public final class SharedChunks: Sendable {
         return mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file.number, start) != MAP_FAILED
     }
 
-    /// All ids that are in use in the table of `Element` whose chunks `file` holds: those that were inserted without a mark, and those with one. Nobody may use the table any more.
+    /// All ids in use in the table of `Element` in `file`: those inserted without a mark, and those with one. Nobody may use the
+    /// table any more.
     public static func ids<Element: ~Copyable>(
         in file: borrowing FileDescriptor, withElements hasElements: Bool, of _: Element.Type
     ) throws(Errno) -> (plain: [UInt64], marked: [UInt64]) {
@@ -45,7 +47,7 @@ public final class SharedChunks: Sendable {
     }
 }
 
-/// The chunks of a table that another process has left, to be read. Nobody may change them any more.
+/// The chunks of a table that another process left, for reading. Nobody may change them any more.
 public struct MappedChunks<Element: ~Copyable>: ~Copyable {
     private let memory: UnsafeMutableRawPointer?
     private let bytes: Int
@@ -54,9 +56,9 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
 
     public init(of file: borrowing FileDescriptor, withElements hasElements: Bool) throws(Errno) {
         let chunkBytes = ChunkHead.bytes + (hasElements ? ChunkHead.cells * MemoryLayout<Element>.stride : 0)
-        // What lies behind the last whole chunk was never put to use.
+        // A partial chunk at the end was never used.
         let bytes = Int(clamping: try file.status().st.st_size) / chunkBytes * chunkBytes
-        // Private: what the reader moves out of it by mistake changes nothing for others.
+        // Private: a mistaken write of the reader affects nobody else.
         let mapped = bytes > 0 ? mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.number, 0) : nil
         if mapped == MAP_FAILED { throw Errno(errno) }
         (self.chunkBytes, self.bytes, self.hasElements, memory) = (chunkBytes, bytes, hasElements, mapped)
@@ -64,7 +66,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
 
     deinit { if let memory { munmap(memory, bytes) } }
 
-    /// The numbers of the chunks that were in use; of all, where that is not said.
+    /// The numbers of the chunks in use; all, where that is not recorded.
     var places: [Int] { (0..<bytes / chunkBytes).filter { !hasElements || ChunkHead.isMade(in: chunk($0)) } }
 
     func chunk(_ place: Int) -> UnsafeMutableRawPointer { memory! + place * chunkBytes }
@@ -80,7 +82,7 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         }
     }
 
-    /// Calls `body` with each element, which stays where it is and belongs to nobody: what it refers to by an address is not to be touched.
+    /// Calls `body` with each element, in place and not owned: do not follow pointers in it.
     public func forEach<Failure: Error>(_ body: (UInt64, UnsafeMutablePointer<Element>) throws(Failure) -> Void) throws(Failure) {
         for place in places {
             let chunk = chunk(place)
@@ -94,10 +96,10 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
     }
 }
 
-/// What lies before the elements of a chunk of a `SlotTable`: the generation of each cell, odd while it is in use, then a bit for each that is taken, one for each that is
-/// marked, and what was the highest generation of the chunk when its generations were last forgotten.
+/// The head of a `SlotTable` chunk: the generation of each cell (odd while used), one bit per taken cell, one bit per marked cell,
+/// and the highest generation when they were last cleared.
 @usableFromInline enum ChunkHead {
-    @usableFromInline static var cells: Int { FreeCells.perChunk }
+    @usableFromInline static var cells: Int { CellAllocator.perChunk }
     @usableFromInline static var generationBytes: Int { cells * MemoryLayout<UInt32>.stride }
     @usableFromInline static var bytes: Int { generationBytes + 4096 }
 
@@ -109,7 +111,8 @@ public struct MappedChunks<Element: ~Copyable>: ~Copyable {
         (chunk + generationBytes + cells / 8).assumingMemoryBound(to: UInt8.self)
     }
 
-    /// `highest + 1`, and 0 in a chunk that is not in use. Written where there are elements as well: it takes a page that would be given back else.
+    /// `highest + 1`, and 0 in an unused chunk. Written only where there are elements as well: it takes a page that would otherwise
+    /// be returned to the kernel.
     private static func base(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
         (chunk + generationBytes + cells / 8 * 2).assumingMemoryBound(to: UInt64.self)
     }

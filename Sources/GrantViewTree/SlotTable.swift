@@ -2,41 +2,43 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Elements in raw memory under ids that are never used twice: `generation << 32 | index`. Finding one takes no lock.
+/// A table of elements in raw memory under ids that are never reused: `generation << 32 | index`. Lookups take no lock.
 ///
-/// Whoever finds an element must hold it by other means (a lookup count of the kernel, a pin), because `remove` ends it at once.
-/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of a list of free cells for a moment. There may be several lists, so that workers that
-/// come and go with each request do not meet at one.
+/// A lookup does not keep the element alive, and `remove` ends it at once: keep a reference of another kind (a lookup count of the
+/// kernel, a pin).
+/// Locking: `insert`, `remove`, `visit` and `trim` take the lock of one free list for a moment. Several lists let workers that come
+/// and go with each request avoid contention.
 public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
-    // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the id.
-    /// A chunk is a head for so many cells and then, on pages of their own, their elements.
+    // Safe to share: chunks never move and are never unmapped; a generation is atomic and its element belongs to whoever made the
+    // id.
+    /// A chunk is a head for that many cells, followed by their elements on pages of their own.
     @usableFromInline static var cellsPerChunk: Int { ChunkHead.cells }
     @usableFromInline static var chunkLimit: Int { 1 << 16 }
     @usableFromInline static var headBytes: Int { ChunkHead.bytes }
     private static var elementBytes: Int { cellsPerChunk * MemoryLayout<Element>.stride }
     @usableFromInline let chunks: UnsafeMutablePointer<UnsafeMutableRawPointer?>
-    /// A chunk and its indices belong to the list of its number, modulo their count.
-    private let lists: UnsafeMutablePointer<Unmanaged<Lock<FreeCells>>>
+    /// A chunk and its indices belong to the list of its number modulo their count.
+    private let lists: UnsafeMutablePointer<Unmanaged<Lock<CellAllocator>>>
     let listCount: Int
     private let reserved: Int
     let shared: SharedChunks?
 
-    /// The first `reserved` indices (up to 64) are never given out, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`: how many workers can
-    /// insert at once without waiting for each other; each takes chunks of its own. `shared`: where others may see what is in use.
+    /// `reserved`: the first indices (up to 64) are never used, so that small ids (0, FUSE_ROOT_ID) stay free for others. `lists`:
+    /// how many workers can insert concurrently; each takes chunks of its own. `shared`: publishes the ids in use.
     public init(reserved: Int = 16, lists count: Int = 1, shared: SharedChunks? = nil) {
         self.shared = shared
-        // calloc, because the kernel gives untouched zero pages: a table of this size costs what is used of it.
+        // calloc: the kernel provides untouched zero pages, so the table costs only what is used of it.
         chunks = calloc(Self.chunkLimit, MemoryLayout<UnsafeMutableRawPointer?>.stride)!
             .assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
         listCount = count
         self.reserved = reserved
         lists = .allocate(capacity: count)
-        for number in 0..<count { (lists + number).initialize(to: .passRetained(Lock(FreeCells()))) }
+        for number in 0..<count { (lists + number).initialize(to: .passRetained(Lock(CellAllocator()))) }
     }
 
     public var count: Int { (0..<listCount).reduce(0) { sum, list in sum + withList(list) { $0.live } } }
 
-    /// No element has this index or a higher one at this moment.
+    /// No element has this index or a higher one now.
     public var indexLimit: UInt32 {
         UInt32(
             truncatingIfNeeded: (0..<listCount).reduce(0) { limit, list in
@@ -45,8 +47,8 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             })
     }
 
-    /// Puts an element in and returns its id; nil when 268 million are in use or memory is out. `worker`: who inserts, any number. `isMarked`:
-    /// said with the id where ids are published.
+    /// Inserts an element and returns its id; nil when 268 million are in use or memory is out. `worker`: the inserting worker's
+    /// number. `isMarked`: published with the id.
     public func insert(_ element: consuming Element, by worker: Int = 0, isMarked: Bool = false) -> UInt64? {
         var element: Element? = element
         let list = worker % listCount
@@ -68,7 +70,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         }
     }
 
-    /// The element of `id`, or nil when there is none (any more).
+    /// The element of `id`; nil when it does not exist.
     @inlinable @inline(__always)
     public func find(_ id: UInt64) -> UnsafeMutablePointer<Element>? {
         let index = UInt32(truncatingIfNeeded: id)
@@ -76,7 +78,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         return element
     }
 
-    /// The id and element at an index, if the cell is in use now.
+    /// The id and element at an index, if the cell is in use.
     @inlinable @inline(__always)
     public func element(at index: UInt32) -> (id: UInt64, element: UnsafeMutablePointer<Element>)? {
         guard Int(truncatingIfNeeded: index) < Self.cellsPerChunk * Self.chunkLimit,
@@ -87,7 +89,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
             ? (UInt64(truncatingIfNeeded: generation) << 32 | UInt64(truncatingIfNeeded: index), Self.element(index, in: chunk)) : nil
     }
 
-    /// Runs `body` on the element at an index, if there is one: it cannot end meanwhile, and no other can take its place.
+    /// Runs `body` on the element at an index, if there is one: it cannot end or be replaced meanwhile.
     ///
     /// Locking: the list's, so `body` only looks and counts.
     func visit(_ index: UInt32, _ body: (UInt64, UnsafeMutablePointer<Element>) -> Void) {
@@ -100,22 +102,22 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
     public func remove(_ id: UInt64) {
         let index = UInt32(truncatingIfNeeded: id)
         let (place, cell) = Int(truncatingIfNeeded: index).quotientAndRemainder(dividingBy: Self.cellsPerChunk)
-        // Taken out under the lock and ended after it: an end can close a descriptor.
+        // Moved out under the lock and destroyed after it: that can close a descriptor.
         var element: Element?
         withList(place % listCount) { cells in
             let chunk = chunks[place]!
             let generation = Self.generation(index, in: chunk).pointee.wrappingAdd(1, ordering: .acquiringAndReleasing).newValue
             element = Self.element(index, in: chunk).move()
-            // An index whose generations are used up is retired: an id must not come twice.
-            cells.give(back: cell, of: place / listCount, Self.taken(in: chunk), retires: generation >= UInt32.max - 2)
+            // A cell whose generations are used up is retired: an id must not come twice.
+            cells.free(cell, of: place / listCount, Self.taken(in: chunk), retires: generation >= UInt32.max - 2)
         }
         _ = consume element
     }
 
-    /// Gives the pages on which no element lies back to the kernel; whoever still looks there by an old id reads zeros, of a generation too. Returns
-    /// how many bytes that were. To be called now and then.
+    /// Returns pages without elements to the kernel; a late lookup of an old id reads zeros, also as its generation. Returns the
+    /// bytes. Call it now and then.
     ///
-    /// Locking: the lists', each for the madvise(2) of one chunk, which waits for nobody.
+    /// Locking: the lists', each for the madvise(2) of one chunk, which never blocks.
     public func trim() -> Int {
         var bytes = 0
         for list in 0..<listCount {
@@ -124,11 +126,11 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         return bytes
     }
 
-    // What is shared is only given back when it is removed.
+    // Shared memory is only returned when it is removed from the file.
     private var givesBackHeads: Int32 { shared == nil ? MADV_DONTNEED : MADV_REMOVE }
     private var givesBackElements: Int32 { shared?.hasElements == true ? MADV_REMOVE : MADV_DONTNEED }
 
-    private func trim(_ own: Int, of list: Int, _ cells: inout FreeCells) -> Int {
+    private func trim(_ own: Int, of list: Int, _ cells: inout CellAllocator) -> Int {
         guard cells.isTrimmable(own) else { return 0 }
         let chunk = chunks[own * listCount + list]!
         if cells.canForget(own) {
@@ -145,7 +147,7 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         let (page, stride) = (UInt(bitPattern: Int(truncatingIfNeeded: getpagesize())), MemoryLayout<Element>.stride)
         let elements = UInt(bitPattern: chunk + Self.headBytes)
         cells.trim(own) { range in
-            // Whole pages alone: others have elements on the rest.
+            // Whole pages only: the rest has other elements.
             let start = (elements + UInt(bitPattern: range.lowerBound * stride) + page - 1) / page * page
             let end = (elements + UInt(bitPattern: range.upperBound * stride)) / page * page
             if start >= end { return }
@@ -165,19 +167,19 @@ public struct SlotTable<Element: ~Copyable>: ~Copyable, @unchecked Sendable {
         (chunk + headBytes).assumingMemoryBound(to: Element.self) + Int(truncatingIfNeeded: index) % cellsPerChunk
     }
 
-    /// A bit for each cell.
+    /// One bit per cell.
     @inline(__always)
     static func taken(in chunk: UnsafeMutableRawPointer) -> UnsafeMutablePointer<UInt64> {
         (chunk + ChunkHead.generationBytes).assumingMemoryBound(to: UInt64.self)
     }
 
     @inline(__always)
-    func withList<Result>(_ list: Int, _ body: (inout FreeCells) -> Result) -> Result {
+    func withList<Result>(_ list: Int, _ body: (inout CellAllocator) -> Result) -> Result {
         lists[list]._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
 
-    /// The number of a new chunk within its list; nil when there is no room for one.
-    func addChunk(to list: Int, _ cells: inout FreeCells) -> Int? {
+    /// Adds a chunk and returns its number within its list; nil when there is no room.
+    func addChunk(to list: Int, _ cells: inout CellAllocator) -> Int? {
         let own = cells.chunks.count
         let place = own * listCount + list
         guard place < Self.chunkLimit else { return nil }

@@ -1,10 +1,10 @@
 import GrantSystem
 
-/// The directory nodes that changes are told for, by the key of the watch. Nodes that the kernel has forgotten stay until a sweep.
+/// The nodes of watched directories, by the key of the watch. Forgotten nodes stay until a sweep.
 ///
 /// Locking: one lock of rank 2, taken once for each directory that the kernel comes to know, and for each change.
 public final class WatchedDirectories: Sendable {
-    /// A directory's node: its id, and what is needed to hold it.
+    /// A directory's node: its id, and what is needed to pin it.
     public struct Place: Sendable {
         public let node: UInt64
         public let identity: NodeKey
@@ -23,18 +23,18 @@ public final class WatchedDirectories: Sendable {
 
     public var count: Int { table.withLock { $0.count } }
 
-    public func note(_ place: Place, under key: UInt64) {
+    public func add(_ place: Place, under key: UInt64) {
         table.withLock { table in
             if table[key]?.contains(where: { $0.node == place.node }) != true { table[key, default: []].append(place) }
         }
     }
 
-    /// The nodes of one directory, which are several where several grants lead to it.
+    /// The nodes of one directory: several where several grants lead to it.
     public func places(under key: UInt64) -> [Place] { table.withLock { $0[key] ?? [] } }
 
     public func remove(_ key: UInt64) { table.withLock { $0[key] = nil } }
 
-    /// Drops nodes that are not live any more and returns the keys that have none left.
+    /// Removes nodes that are no longer live. Returns the keys that have none left.
     public func sweep(isLive: (Place) -> Bool) -> [UInt64] {
         table.withLock { table in
             var ended: [UInt64] = []

@@ -1,4 +1,4 @@
-// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, what a look-out answers. The first byte
+// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, requests to a probe helper and its answers. The first byte
 // says which. What can be read must give the same bytes when it is written, read and written again; whatever else the bytes are, it must be refused
 // and not end the process.
 //
@@ -13,37 +13,37 @@ func tryBytes(_ bytes: [UInt8]) {
     let rest = Array(bytes.dropFirst())
     switch kind % 6 {
     case 0:
-        if let request = try? ControlRequest.decode(rest) { check((try? ControlRequest.decode(request.encoded))?.encoded, request.encoded) }
-    case 1: if let reply = try? ControlReply.decode(rest) { check((try? ControlReply.decode(reply.encoded))?.encoded, reply.encoded) }
+        tryMessage(ControlRequest.self, rest)
+        tryMessage(HandoverMessage.self, rest)
+    case 1: tryMessage(ControlReply.self, rest)
     case 2:
         if let bookmark = try? Bookmark(encoded: rest) {
             check((try? Bookmark(encoded: bookmark.encoded()))?.encoded(), bookmark.encoded())
         }
-    case 3:
-        if let request = try? SessionRequest.decode(rest) { check((try? SessionRequest.decode(request.encoded))?.encoded, request.encoded) }
-    case 4: if let news = try? SessionNews.decode(rest) { check((try? SessionNews.decode(news.encoded))?.encoded, news.encoded) }
+    case 3: tryMessage(SessionRequest.self, rest)
+    case 4: tryMessage(SessionNews.self, rest)
     default:
-        var reader = BinaryReader(rest[...])
-        if let question = Question(from: &reader) { check(rewritten(question) { Question(from: &$0) }, written(question)) }
-        reader = BinaryReader(rest[...])
-        if let answer = Answer(from: &reader) { check(rewritten(answer) { Answer(from: &$0) }, written(answer)) }
+        tryChoice(ProbeRequest.self, rest)
+        tryChoice(ProbeAnswer.self, rest)
     }
 }
 
-protocol Written { func write(to writer: inout BinaryWriter) }
-extension Question: Written {}
-extension Answer: Written {}
+func tryMessage<Message: WireMessage>(_: Message.Type, _ bytes: [UInt8]) {
+    if let message = try? Message.decode(bytes) { check((try? Message.decode(message.encoded))?.encoded, message.encoded) }
+}
 
-func written(_ value: some Written) -> [UInt8] {
+/// What has no version before it, and need not fill the bytes.
+func tryChoice<Choice: WireChoice>(_: Choice.Type, _ bytes: [UInt8]) {
+    guard let first = readAndWritten(Choice.self, bytes) else { return }
+    check(readAndWritten(Choice.self, first), first)
+}
+
+func readAndWritten<Choice: WireChoice>(_: Choice.Type, _ bytes: [UInt8]) -> [UInt8]? {
+    var reader = BinaryReader(bytes[...])
+    guard let value = try? Choice.read(from: &reader) else { return nil }
     var writer = BinaryWriter()
     value.write(to: &writer)
     return writer.bytes
-}
-
-/// The bytes of what was read from the bytes of `value`.
-func rewritten<Value: Written>(_ value: Value, _ read: (inout BinaryReader) -> Value?) -> [UInt8]? {
-    var reader = BinaryReader(written(value)[...])
-    return read(&reader).map { written($0) }
 }
 
 func check(_ again: [UInt8]?, _ value: [UInt8]) {

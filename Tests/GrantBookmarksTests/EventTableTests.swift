@@ -88,7 +88,7 @@ private final class Ground {
     }
 }
 
-/// Events × filesystems × privileged or not, as docs/semantics.md shows them.
+/// Events × filesystems × privileged or not, as docs/semantics/bookmarks.md shows them.
 @Suite(.serialized) struct TheTableOfEvents {
     static let kinds = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"]
     static let isComplete = geteuid() == 0 && Disk.imageKinds.count == 3
@@ -104,7 +104,7 @@ private final class Ground {
         for event in Event.allCases {
             lines.append("| \(event.rawValue) | " + columns.map { $0[event] ?? "–" }.joined(separator: " | ") + " |")
         }
-        let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../docs/semantics.md")
+        let page = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("../../docs/semantics/bookmarks.md")
         let text = try String(contentsOf: page, encoding: .utf8)
         let start = try #require(text.range(of: TheTableOfEvents.marks.0))
         let end = try #require(text.range(of: TheTableOfEvents.marks.1, range: start.upperBound..<text.endIndex))

@@ -5,66 +5,6 @@ import Testing
 
 @testable import GrantControl
 
-private let id = GrantID(high: 3, low: .max)
-
-private let requests: [SessionRequest] = [
-    .claim(
-        ClaimRequest(
-            number: 7, id: GrantID(high: 1, low: 2), claimant: id, purpose: [1, 0xFF],
-            items: [
-                ItemRequest(path: [0x2F, 0xFF], isWriting: true, intent: .moving, savesFirst: false, newPath: [0x2F]),
-                ItemRequest(path: [], isWriting: false),
-            ], holdMilliseconds: .max)),
-    .claim(ClaimRequest(number: 0, id: id, claimant: id, purpose: nil, items: [])), .endClaim(.max),
-    .moved(claim: 1, from: [1], to: [2]), .watch(since: EventMark(epoch: id, number: 5)), .watch(since: nil),
-    .present(
-        PresentRequest(number: 1, path: [0xFF], purpose: [1], patienceMilliseconds: .max, since: EventMark(epoch: id, number: .max))),
-    .present(PresentRequest(number: 0, path: [], purpose: nil)), .endPresenting(3), .answer(question: .max, isDone: false),
-    .prepareRevocation(number: 1, id: GrantID(high: 1, low: 2), grant: id, milliseconds: 30_000),
-]
-
-private let event = SessionEvent(
-    number: 1, time: Instant(nanoseconds: .min), kind: .moved, path: [0xFE], newPath: [2], pid: -1, text: "å")
-
-private let news: [SessionNews] = [
-    .granted(claim: 1, reach: [.reached, .outside, .revoked]), .waits(claim: 2, pids: [1, -1]),
-    .refused(claim: 3, .deadlock, text: "why"), .progress(claim: 4, stage: "flushing", done: 1, total: .max),
-    .tells(event), .listening(mark: EventMark(epoch: id, number: 1), hasMissed: true),
-    .presenting(1, mark: EventMark(epoch: id, number: 1), hasMissed: true), .notPresenting(2, .revoked, text: "å"),
-    .asks(PresenterAsk(presenter: 1, question: .max, kind: .accommodateDeletion, cause: id, path: [0xFF], pid: -1, milliseconds: .max)),
-    .tellsPresenter(PresenterTelling(presenter: 1, event: 2, kind: .subitemMoved, path: [1], newPath: [0xFF])),
-    .tellsPresenter(PresenterTelling(presenter: 1, event: 0, kind: .reacquired, path: [])),
-    .preparing(1, asked: 2, answered: .max, isOver: true),
-]
-
-@Suite struct SessionCoding {
-    @Test func whatIsSaidIsReadAsItWasWritten() throws {
-        for request in requests { #expect(try SessionRequest.decode(request.encoded) == request) }
-        for message in news { #expect(try SessionNews.decode(message.encoded) == message) }
-    }
-
-    @Test func everyShorterMessageIsRefused() throws {
-        for message in requests.map(\.encoded) {
-            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionRequest.decode(Array(message.prefix(count))) } }
-        }
-        for message in news.map(\.encoded) {
-            for count in 0..<message.count { #expect(throws: CodingFlaw.self) { try SessionNews.decode(Array(message.prefix(count))) } }
-        }
-    }
-
-    @Test func anyBytesAreReadWithoutATrap() throws {
-        var generator = SystemRandomNumberGenerator()
-        for message in requests.map(\.encoded) + news.map(\.encoded) {
-            for _ in 0..<200 {
-                var bytes = message
-                bytes[Int.random(in: 0..<bytes.count, using: &generator)] = UInt8.random(in: 0...255, using: &generator)
-                _ = try? SessionRequest.decode(bytes)
-                _ = try? SessionNews.decode(bytes)
-            }
-        }
-    }
-}
-
 /// Answers each question that is given back by saying so, and notes who is gone.
 private final class Sessions: SessionHandler {
     let ended = Lock(0)

@@ -24,7 +24,7 @@ import Testing
         coordinator.leave(slot: 0)
         coordinator.close(open, .shut)
         #expect(coordinator.enter(open, for: .cacheWrite, slot: 0) == .revoked)
-        #expect(coordinator.visits(in: open).isEmpty)
+        #expect(coordinator.occupants(of: open).isEmpty)
     }
 
     @Test("sends whoever reads or writes to the claims that are held, and nobody who gives something back")
@@ -34,7 +34,7 @@ import Testing
         coordinator.setClaimed(scope, true)
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .claimed)
         // It is inside while it looks at the claims.
-        #expect(coordinator.visits(in: scope).count == 1)
+        #expect(coordinator.occupants(of: scope).count == 1)
         coordinator.leave(slot: 0)
         #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
         #expect(coordinator.enter(scope, for: .closing, slot: 0) == .enter)
@@ -53,18 +53,18 @@ import Testing
     func crowds() throws {
         let coordinator = Coordinator(slotCount: 2)
         let scope = try #require(coordinator.makeScope(refusing: .none))
-        coordinator.setCrowded(scope, true)
+        coordinator.setCongested(scope, true)
         for entry in [Entry.read, .write, .cacheWrite, .closing] {
-            #expect(coordinator.enter(scope, for: entry, slot: 0) == .crowded)
+            #expect(coordinator.enter(scope, for: entry, slot: 0) == .congested)
             var inside: [Int] = []
             coordinator.forEachInside(upTo: 2) { slot, _ in inside.append(slot) }
             #expect(inside == [0])
             coordinator.leave(slot: 0)
         }
-        #expect(coordinator.show(scope, slot: 1))
+        #expect(coordinator.forceEnter(scope, slot: 1))
         coordinator.leave(slot: 1)
         coordinator.setClaimed(scope, true)
-        #expect(coordinator.enter(scope, for: .read, slot: 0) == .crowded)
+        #expect(coordinator.enter(scope, for: .read, slot: 0) == .congested)
         coordinator.leave(slot: 0)
         // It is no refusal: whoever asks what is refused does not see it.
         #expect(coordinator.gate(scope).pointee.refused == .claimed)
@@ -72,11 +72,11 @@ import Testing
         #expect(coordinator.enter(scope, for: .write, slot: 0) == .readOnly)
         coordinator.widen(scope)
         coordinator.setClaimed(scope, false)
-        #expect(coordinator.enter(scope, for: .write, slot: 0) == .crowded)
+        #expect(coordinator.enter(scope, for: .write, slot: 0) == .congested)
         coordinator.leave(slot: 0)
         coordinator.close(scope, .shut)
         #expect(coordinator.enter(scope, for: .closing, slot: 0) == .revoked)
-        coordinator.setCrowded(scope, false)
+        coordinator.setCongested(scope, false)
         #expect(coordinator.enter(scope, for: .read, slot: 0) == .revoked)
     }
 
@@ -96,8 +96,8 @@ import Testing
             for turn in 0..<turns {
                 for scope in scopes where turn % 20 == 0 || scope == scopes[7] {
                     guard coordinator.enter(scope, for: .read, slot: slot) == .enter else { continue }
-                    coordinator.note(read: 3, in: scope, slot: slot)
-                    coordinator.note(written: 5, in: scope, slot: slot)
+                    coordinator.count(read: 3, in: scope, slot: slot)
+                    coordinator.count(written: 5, in: scope, slot: slot)
                     coordinator.leave(slot: slot)
                     if coordinator.enter(scope, for: .write, slot: slot) == .enter { coordinator.leave(slot: slot) }
                 }
@@ -131,7 +131,7 @@ import Testing
         #expect(coordinator.enter(one, for: .write, slot: 0) == .enter)
         #expect(coordinator.enter(other, for: .read, slot: 1) == .enter)
         #expect(coordinator.enter(one, for: .cacheWrite, slot: 2) == .enter)
-        let visits = coordinator.visits(in: one)
+        let visits = coordinator.occupants(of: one)
         #expect(visits.map(\.slot) == [0, 2])
         #expect(visits.map(\.entry) == [.write, .cacheWrite])
         coordinator.leave(slot: 0)
@@ -179,7 +179,7 @@ import Testing
             // From a little before to a little after the worker: the moment itself is somewhere between.
             for _ in 0..<(round % 64) { _ = state.worker.load(ordering: .relaxed) }
             coordinator.close(scopes[round], .shut)
-            let isSeen = !coordinator.visits(in: scopes[round]).isEmpty
+            let isSeen = !coordinator.occupants(of: scopes[round]).isEmpty
             Self.spin(until: { state.worker.load(ordering: .acquiring) > round })
             if state.entered.load(ordering: .relaxed), !isSeen { leaks += 1 }
             state.revoker.store(round + 1, ordering: .releasing)

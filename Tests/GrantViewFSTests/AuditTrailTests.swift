@@ -9,9 +9,9 @@ import Testing
 @Suite struct AnAuditTrail {
     private let trail = AuditTrail()
 
-    private func waiting(in scope: UInt32) -> AuditTrail.Waiting {
+    private func waiting(in scope: UInt32) -> AuditTrail.PendingCall {
         let caller = Caller(uid: 1, gid: 1, pid: 0, umask: 0)
-        return AuditTrail.Waiting(call: AuditedCall(act: .opened, access: .read), caller: caller, scope: scope, path: nil)
+        return AuditTrail.PendingCall(call: AuditedCall(act: .opened, access: .read), caller: caller, scope: scope, path: nil)
     }
 
     @Test func boundsWhatNobodyWaitsForAndLeavesRoomToEveryScope() {

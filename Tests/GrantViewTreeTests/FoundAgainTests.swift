@@ -14,7 +14,7 @@ struct ANodeFoundAgain {
             try place.make("filler\(number)")
             _ = try place.lookup("filler\(number)")
         }
-        #expect(node.pointee.hold.load(ordering: .acquiring) == 0, "its descriptor is lent")
+        #expect(node.pointee.pinState.load(ordering: .acquiring) == 0, "its descriptor is lent")
     }
 
     @Test("by a handle that leads to another file is stale: no handle is trusted alone")
@@ -27,7 +27,7 @@ struct ANodeFoundAgain {
         var handle = clinux_handle()
         let another = try FileDescriptor.open((place.path + "/another").utf8, OpenFlags.path)
         #expect(clinux_name_to_handle(another.number, &handle) == 0)
-        node.pointee.handle.keep(handle)
+        node.pointee.handle.store(handle)
         try exhaust(place, except: node)
         #expect(place.tree.pin(node) == -ESTALE)
         place.tree.unpin(id, node)

@@ -3,15 +3,15 @@ import GrantViewTree
 
 @Suite struct AShare {
     /// Takes until it is refused; how many were got.
-    private func fill(_ shares: HolderShares, scope: UInt32, user: UInt32) -> Int {
+    private func fill(_ shares: FairQuota, scope: UInt32, user: UInt32) -> Int {
         var count = 0
-        while shares.take(scope: scope, user: user) { count += 1 }
+        while shares.reserve(scope: scope, user: user) { count += 1 }
         return count
     }
 
     @Test("of one grant alone is nearly all there is, and leaves something to each that comes")
     func leaving() {
-        let shares = HolderShares(limit: 1700)
+        let shares = FairQuota(limit: 1700)
         // 16 parts of 17 of all but a sixty-fourth.
         #expect(fill(shares, scope: 1, user: 7) == 1575)
         #expect(!shares.hasRoom(scope: 1, user: 7) && shares.hasRoom(scope: 2, user: 7) && shares.hasRoom(scope: 2, user: 8))
@@ -22,7 +22,7 @@ import GrantViewTree
 
     @Test("of a user ends while there is something left for another, whatever grants he opens")
     func users() {
-        let shares = HolderShares(limit: 10_000)
+        let shares = FairQuota(limit: 10_000)
         for scope in UInt32(1)..<3000 { _ = fill(shares, scope: scope, user: 7) }
         let left = 10_000 - shares.inUse
         #expect(left >= 10_000 / 64 + 38 && !shares.hasRoom(scope: 5000, user: 7))
@@ -31,10 +31,10 @@ import GrantViewTree
 
     @Test("that is given back can be taken again, and one that was refused takes nothing")
     func giving() {
-        let shares = HolderShares(limit: 172)
+        let shares = FairQuota(limit: 172)
         #expect(fill(shares, scope: 1, user: 1) == 160)
         #expect(fill(shares, scope: 1, user: 1) == 0 && shares.inUse == 160)
-        for _ in 0..<160 { shares.give(scope: 1, user: 1) }
+        for _ in 0..<160 { shares.release(scope: 1, user: 1) }
         #expect(shares.inUse == 0)
         #expect(fill(shares, scope: 2, user: 1) == 160)
     }

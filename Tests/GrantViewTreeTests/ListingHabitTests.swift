@@ -7,8 +7,8 @@ struct TheHabitOfListings {
     init() throws { place = try KnownPlace() }
 
     /// Whether each of so many listings goes out bare.
-    private func listings(_ count: Int) -> [Bool] { (0..<count).map { _ in place.scope.habit.goesOutBare() } }
-    private func lookUp(_ count: Int) { for _ in 0..<count { place.scope.habit.noteLookup() } }
+    private func listings(_ count: Int) -> [Bool] { (0..<count).map { _ in place.scope.readdirPlus.omitsAttributes() } }
+    private func lookUp(_ count: Int) { for _ in 0..<count { place.scope.readdirPlus.recordLookup() } }
 
     @Test("is to leave attributes out until lookups follow, and to hand them out from then on")
     func begins() {

@@ -132,7 +132,7 @@ import GrantViewTree
 @Suite struct InodeNumbers {
     @Test("are the filesystem's own for the first, and apart for every other")
     func apart() {
-        let numbers = DeviceNumbers()
+        let numbers = InodeNumbering()
         let shown = [(12, 7), (1, 7), (12, 8), (12, 9), (12, 7)].map { numbers.shown(inode: $0.0, device: $0.1) }
         #expect(shown[0] == 12)
         #expect(shown[1] != 1)

@@ -151,7 +151,7 @@ import Testing
 @Suite struct AKeptHandle {
     @Test("is given back as it was, short or long", arguments: [1, 8, 12, 20, 24, 25, 64, 128])
     func lengths(length: Int) throws {
-        let kept = KeptHandle()
+        let kept = StoredHandle()
         var handle = clinux_handle()
         handle.type = Int32.min + Int32(length)
         handle.length = UInt32(length)
@@ -160,9 +160,9 @@ import Testing
         }
         let before = kept.copy()
         #expect(before == nil)
-        kept.keep(handle)
+        kept.store(handle)
         // Written once: a second one changes nothing.
-        kept.keep(clinux_handle())
+        kept.store(clinux_handle())
         let found = kept.copy()
         let copy = try #require(found)
         #expect(copy.type == handle.type && copy.length == handle.length)

@@ -32,14 +32,14 @@ int clinux_open_beneath(int dirfd, const char *path, int flags, mode_t mode, boo
 int clinux_open_nameless(int dirfd, int flags, mode_t mode);
 int clinux_openat(int dirfd, const char *path, int flags, mode_t mode);
 int clinux_close(int fd);
-// An O_PATH descriptor of something that no call can read, write, list, lock, walk into or open again.
+// Opens an O_PATH descriptor of an object that no call can read, write, list, lock, traverse or reopen.
 int clinux_open_nothing(void);
-// dup3(2): puts a copy of `by` in the place of `fd` at once, so that the number is never free in between, and closes what was there. That
-// close may hang with its filesystem; the number stands for the copy by then.
+// dup3(2): replaces `fd` by a copy of `by` atomically, so that the number is never free, and closes the old file. That close may
+// hang in its filesystem; the number is the copy's by then.
 int clinux_replace(int fd, int by);
-// Opens what an O_PATH descriptor stands for, through /proc/thread-self/fd.
+// Opens the file behind an O_PATH descriptor, through /proc/thread-self/fd.
 int clinux_reopen(int fd, int flags);
-// Has reading by this descriptor leave the time of last access alone (O_NOATIME): -EPERM for who is neither the owner nor has CAP_FOWNER.
+// Keeps reads through this descriptor from changing the access time (O_NOATIME). -EPERM without ownership or CAP_FOWNER.
 int clinux_keep_access_time(int fd);
 // path NULL or "": the descriptor itself. A final symbolic link is never followed. No automount.
 int clinux_statx(int dirfd, const char *path, struct clinux_statx *out);
@@ -53,10 +53,10 @@ int clinux_fs_uuid(int fd, uint8_t out[16]);
 // FS_IOC_GETVERSION
 int clinux_generation(int fd, uint32_t *out);
 
-// How many bytes an ioctl of file flags carries (chattr(1), xfs_io(8)): FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR; 0 for
-// every other command. `changes` gets whether it changes them.
+// The size of the argument of an ioctl on file flags (chattr(1), xfs_io(8)): FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR,
+// FS_IOC_FSSETXATTR; 0 for every other command. Sets `changes` to whether the command changes flags.
 size_t clinux_flags_size(unsigned command, bool *changes);
-// One of these on a descriptor that is not O_PATH. `value`: as many bytes, read or written.
+// Makes one of these calls on a descriptor that is not O_PATH. `value`: that many bytes, read or written.
 int clinux_flags(int fd, unsigned command, void *value);
 
 ssize_t clinux_getdents(int fd, void *buffer, size_t size);
@@ -64,14 +64,15 @@ int64_t clinux_lseek(int fd, int64_t offset, int whence);
 extern const int clinux_SEEK_DATA, clinux_SEEK_HOLE;
 
 ssize_t clinux_pread(int fd, void *buffer, size_t size, off_t offset);
-// `append`: the data goes to the end of the file wherever that is now (RWF_APPEND).
+// `append`: writes to the current end of the file (RWF_APPEND).
 ssize_t clinux_pwrite(int fd, const void *buffer, size_t size, off_t offset, bool append);
-// Where it says, also on a descriptor that appends (RWF_NOAPPEND). -EPERM for a file that may only be appended to, -EOPNOTSUPP before Linux 6.9.
+// Writes at the offset even on a descriptor with O_APPEND (RWF_NOAPPEND). -EPERM for an append-only file, -EOPNOTSUPP before Linux
+// 6.9.
 ssize_t clinux_pwrite_in_place(int fd, const void *buffer, size_t size, off_t offset);
 ssize_t clinux_copy_file_range(int from, off_t from_offset, int to, off_t to_offset, size_t size, unsigned flags);
-// FICLONE: `to` gets all of the data of `from`, shared until one of them changes. -EOPNOTSUPP, -EXDEV, -EINVAL, -ENOTTY where that cannot be.
+// FICLONE: `to` shares all data of `from` until either changes. -EOPNOTSUPP, -EXDEV, -EINVAL, -ENOTTY where the filesystem cannot.
 int clinux_clone(int from, int to);
-/// FUSE_DEV_IOC_CLONE: makes `device`, opened anew, another way to the connection of `from`.
+/// FUSE_DEV_IOC_CLONE: connects `device`, a newly opened /dev/fuse, to the connection of `from`.
 int clinux_clone_fuse_device(int device, int from);
 int clinux_fallocate(int fd, int mode, off_t offset, off_t length);
 int clinux_fsync(int fd, bool data_only);
@@ -83,28 +84,30 @@ int clinux_mknodat(int dirfd, const char *name, mode_t mode, dev_t device);
 int clinux_symlinkat(const char *target, int dirfd, const char *name);
 int clinux_unlinkat(int dirfd, const char *name, bool directory);
 int clinux_renameat2(int from, const char *name, int to, const char *new_name, unsigned flags);
-// Links what the descriptor stands for, through /proc/thread-self/fd (AT_SYMLINK_FOLLOW of the magic link).
+// Links the file behind the descriptor, through /proc/thread-self/fd (AT_SYMLINK_FOLLOW of the magic link).
 int clinux_link_descriptor(int fd, int to, const char *new_name);
 ssize_t clinux_readlink_descriptor(int fd, char *buffer, size_t size);
 // The path of an open descriptor as /proc/self/fd shows it.
 ssize_t clinux_descriptor_path(int fd, char *buffer, size_t size);
 
-// Whether an open file is the directory `root` (O_PATH will do), or lies below it, or did when it was removed, by the name the kernel knows its
-// descriptor by: 1 or 0. Asks no filesystem. -ENOENT when it knows none, -ENAMETOOLONG when one of the paths has 4096 bytes or more, -EAGAIN when
-// `root` is renamed all the time.
+// Whether an open file is the directory `root` (O_PATH will do) or lies below it (or did when it was removed), by the kernel's name
+// for its descriptor: 1 or 0. Asks no filesystem. -ENOENT when the kernel has no name for it, -ENAMETOOLONG when a path has 4096
+// bytes or more, -EAGAIN when `root` is renamed again and again.
 int clinux_lies_below(int root, int fd);
-// The same for a path that clinux_descriptor_path gave. 0 may also be because the directory has another path by now.
+// The same for a path from clinux_descriptor_path. Also 0 when the directory has another path by now.
 int clinux_path_is_above(const char *top, size_t length, int fd);
 
 // These take an O_PATH descriptor and act on exactly that inode (through /proc/thread-self/fd).
 int clinux_chmod_descriptor(int fd, mode_t mode);
 int clinux_chown_descriptor(int fd, uid_t uid, gid_t gid);
 int clinux_truncate_descriptor(int fd, off_t size);
-// Has the filesystem itself say what a file's attributes are, whatever the kernel has cached. 0 or a negative error number.
-int clinux_ask(int fd);
-// Whether the process may open the file of an O_PATH descriptor for writing, whomever the thread acts for: as access(2). 0 or a negative error number.
+// statx(2) past the kernel's cache: asks the filesystem itself. 0 or a negative error number.
+int clinux_statx_sync(int fd);
+// access(2) for writing on the file of an O_PATH descriptor, with the process's rights, whomever the thread acts for. 0 or a
+// negative error number.
 int clinux_may_write(int fd);
-// Whether this thread may make and remove names in a directory: 0, or a negative error number. By its own fsuid, groups and capabilities.
+// Whether this thread may make and remove names in a directory, by its own fsuid, groups and capabilities. 0 or a negative error
+// number.
 int clinux_may_make_in(int fd);
 int clinux_utimens_descriptor(int fd, const struct timespec times[2]);
 ssize_t clinux_getxattr_descriptor(int fd, const char *name, void *value, size_t size);

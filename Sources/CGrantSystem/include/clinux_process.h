@@ -21,8 +21,8 @@ ssize_t clinux_socket_receive(int fd, void *data, size_t size);
 // Sends copies of `count` descriptors, CLINUX_DESCRIPTORS_AT_ONCE at the most, with one byte (unix(7), SCM_RIGHTS). 1, or -errno; -EAGAIN when it would wait.
 enum { CLINUX_DESCRIPTORS_AT_ONCE = 250 };
 int clinux_socket_send_descriptors(int fd, const int *descriptors, int count);
-// Receives what one call of that has sent: how many, all close-on-exec, or -errno; -EAGAIN when nothing is there, -ECONNRESET when the other end is gone, -EBADMSG for
-// anything else.
+// Receives what one such call sent. Returns the count, all close-on-exec, or -errno: -EAGAIN when nothing is there, -ECONNRESET
+// when the peer is gone, -EBADMSG for anything else.
 int clinux_socket_receive_descriptors(int fd, int *descriptors, int most);
 // Waits until `fd` or `other` (or -1) is readable, or `fd` writable. 1 when `fd` is ready, 2 when `other` is, 0 on timeout.
 int clinux_wait(int fd, bool writing, int other, int milliseconds);
@@ -37,28 +37,28 @@ int clinux_memory_file(const void *data, size_t size);
 enum { clinux_SPAWN_DETACHED = 1, clinux_SPAWN_GROUP = 2, clinux_SPAWN_SILENT = 4 };
 pid_t clinux_spawn(const char *path, char *const arguments[], char *const environment[], int manner,
                    const int descriptors[], int count);
-// A pseudo terminal: the end of who plays it, and that of who uses it.
+// A pseudo-terminal: master and slave.
 int clinux_terminal_make(int ends[2]);
 // Gives the terminal `to` the size that `from` has.
 int clinux_terminal_copy_size(int from, int to);
-// A session of its own for the process, which has the terminal.
+// Starts a session of the process, with this as its controlling terminal.
 int clinux_terminal_control(int fd);
-// 1 when the child has ended and is still to be waited for, 0 while it runs.
+// 1 when the child has ended and was not reaped yet, 0 while it runs.
 int clinux_child_has_ended(pid_t pid);
-// Waits until the child has ended. It is still to be waited for, unless somebody else has done that by now.
+// Waits until the child has ended, without reaping it.
 void clinux_await_end_of_child(pid_t pid);
-// The child's exit status, or 128 + the signal that ended it.
+// Reaps the child: its exit status, or 128 + the signal that ended it.
 int clinux_wait_for_child(pid_t pid);
 
 // Whether two threads have one table of descriptors, one memory, or one working and root directory (kcmp(2)). False when the kernel does not say.
 enum { clinux_SHARED_FILES, clinux_SHARED_MEMORY, clinux_SHARED_DIRECTORIES };
 bool clinux_threads_share(pid_t one, pid_t other, int what);
-// pidfd_open(2), pidfd_send_signal(2): a process that no later one with the same number is taken for. The descriptor can be read (poll(2))
-// once the process has ended.
+// pidfd_open(2), pidfd_send_signal(2): a handle on a process that is immune to reuse of its number. Readable by poll(2) once the
+// process has ended.
 int clinux_process_open(pid_t pid);
 int clinux_process_signal(int fd, int signal);
 
-// Has the C library give memory back as it is freed, however much a thread has had before. To be called before there are threads.
+// Makes the C library return freed memory to the kernel early. Call it before there are threads.
 void clinux_keep_memory_small(void);
-// Gives free memory of malloc(3) back to the kernel, see malloc_trim(3). Nothing where the C library has no such call.
+// Returns free memory of malloc(3) to the kernel, see malloc_trim(3). Does nothing where the C library has no such call.
 void clinux_trim_memory(void);

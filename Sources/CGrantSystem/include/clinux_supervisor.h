@@ -13,9 +13,9 @@ enum {
     // Workers, and filesystems whose inode numbers are told apart.
     CLINUX_SUPERVISED_WORKERS = 1024,
     CLINUX_SUPERVISED_DEVICES = 256,
-    // Requests that were put aside, and how much of a request is noted: those with data are longer.
-    CLINUX_ASIDE = 1 << 17,
-    CLINUX_NOTED_BYTES = 256,
+    // Parked requests, and how many bytes of a request are journaled: requests with data are longer.
+    CLINUX_PARKED = 1 << 17,
+    CLINUX_JOURNALED_BYTES = 256,
 };
 
 // A request that was under way when a daemon died.
@@ -26,22 +26,23 @@ struct clinux_suspect {
     uint32_t opcode;
 };
 
-// A worker's request. `unique` is 0 while there is none that it has begun. Where the kernel cannot ask again, it writes the begin of what the worker receives to `received`.
+// A worker's request; `unique` is 0 while it has none. Where the kernel cannot resend, `received` has the beginning of what the
+// worker received.
 struct clinux_request {
     uint64_t unique;
     uint32_t opcode;
     uint8_t unused[52];
-    uint8_t received[CLINUX_NOTED_BYTES];
+    uint8_t received[CLINUX_JOURNALED_BYTES];
 };
 
-// A request that was put aside; `size` is 0 where there is none.
-struct clinux_aside {
+// A parked request; `size` is 0 in a free entry.
+struct clinux_parked {
     uint32_t size;
     uint32_t unused;
-    uint8_t bytes[CLINUX_NOTED_BYTES];
+    uint8_t bytes[CLINUX_JOURNALED_BYTES];
 };
 
-// Who is to answer a death.
+// Who responds to the daemon's death.
 enum clinux_armed {
     // Nobody: there is no mount yet, it has ended, or the next daemon and its own supervisor have it.
     CLINUX_ARMED_NOT = 0,
@@ -51,7 +52,8 @@ enum clinux_armed {
     CLINUX_ARMED_TAKEN_BACK = 2,
 };
 
-// What a daemon and its supervisor both see, and what the next daemon gets to see: the begin of a memory file. Numbers of descriptors are those of the daemon.
+// The page that a daemon and its supervisor share, and that the next daemon inherits: the beginning of a memory file. Descriptor
+// numbers are the daemon's.
 struct clinux_supervised {
     // `enum clinux_armed`.
     uint32_t armed;
@@ -80,11 +82,12 @@ struct clinux_supervised {
     // CLOCK_MONOTONIC in seconds, the last one at `crashes - 1` modulo their number.
     int64_t crashed[CLINUX_CRASHES_KEPT];
     uint32_t suspect_count;
-    // Whether requests are noted as they come and where they wait, because the kernel cannot ask again; and whether there was one more than could be noted.
-    uint32_t notes_requests;
-    uint32_t notes_lost;
-    // The first place of those put aside that was never used.
-    uint32_t notes_end;
+    // Whether requests are journaled as they arrive and while they are parked, because the kernel cannot resend; and whether one
+    // did not fit.
+    uint32_t journals_requests;
+    uint32_t journal_overflowed;
+    // The first entry for parked requests that was never used.
+    uint32_t journal_end;
     // Filesystems, in the order in which they were met. More than there is room for are counted all the same.
     uint32_t device_count;
     // How many bytes of a log of claims are valid, and in the highest bit which of the two it is. Written at once.
@@ -96,47 +99,50 @@ struct clinux_supervised {
 // The word that asks for descriptors, the one that says that the next daemon serves, and the one that says that it never will.
 enum { CLINUX_SUPERVISOR_PAGE = 'p', CLINUX_SUPERVISOR_DESCRIPTORS = 'd', CLINUX_SUPERVISOR_SERVING = 's', CLINUX_SUPERVISOR_DECLINED = 'n' };
 
-// Starts the supervisor of this process, which must have one thread. It shares the table of descriptors (clone(2), CLONE_FILES), so what is open here is open there, and stays
-// open when this process dies. `page` is mapped memory of the file whose number it says.
+// Starts the supervisor of this process, which must have one thread. The supervisor shares the descriptor table (clone(2),
+// CLONE_FILES), so descriptors stay open when this process dies. `page` is mapped memory of the file that it names. Returns the
+// supervisor's process ID.
 //
-// When this process has died while it is armed, it starts the program of this process with `arguments` (execve(2), ending with NULL) and a socket as descriptor 3, over which it
-// passes on descriptors: a byte 'p' is answered with the page's, and 'd', a count and so many numbers (int32_t) with those, in batches that are acknowledged by a byte each. 's'
-// ends it; `goodbye` is sent to the keeper then. Else it ends, and everything is closed.
+// When this process dies while it is armed, the supervisor starts the same program with `arguments` (execve(2), ending with NULL)
+// and a socket as descriptor 3. Over that socket it passes descriptors: it answers a byte 'p' with the page's, and 'd', a count and
+// that many numbers (int32_t) with those, in batches that are acknowledged by one byte each. 's' ends it, after it sent `goodbye`
+// to the keeper. In any other case it ends and everything is closed.
 //
-// Returns its process number.
-// `previous`: the page of the supervisor that has started this daemon, or NULL. As long as that one is armed the mount is its, and this one's supervisor ends with the daemon.
-// `locked`: paths, ending with NULL, of files in which the daemon may have locks of its own (fcntl(2), F_SETLK). Those belong to the table of descriptors, so they would last as long as that.
+// `previous`: the page of the supervisor that started this daemon, or NULL. While that one is armed it owns the mount, and this
+// daemon's supervisor ends with the daemon. `locked`: paths, ending with NULL, of files in which the daemon may hold fcntl(2) locks
+// (F_SETLK). Those belong to the descriptor table, so they would otherwise outlive the daemon.
 int clinux_supervise(struct clinux_supervised *page, struct clinux_supervised *previous, char *const *arguments, char goodbye, char *const *locked);
 
 void clinux_arm(struct clinux_supervised *page, bool is_armed);
 
-// From the moment of this on the supervisor of `page` has nothing to do with the mount any more. False when it has given up the caller, which must not serve then.
+// Takes the mount away from the supervisor of `page`. False when that has given up on the caller, which then must not serve.
 bool clinux_take_from(struct clinux_supervised *page);
 
-// How many bytes the file has: the page is followed by arrays of the numbers above.
+// The size of the file: the page is followed by arrays of the lengths above.
 size_t clinux_supervised_size(void);
 struct clinux_request *clinux_supervised_requests(struct clinux_supervised *page);
 uint64_t *clinux_supervised_devices(struct clinux_supervised *page);
 struct clinux_suspect *clinux_supervised_suspects(struct clinux_supervised *page);
 
-// Only its worker writes it; who reads it does so when that has died.
-static inline void clinux_note_request(struct clinux_request *request, uint64_t unique) {
+// Written by its worker only; read after the worker's death.
+static inline void clinux_record_request(struct clinux_request *request, uint64_t unique) {
     __atomic_store_n(&request->unique, unique, __ATOMIC_RELEASE);
 }
 
-// From now on `claims_valid` is that, whenever this process dies.
+// Publishes `claims_valid` atomically with respect to this process's death.
 static inline void clinux_publish_claims(struct clinux_supervised *page, uint64_t valid) {
     __atomic_store_n(&page->claims_valid, valid, __ATOMIC_RELEASE);
 }
 
-// As read(2) of at most `size` bytes from a FUSE device to `*memory`, which is made by malloc(3) when it is NULL; what comes is noted in `request`. Returns how many bytes, or a negative
-// error number.
-int clinux_receive_noted(int device, struct clinux_request *request, void **memory, size_t size);
+// read(2) of at most `size` bytes from a FUSE device into `*memory`, allocated by malloc(3) when NULL; journals what arrives in
+// `request`. Returns the bytes read or a negative error number.
+int clinux_receive_journaled(int device, struct clinux_request *request, void **memory, size_t size);
 
-// Notes a request of `size` bytes that is put aside, at a place below CLINUX_ASIDE that nobody else uses. It is there or not, whenever this process dies.
-void clinux_note_aside(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
-void clinux_forget_aside(struct clinux_supervised *page, uint32_t place);
+// Journals a parked request of `size` bytes in an entry below CLINUX_PARKED that nobody else uses. Atomic with respect to this
+// process's death.
+void clinux_journal_park(struct clinux_supervised *page, uint32_t place, const void *message, size_t size);
+void clinux_journal_unpark(struct clinux_supervised *page, uint32_t place);
 
-// One of the requests that a daemon which has died had received: `place` is below CLINUX_SUPERVISED_WORKERS + `notes_end`. Its first bytes, CLINUX_NOTED_BYTES at the most, or NULL where there is none,
-// and how many it has.
-const void *clinux_left_request(struct clinux_supervised *page, uint32_t place, size_t *size);
+// A request that a crashed daemon had received: `place` is below CLINUX_SUPERVISED_WORKERS + `journal_end`. Returns its first bytes
+// (at most CLINUX_JOURNALED_BYTES), or NULL for a free entry; sets `size` to its full size.
+const void *clinux_journaled_request(struct clinux_supervised *page, uint32_t place, size_t *size);

@@ -17,37 +17,39 @@ int clinux_keep_capabilities_across_setuid(void);
 bool clinux_has_capability(int capability);
 // Puts a capability that this thread is permitted into its effective set, or takes it out.
 int clinux_thread_use_capability(int capability, bool use);
-// Makes `allowed`, a bit for each capability, the effective set of the calling thread, as far as it is permitted. `before` (or NULL) gets what
-// was effective, for another call to put back.
+// Sets the calling thread's effective capabilities to `allowed` (one bit each), as far as they are permitted. Stores the old set in
+// `before` (or NULL), to be restored by another call.
 int clinux_thread_limit_capabilities(uint64_t allowed, uint64_t *before);
-// Gives the process a proc(5) of its own, in which what follows looks for other threads, instead of /proc: for where that hides them (hidepid=). 0 or -errno.
-// Needs CAP_SYS_ADMIN, and Linux 5.8 for the two to have settings of their own. To be called before there are threads.
+// Gives the process a proc(5) mount of its own, in which the functions below look other threads up: for systems whose /proc hides
+// them (hidepid=). 0 or -errno. Needs CAP_SYS_ADMIN, and Linux 5.8, since when mounts of proc have options of their own. Call it
+// before there are threads.
 int clinux_open_own_proc(void);
-// The effective capabilities of another thread, a bit for each (/proc/TID/status). 0 when that cannot be found out, and when it is in another user
-// namespace than the caller: what it has there is no privilege here.
+// The effective capabilities of another thread, one bit each (/proc/TID/status). 0 when they cannot be read, and when the thread is
+// in another user namespace: what it has there is no privilege here.
 uint64_t clinux_other_capabilities(pid_t tid);
-// Whether a group is among another thread's supplementary ones; false when that cannot be found out, or is past the first few hundred.
+// Whether a group is among another thread's supplementary groups. False when that cannot be read, or the group is past the first
+// few hundred.
 bool clinux_other_is_in_group(pid_t tid, gid_t group);
-// Gives the calling thread the supplementary groups of another one: the first few hundred, none when they cannot be found out.
+// Gives the calling thread the supplementary groups of another one: the first few hundred; none when they cannot be read.
 int clinux_thread_take_groups(pid_t tid);
 pid_t clinux_gettid(void);
-// From now on the calling thread can be woken from a system call that waits, by `clinux_thread_wake`: the call fails with EINTR. 0 or -errno.
+// Lets `clinux_thread_wake` interrupt the calling thread's blocking system calls with EINTR. 0 or -errno.
 int clinux_thread_allow_wake(void);
-// Wakes a thread of this process from the call in which it waits. Nothing happens to one that waits in none. 0 or -errno.
+// Interrupts a blocking system call of a thread of this process. No effect on a thread that is in none. 0 or -errno.
 int clinux_thread_wake(pid_t tid);
 int clinux_set_thread_name(const char *name);
-// Waits for a semaphore until a moment of CLOCK_MONOTONIC in nanoseconds, see sem_clockwait(3). 0, -ETIMEDOUT or -EINTR.
+// Waits for a semaphore until a time of CLOCK_MONOTONIC in nanoseconds, see sem_clockwait(3). 0, -ETIMEDOUT or -EINTR.
 int clinux_semaphore_wait(sem_t *semaphore, long long until);
 // 64 bits of the kernel's clock, CLOCK_REALTIME or CLOCK_MONOTONIC, in nanoseconds.
 long long clinux_clock_realtime(void);
 long long clinux_clock_monotonic(void);
 
-// One pointer for each thread: the worker it is. Initial-exec, so that a look costs one instruction.
+// The calling thread's worker. Initial-exec, so that a read costs one instruction.
 extern __thread void *clinux_own_worker __attribute__((tls_model("initial-exec")));
 static inline void *clinux_worker(void) { return clinux_own_worker; }
 static inline void clinux_set_worker(void *worker) { clinux_own_worker = worker; }
 
-// The identity this thread acts with now, as it last set it.
+// The identity that this thread last took on.
 struct clinux_thread_identity { uid_t uid; gid_t gid; mode_t umask; bool keeps_set_id, has_groups; };
 extern __thread struct clinux_thread_identity clinux_own_identity __attribute__((tls_model("initial-exec")));
 static inline struct clinux_thread_identity clinux_identity(void) { return clinux_own_identity; }
@@ -55,10 +57,10 @@ static inline void clinux_set_identity(struct clinux_thread_identity identity) {
 
 // How many locks this thread holds.
 extern __thread unsigned clinux_own_locks __attribute__((tls_model("initial-exec")));
-static inline void clinux_lock_taken(void) { clinux_own_locks++; }
-static inline void clinux_lock_given(void) { clinux_own_locks--; }
-// From now on a trap of Swift (SIGILL or SIGTRAP, raised by an instruction) of a thread that holds no lock calls `handler` on that thread, which is
-// parked for ever when that says true. Otherwise, and for every other thread, the process ends, as it does without this. Returns 0 or -errno.
+static inline void clinux_lock_acquired(void) { clinux_own_locks++; }
+static inline void clinux_lock_released(void) { clinux_own_locks--; }
+// Installs `handler` for Swift traps (SIGILL or SIGTRAP raised by an instruction) on threads that hold no lock. It runs on the
+// trapping thread, which is parked for ever if it returns true. In every other case the process ends as usual. Returns 0 or -errno.
 int clinux_trap_install(bool (*handler)(void));
-// Lets such signals reach the calling thread: a blocked one ends the process.
+// Unblocks these signals in the calling thread: a blocked one would end the process.
 void clinux_trap_allow(void);

@@ -28,17 +28,17 @@ struct clinux_change {
     struct clinux_handle file;  // both: length 0 when not told; with names since Linux 5.17
 };
 
-// A fanotify(7) group that tells of changes by handles: of names and attributes, with the name, or of `data`, with the directory alone.
-// -EPERM without CAP_SYS_ADMIN, -EINVAL before Linux 5.17.
+// A fanotify(7) group that reports changes by handle: names and attributes with the entry's name, or `data` with only the
+// directory. -EPERM without CAP_SYS_ADMIN, -EINVAL before Linux 5.17.
 int clinux_fanotify_open(bool data);
-// Has changes of names and attributes told on the whole filesystem that `fd` (O_PATH will do) is on, and when somebody who could write to
-// a file has closed it.
+// Reports changes of names and attributes on the whole filesystem of `fd` (O_PATH will do), and the close of a file that was open
+// for writing.
 int clinux_fanotify_watch(int group, int fd);
-// Has each write to the files in one directory told, for as long as the kernel keeps the directory in memory; or no longer told.
+// Starts or stops reporting each write to files in one directory, for as long as the kernel keeps the directory in memory.
 int clinux_fanotify_watch_data(int group, int fd, bool on);
-// What a directory is called in the changes of a fanotify group: a hash of its handle.
+// The key of a directory in the changes of a fanotify group: a hash of its handle.
 int clinux_directory_key(int fd, uint64_t *key);
-// Takes the change at the beginning of what was read; returns its length in bytes, 0 when there is none (any more).
+// Decodes the change at the start of the buffer. Returns its length in bytes, 0 when there is none.
 size_t clinux_fanotify_next(const void *buffer, size_t length, struct clinux_change *out);
 
 // An inotify(7) instance.

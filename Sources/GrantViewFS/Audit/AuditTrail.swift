@@ -38,7 +38,7 @@ public struct AuditRecord: Sendable {
 ///
 /// A worker leaves its record and waits until a thread that serves no requests has written it, with all that came meanwhile. It
 /// waits inside the scope, where a revoker finds and answers it, and holds no lock. So as many records wait as there are workers, and as many of those for whom
-/// nobody waits as `mostUnawaited`.
+/// nobody waits as `maxUnawaited`.
 ///
 /// Locking: `queue` is rank 2, held for a moment.
 public final class AuditTrail: Sendable {
@@ -65,7 +65,7 @@ public final class AuditTrail: Sendable {
     }
 
     /// What waits for a claim, a lease or for room, and may be refused in the end.
-    struct Waiting: Sendable {
+    struct PendingCall: Sendable {
         let call: AuditedCall
         let caller: Caller
         let scope: UInt32
@@ -118,7 +118,7 @@ public final class AuditTrail: Sendable {
     private let grants = Lock<[UInt32: GrantID]>([:])
 
     /// Records that nobody waits for. A scope may have as many as are left.
-    private static let mostUnawaited = 4096
+    private static let maxUnawaited = 4096
 
     /// What is written down at all.
     private let kinds: AuditKinds
@@ -157,9 +157,9 @@ public final class AuditTrail: Sendable {
     }
 
     public func grant(of scope: UInt32) -> GrantID? { grants.withLock { $0[scope] } }
-    func note(_ scope: UInt32, of grant: GrantID) { grants.withLock { $0[scope] = grant } }
+    func register(_ scope: UInt32, of grant: GrantID) { grants.withLock { $0[scope] = grant } }
 
-    private func put(_ entry: Entry) {
+    private func enqueue(_ entry: Entry) {
         queue.withLock { $0.entries.append(entry) }
         wake.post()
     }
@@ -167,7 +167,7 @@ public final class AuditTrail: Sendable {
     /// Writes it down, and waits for that. The log's number for it; nil when it could not be written: then it is not to succeed.
     func record(_ record: AuditRecord) -> Int64? {
         let entry = Entry(.record(record))
-        put(entry)
+        enqueue(entry)
         entry.done.wait()
         return entry.number
     }
@@ -175,17 +175,17 @@ public final class AuditTrail: Sendable {
     /// Writes down how what has that number ended, and waits for that. Without that, nobody knows how.
     func end(_ number: Int64, error: Int32) {
         let entry = Entry(.result(number: number, error: error))
-        put(entry)
+        enqueue(entry)
         entry.done.wait()
     }
 
     /// Writes down how something that had waited was refused, and has it answered then, by the thread that writes. Waits for nothing; where too much is to be
     /// written already, it is only counted.
-    func record(_ waiting: Waiting, error: Int32, answer: (@Sendable () -> Void)? = nil) {
+    func record(_ waiting: PendingCall, error: Int32, answer: (@Sendable () -> Void)? = nil) {
         let record = AuditRecord(waiting.call, by: waiting.caller, scope: waiting.scope, path: waiting.path, error: error)
         let hasRoom = queue.withLock { queue -> Bool in
             let own = queue.unawaited[record.scope, default: 0]
-            guard own < Self.mostUnawaited - queue.unawaitedInAll else {
+            guard own < Self.maxUnawaited - queue.unawaitedInAll else {
                 queue.unwritten[record.scope, default: 0] &+= 1
                 return false
             }

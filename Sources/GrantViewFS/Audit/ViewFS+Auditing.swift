@@ -36,12 +36,12 @@ extension ViewFS {
     /// success: EACCES, as wherever the store fails, or 0.
     @inline(__always)
     func audit(_ request: borrowing Request, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
-        audit == nil ? 0 : writeDown(request, node.pointee.scope, descriptor, error)
+        audit == nil ? 0 : recordOpening(request, node.pointee.scope, descriptor, error)
     }
 
     /// A function of its own, so that what it takes (memory, references) is not on the way of an opening that nobody asks about.
     @inline(never)
-    private func writeDown(_ request: borrowing Request, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
+    private func recordOpening(_ request: borrowing Request, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
         guard let audit, let call = audit.call(request) else { return 0 }
         let record = AuditRecord(call, by: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor), error: error)
         return audit.record(record) == nil ? EACCES : 0
@@ -54,11 +54,11 @@ extension ViewFS {
         _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, to newPlace: AuditedPlace? = nil,
         detail: @autoclosure () -> String = "", _ change: () -> Int32
     ) -> Int32 {
-        audit == nil ? change() : writeDownFirst(request, node, place, newPlace, detail, change)
+        audit == nil ? change() : recordThenChange(request, node, place, newPlace, detail, change)
     }
 
     @inline(never)
-    private func writeDownFirst(
+    private func recordThenChange(
         _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, _ newPlace: AuditedPlace?, _ detail: () -> String,
         _ change: () -> Int32
     ) -> Int32 {
@@ -73,20 +73,20 @@ extension ViewFS {
         guard let number = audit.record(record) else { return -EACCES }
         // Whoever withdraws shuts the gate and then looks who is inside: one of the two sees the other.
         let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
-        let hasLeft = refuses(node.pointee.standing, .write)
-        let result = refused.contains(.read) || hasLeft ? -EACCES : refused.contains(.write) ? -EROFS : change()
+        let hasEscaped = refuses(node.pointee.containment, .write)
+        let result = refused.contains(.read) || hasEscaped ? -EACCES : refused.contains(.write) ? -EROFS : change()
         audit.end(number, error: result < 0 ? Errno.number(of: result) : 0)
         return result
     }
 
-    /// As `waitingCall` by node, with its descriptor.
-    func waitingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.Waiting? {
+    /// As `pendingCall` by node, with its descriptor.
+    func pendingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
-        return AuditTrail.Waiting(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
+        return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
     }
 
     /// What is to be written down of what is about to wait for a claim; nil for what is not written down. Inside the scope.
-    func waitingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.Waiting? {
+    func pendingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
         var path: [UInt8]?
         if let node = tree.nodes.find(id) {
@@ -94,12 +94,12 @@ extension ViewFS {
             if descriptor >= 0 { path = AuditedPlace.path(of: descriptor) }
             tree.unpin(id, node)
         }
-        return AuditTrail.Waiting(call: call, caller: request.caller, scope: scope, path: path)
+        return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: path)
     }
 
     /// Writes down what a gate has refused. Nothing was looked at, so it has no path.
     @inline(never)
-    func writeDownRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
+    func recordRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
         guard let audit, let call = audit.call(request) else { return }
         _ = audit.record(AuditRecord(call, by: request.caller, scope: scope, error: error))
     }

@@ -22,12 +22,12 @@ extension ViewFS {
         // The kernel looks a name up with its directory locked, for all who want something there. What is found is no use to anybody without
         // a request that waits (nothing may be kept of it here); only that there is nothing would be an answer.
         if names.isLookup, let name = names.first, exists(name, in: id, node) { return nil }
-        var use = ClaimWaiting.Use(uses: entry == .write ? [.writeContent, .writeMetadata] : [.readContent, .readMetadata])
+        var use = ClaimWaitQueue.Use(uses: entry == .write ? [.writeContent, .writeMetadata] : [.readContent, .readMetadata])
         if names.first == nil { use.node = id.rawValue }
         // With write-back a write(2) asks for the attributes by its file and is then acknowledged by the kernel alone.
-        if policy.writeBack, let handle, let file = files.hold(handle) {
+        if policy.writeBack, let handle, let file = files.acquire(handle) {
             if file.pointee.canWrite { use.uses.append(.writeContent) }
-            files.letGo(handle)
+            files.drop(handle)
         }
         return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, names, isWrite: entry == .write) }
     }
@@ -42,7 +42,7 @@ extension ViewFS {
     /// The claim that an operation on an open file waits for.
     @inline(never)
     func blocker(_ caller: Caller, _ file: UnsafeMutablePointer<OpenFile>, _ entry: Entry) -> UInt64? {
-        var use = ClaimWaiting.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
+        var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
         use.node = file.pointee.node
         // It may be the fault of a store into a mapping, after which the kernel asks no more.
         if entry == .read, file.pointee.flags & O_ACCMODE == O_RDWR {
@@ -57,7 +57,7 @@ extension ViewFS {
     /// The claim that an operation on a file's data waits for, where the kernel opens files by itself: what is stored into a mapping later waits for none.
     @inline(never)
     func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry) -> UInt64? {
-        var use = ClaimWaiting.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
+        var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
         use.node = id.rawValue
         return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, .none, isWrite: entry == .write) }
     }
@@ -128,7 +128,7 @@ extension ViewFS {
     public func bind(
         _ claim: MandatoryClaim, in scopes: [Scope], isCancelled: () -> Bool, progress: (String, UInt64, UInt64) -> Void
     ) -> Bool {
-        var hold = ClaimWaiting.Hold(
+        var hold = ClaimWaitQueue.Hold(
             process: claim.process, patience: claim.patience, scopes: Set(scopes.map(\.id.rawValue)), accesses: claim.parts.map(\.access),
             whole: [:])
         for scope in scopes {
@@ -144,14 +144,14 @@ extension ViewFS {
             if isWriting { directories += nodes(of: scope, under: hold).filter(isDirectory) }
         }
         // Somebody may hold a listing, or the lock of a granted directory, for ever: then this claim goes on without what needs it.
-        let listings = claimForgetting.forgetListings(directories, self)
+        let listings = claimInvalidator.invalidateListings(directories, self)
         // Where the kernel trusts its own sizes for ever, files that nobody has open become new ones to it.
-        var names: [ClaimForgetting.Names] = []
+        var names: [ClaimInvalidator.Names] = []
         if isWriting, policy.writeBack {
-            names = scopes.map { claimForgetting.forgetNames(in: $0, self) }
-            guard dropTrees(of: scopes, isCancelled) else { return false }
+            names = scopes.map { claimInvalidator.invalidateNames(in: $0, self) }
+            guard dropDentries(of: scopes, isCancelled) else { return false }
         }
-        guard claimForgetting.wait(for: listings, names, isCancelled) else { return false }
+        guard claimInvalidator.wait(for: listings, names, isCancelled) else { return false }
         waiting.holdReads(claim.id)
         for scope in scopes { guard drain(scope, isCancelled, progress) else { return false } }
         return true
@@ -163,30 +163,30 @@ extension ViewFS {
     public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
         guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
         let scopes = names.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
-        claimForgetting.ending.wrappingAdd(1, ordering: .relaxed)
+        claimInvalidator.ending.wrappingAdd(1, ordering: .relaxed)
         // Pages that others have asked for just now are waited for.
         _ = BackgroundTask { [self] in
             defer {
                 done()
-                claimForgetting.ending.wrappingSubtract(1, ordering: .releasing)
+                claimInvalidator.ending.wrappingSubtract(1, ordering: .releasing)
             }
             guard let notifier = session?.notifier else { return }
-            let forgetting = Forgetting(self, notifier)
+            let invalidator = DataInvalidator(self, notifier)
             var directories: [UInt64] = []
             for scope in scopes {
                 for node in nodes(of: scope, under: hold) {
                     if policy.writeBack || isOpen(node) {
-                        if isDirectory(node) { directories.append(node) } else { forgetting.add([node]) }
+                        if isDirectory(node) { directories.append(node) } else { invalidator.add([node]) }
                     } else {
-                        _ = notifier.forgetAttributes(NodeID(node))
+                        _ = notifier.invalidateAttributes(NodeID(node))
                     }
                 }
             }
-            for node in directories { _ = notifier.forgetAttributes(NodeID(node)) }
-            _ = claimForgetting.forgetListings(directories, self)
-            while forgetting.isUnderWay {
+            for node in directories { _ = notifier.invalidateAttributes(NodeID(node)) }
+            _ = claimInvalidator.invalidateListings(directories, self)
+            while invalidator.isUnderWay {
                 usleep(10_000)
-                forgetting.look()
+                invalidator.poll()
             }
         }
     }
@@ -196,10 +196,10 @@ extension ViewFS {
     /// The names are at the root, whose lock anybody may hold, so the kernel is not told. The next lookup is answered with ESTALE, once: where the kernel asks
     /// whether what it knows is still so it drops that, with all below it, and looks anew (fs/fuse/dir.c, fuse_dentry_revalidate); where it knows
     /// nothing it tries once more (fs/namei.c, LOOKUP_REVAL). Until it has to ask it is waited for.
-    private func dropTrees(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
+    private func dropDentries(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
         // Nothing said since the claim began is kept.
-        let until = scopes.reduce(0) { max($0, names.believed($1)) }
-        for scope in scopes where tree.isCounted(scope.rootNode) { scope.isToBeDropped.store(true, ordering: .releasing) }
+        let until = scopes.reduce(0) { max($0, names.cachedUntil($1)) }
+        for scope in scopes where tree.isCounted(scope.rootNode) { scope.dropsOnNextLookup.store(true, ordering: .releasing) }
         while Clock.monotonic < until {
             if isCancelled() { return false }
             usleep(UInt32(clamping: min(until - Clock.monotonic, 5_000_000) / 1_000 + 1))
@@ -212,23 +212,23 @@ extension ViewFS {
 
     /// Waits for those who were inside when the claim came.
     private func drain(_ scope: Scope, _ isCancelled: () -> Bool, _ progress: (String, UInt64, UInt64) -> Void) -> Bool {
-        var inside = coordinator.visits(in: scope.id)
+        var inside = coordinator.occupants(of: scope.id)
         let count = UInt64(truncatingIfNeeded: inside.count)
-        var turn: UInt32 = 20
+        var backoff: UInt32 = 20
         while !inside.isEmpty {
             inside.removeAll { !coordinator.isInside($0) }
             if inside.isEmpty { break }
             if isCancelled() { return false }
-            if turn >= 10_000 { progress("draining", count &- UInt64(truncatingIfNeeded: inside.count), count) }
-            usleep(turn)
-            turn = min(turn * 2, 50_000)
+            if backoff >= 10_000 { progress("draining", count &- UInt64(truncatingIfNeeded: inside.count), count) }
+            usleep(backoff)
+            backoff = min(backoff * 2, 50_000)
         }
         return true
     }
 
     /// Makes the kernel write back what it has of the claimed files, and forget what it would answer with, but for listings.
     private func flush(
-        _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaiting.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
+        _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaitQueue.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
         _ progress: (String, UInt64, UInt64) -> Void
     ) -> Bool {
         guard let notifier = session?.notifier else { return true }
@@ -241,25 +241,25 @@ extension ViewFS {
         let counter = FlushCounter()
         let task = BackgroundTask {
             for node in forgotten {
-                _ = notifier.forgetAttributes(NodeID(node))
+                _ = notifier.invalidateAttributes(NodeID(node))
                 counter.done.wrappingAdd(1, ordering: .relaxed)
             }
             for _ in 0..<4 {
                 let before = coordinator.gate(id).pointee.flushedBytes.load(ordering: .relaxed)
-                for node in open { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } }
+                for node in open { waiting.flush(claim, node) { _ = notifier.invalidateData(NodeID(node)) } }
                 if coordinator.gate(id).pointee.flushedBytes.load(ordering: .relaxed) == before { break }
             }
-            if isWriting { for node in files { waiting.flush(claim, node) { _ = notifier.forgetData(NodeID(node)) } } }
+            if isWriting { for node in files { waiting.flush(claim, node) { _ = notifier.invalidateData(NodeID(node)) } } }
         }
-        var (turn, next) = (UInt32(20), Clock.monotonic + 100_000_000)
+        var (backoff, next) = (UInt32(20), Clock.monotonic + 100_000_000)
         while !task.isDone {
             if isCancelled() { return false }
             if Clock.monotonic >= next {
                 progress("flushing", counter.done.load(ordering: .relaxed), UInt64(truncatingIfNeeded: forgotten.count))
                 next = Clock.monotonic + 100_000_000
             }
-            usleep(turn)
-            turn = min(turn * 2, 5_000)
+            usleep(backoff)
+            backoff = min(backoff * 2, 5_000)
         }
         return true
     }
@@ -269,7 +269,7 @@ extension ViewFS {
     }
 
     /// The nodes that the kernel may know of what is claimed: of one file that one, otherwise all of the scope.
-    private func nodes(of scope: Scope, under hold: ClaimWaiting.Hold) -> [UInt64] {
+    private func nodes(of scope: Scope, under hold: ClaimWaitQueue.Hold) -> [UInt64] {
         let ids = scope.nodes.ids
         if hold.whole[scope.id.rawValue]?.isEmpty == false { return ids }
         let claimed = Set(hold.accesses.flatMap(\.item.identities))

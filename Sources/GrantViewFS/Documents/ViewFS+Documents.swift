@@ -49,7 +49,7 @@ extension ViewFS {
         }
         var parameters = EntryParameters()
         let error = enter(descriptor, nil, found: parent, into: &parameters)
-        if error == 0 { tree.nodes.find(parameters.ino)?.pointee.noteNameless() }
+        if error == 0 { tree.nodes.find(parameters.ino)?.pointee.markNameless() }
         if error != 0 {
             request.reply(error: error)
         } else if !request.reply(entry: &parameters) {
@@ -63,7 +63,7 @@ extension ViewFS {
         guard let entry = document.shown else { return -ENOENT }
         let isStaged = document.isStaged
         let opened = entry.name.withUnsafeBufferPointer { name in
-            tree.makingRoom {
+            tree.evictingIfNeeded {
                 clinux_open_beneath(entry.directory.descriptor.number, name.baseAddress!, clinux_O_PATH | O_NOFOLLOW, 0, false)
             }
         }
@@ -75,7 +75,7 @@ extension ViewFS {
         }
         let key = NodeKey(status)
         if isStaged || document.isKnown(key) { return opened }
-        guard status.maySucceed(aDocumentOf: document.owner), let held = copy(of: opened) else {
+        guard status.mayReplaceDocument(ofOwner: document.owner), let held = copy(of: opened) else {
             _ = clinux_close(opened)
             return -EACCES
         }
@@ -111,7 +111,7 @@ extension ViewFS {
     /// `flags`: of its opening. What cannot be written is whole as it is, and takes the document's place at once.
     func begin(_ document: DocumentPlace, _ id: UInt64, _ flags: Int32, as caller: Caller) {
         guard let node = tree.nodes.find(id) else { return }
-        node.pointee.noteNameless()
+        node.pointee.markNameless()
         document.leave(by: DocumentPlace.Maker(thread: caller.pid))
         document.stage(node.pointee.key)
         // No request says when it is closed.
@@ -162,13 +162,13 @@ extension ViewFS {
         var status = FileStatus()
         let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
         if result < 0 { return result == -ENOENT ? 0 : result }
-        return NodeKey(status) == document.key || status.maySucceed(aDocumentOf: document.owner) ? 0 : -EACCES
+        return NodeKey(status) == document.key || status.mayReplaceDocument(ofOwner: document.owner) ? 0 : -EACCES
     }
 
     /// Something was made beside a document: who did.
-    func noteMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
+    func recordMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
         guard let document = document(of: id, node), let key = tree.nodes.find(child)?.pointee.key else { return }
-        document.note(key, by: DocumentPlace.Maker(thread: caller.pid))
+        document.recordMaker(key, by: DocumentPlace.Maker(thread: caller.pid))
     }
 
     // MARK: names

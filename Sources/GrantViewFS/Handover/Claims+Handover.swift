@@ -5,7 +5,7 @@ import GrantSystem
 // Claims on their way from one daemon to the next: what binds who comes through the mount, and what is held open for who claims or presents.
 extension ViewFS {
     /// Whether nothing is under way for a claim: none is only beginning to bind, and of none that has ended the kernel is still made to look anew.
-    public var areClaimsSettled: Bool { claimForgetting.ending.load(ordering: .acquiring) == 0 && waiting.settledHolds != nil }
+    public var areClaimsSettled: Bool { claimInvalidator.ending.load(ordering: .acquiring) == 0 && waiting.settledHolds != nil }
 
     /// Writes the claims that bind who comes through the mount. EAGAIN when they are not settled.
     public func handOverClaims(to state: inout HandoverWriter) throws(Errno) {
@@ -21,7 +21,7 @@ extension ViewFS {
     public func takeOverClaims(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
             let id: UInt64 = try state.take()
-            waiting.begin(id, try ClaimWaiting.Hold(from: &state))
+            waiting.begin(id, try ClaimWaitQueue.Hold(from: &state))
         }
     }
 
@@ -39,7 +39,7 @@ extension ViewFS {
     /// Has a claim bind as `binding` has said in a daemon that has died, in those scopes that are still open. Returns them. Before anybody is served.
     public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
         guard try state.takeFlag() else { return [] }
-        var hold = try ClaimWaiting.Hold(from: &state)
+        var hold = try ClaimWaitQueue.Hold(from: &state)
         hold.scopes.formIntersection(names.open.map(\.scope.id.rawValue))
         hold.whole = hold.whole.filter { hold.scopes.contains($0.key) }
         if !hold.scopes.isEmpty { waiting.begin(id, hold) }
@@ -47,7 +47,7 @@ extension ViewFS {
     }
 }
 
-extension ClaimWaiting.Hold {
+extension ClaimWaitQueue.Hold {
     fileprivate func handOver(to state: inout HandoverWriter) {
         state.put(process)
         state.put(patience ?? -1)

@@ -18,34 +18,34 @@ extension ViewFS {
     /// What is copied as it lies in memory, in both daemons.
     public static var handoverLayout: [UInt32] { NodeTree.handoverLayout + [UInt32(truncatingIfNeeded: lockSlots.upperBound)] }
 
-    /// Brings everything to rest: the threads that work by themselves, then the workers. Nothing is paused when it throws; else `goOn` ends it.
+    /// Brings everything to rest: the threads that work by themselves, then the workers. Nothing is paused when it throws; else `endQuiesce` ends it.
     ///
     /// On a thread that serves no requests and holds no lock. `deadline`: `Clock.monotonic`.
-    public func rest(until deadline: Int64) throws(HandoverRefusal) {
-        if let oplocks, !oplocks.end(until: deadline) {
+    public func quiesce(until deadline: Int64) throws(HandoverRefusal) {
+        if let oplocks, !oplocks.breakAll(until: deadline) {
             throw HandoverRefusal("what programs have stored in mappings of locked files could not be written down in time")
         }
-        guard turns.pause(until: deadline) else {
-            oplocks?.goOn()
+        guard pauseGate.pause(until: deadline) else {
+            oplocks?.resume()
             throw HandoverRefusal("a filesystem that it looks at does not answer")
         }
         guard let session, session.pause(until: deadline) else {
-            turns.endPause()
-            oplocks?.goOn()
+            pauseGate.endPause()
+            oplocks?.resume()
             throw HandoverRefusal("operations are under way that do not end: a granted filesystem does not answer")
         }
         locks.answerInterrupted()
-        guard closers.isIdle else {
-            goOn()
+        guard closeQueue.isIdle else {
+            endQuiesce()
             throw HandoverRefusal("files are being released, which does not end: a granted filesystem does not answer")
         }
     }
 
-    /// Ends `rest`.
-    public func goOn() {
+    /// Ends `quiesce`.
+    public func endQuiesce() {
         session?.endPause()
-        turns.endPause()
-        oplocks?.goOn()
+        pauseGate.endPause()
+        oplocks?.resume()
     }
 
     /// Writes what the next daemon has to know. While everything rests. `closed`: the scopes that are withdrawn and not forgotten.
@@ -101,7 +101,7 @@ extension ViewFS {
         try tree.takeOver(from: &state)
         try files.takeOver(from: &state)
         try directories.takeOver(from: &state)
-        if kernelOpens { takeOverKept() }
+        if kernelOpens { takeOverCached() }
         var scopes: [Scope] = []
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) { scopes.append(try takeOverScope(from: &state)) }
         try lostWrites.takeOver(from: &state)
@@ -133,9 +133,9 @@ extension ViewFS {
         state.put(flag: scope.wantsReadOnly.load(ordering: .relaxed))
         state.put(coordinator.gate(scope.id).pointee.refused.rawValue)
         state.put(flag: scope.isClosed.load(ordering: .relaxed))
-        state.put(flag: scope.letting.load(ordering: .relaxed) == .done)
+        state.put(flag: scope.releaseState.load(ordering: .relaxed) == .done)
         state.put(scope.named.load(ordering: .relaxed))
-        state.put(flag: scope.isToBeDropped.load(ordering: .relaxed))
+        state.put(flag: scope.dropsOnNextLookup.load(ordering: .relaxed))
         let (isReleased, isEmpty) = scope.closing.withLock { ($0.isReleased, $0.isEmpty) }
         state.put(flag: isReleased)
         state.put(flag: isEmpty)
@@ -148,7 +148,7 @@ extension ViewFS {
         let grant = try state.takeGrant()
         guard id.rawValue > 0, id.rawValue < coordinator.nextScope, let nodes = tree.scope(id.rawValue)
         else { throw Errno(EBADMSG) }
-        audit?.note(id.rawValue, of: grant)
+        audit?.register(id.rawValue, of: grant)
         let (activation, rootNode): (Int64, UInt64) = (try state.take(), try state.take())
         let (status, mount): (FileStatus, UInt64) = (try state.take(), try state.take())
         let (isLocal, wasMoveTold, readOnly) = (try state.takeFlag(), try state.takeFlag(), try state.takeFlag())
@@ -162,9 +162,9 @@ extension ViewFS {
             isLocal: isLocal, isMoveTold: isMoveTold, readOnly: readOnly)
         coordinator.close(id, refusals)
         scope.isClosed.store(isClosed, ordering: .relaxed)
-        scope.letting.store(try state.takeFlag() ? .done : .notYet, ordering: .relaxed)
+        scope.releaseState.store(try state.takeFlag() ? .done : .notYet, ordering: .relaxed)
         scope.named.store(try state.take(), ordering: .relaxed)
-        scope.isToBeDropped.store(try state.takeFlag(), ordering: .relaxed)
+        scope.dropsOnNextLookup.store(try state.takeFlag(), ordering: .relaxed)
         let (isReleased, isEmpty) = (try state.takeFlag(), try state.takeFlag())
         scope.closing.withLock { closing in
             (closing.isReleased, closing.isEmpty) = (isReleased, isEmpty)
@@ -188,19 +188,19 @@ extension ViewFS {
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !nodes.crossesMounts
         let wasUnwatched = nodes.isUnwatched.exchange(!isTold, ordering: .relaxed)
         if isTold || wasUnwatched { return }
-        for id in nodes.ids { tree.nodes.find(id)?.pointee.standing.bitwiseOr(Standing.isUnwatched, ordering: .relaxed) }
+        for id in nodes.ids { tree.nodes.find(id)?.pointee.containment.bitwiseOr(Containment.isUnwatched, ordering: .relaxed) }
     }
 
     /// Watches again in the directories that the kernel knows, on a thread of its own, which ends when that is done. After `begin`.
     public func watchKnownDirectories(of scopes: [Scope]) {
         guard hostWatch != nil else { return }
         // As after changes that were lost: what has left a grant meanwhile is looked for.
-        hostWatch?.noteRenamed()
-        hostWatch?.hasMissed.store(true, ordering: .releasing)
+        hostWatch?.countRename()
+        hostWatch?.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in
             for scope in scopes where !scope.isClosed.load(ordering: .acquiring) {
                 for id in scope.nodes.ids where isDirectory(id) {
-                    turns.take {
+                    pauseGate.run {
                         _ = tree.withLive(id, in: scope.nodes) { watch(id, $0) }
                     }
                 }

@@ -17,7 +17,7 @@ final class HostWatch: Sendable {
     /// Counts the renames that are told there, of whatever.
     private let renames = Atomic<UInt64>(0)
     /// Changes may have been missed before this watch began.
-    let hasMissed = Atomic<Bool>(false)
+    let mayHaveMissed = Atomic<Bool>(false)
     /// Whether somebody takes the changes of `names`, and is about it just now.
     private let isServed = Atomic<Bool>(false)
     private let isTaking = Atomic<Bool>(false)
@@ -47,14 +47,14 @@ final class HostWatch: Sendable {
     /// Watches in a directory that the kernel is about to be told of. `descriptor`: its own, pinned.
     ///
     /// Locking: that of the watched directories, for a moment.
-    func note(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
+    func watch(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
         let means = node.pointee.withOwner { $0.watchMeans.load(ordering: .acquiring) }
         guard means != 0, !node.pointee.isWatched.exchange(true, ordering: .relaxed) else { return }
         let isByHandle = means == ChangeWatch.Means.names.rawValue
         if isByHandle { _ = data?.add(directory: descriptor) }
         guard let key = (isByHandle ? names : directories)?.add(directory: descriptor) else { return }
         let place = WatchedDirectories.Place(node: id, identity: node.pointee.key, scope: node.pointee.scope)
-        (isByHandle ? byHandle : byWatch).note(place, under: key)
+        (isByHandle ? byHandle : byWatch).add(place, under: key)
     }
 
     /// Starts the threads that tell `view`'s kernel.
@@ -71,18 +71,18 @@ final class HostWatch: Sendable {
     private func run(_ watch: ChangeWatch, _ places: WatchedDirectories, _ view: ViewFS) -> Bool {
         let thread = try? WorkerThread.start("grantfs-watch") { [self] in
             let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Self.bufferSize, alignment: 8)
-            let teller = ChangeTeller(view: view, watch: watch, places: places)
+            let relay = HostChangeRelay(view: view, watch: watch, places: places)
             while view.session?.hasEnded != true {
-                watch.wait(milliseconds: teller.millisecondsUntilDue)
+                watch.wait(milliseconds: relay.millisecondsUntilDue)
                 usleep(Self.gatheringMicroseconds)
-                view.turns.begin()
-                teller.begin()
+                view.pauseGate.begin()
+                relay.begin()
                 if watch.means == .names { isTaking.store(true, ordering: .sequentiallyConsistent) }
-                watch.takeAll(into: buffer) { teller.tell($0) }
+                watch.drain(into: buffer) { relay.relay($0) }
                 if watch.means == .names { isTaking.store(false, ordering: .releasing) }
-                teller.tellDue()
-                if watch.means != .data { teller.sweepIfWorthwhile() }
-                view.turns.end()
+                relay.relayDue()
+                if watch.means != .data { relay.sweepIfWorthwhile() }
+                view.pauseGate.end()
             }
             buffer.deallocate()
         }
@@ -93,10 +93,10 @@ final class HostWatch: Sendable {
     // MARK: directories that move
 
     /// A directory was renamed or removed, or that may have been missed.
-    func noteMoved() { moves.wrappingAdd(1, ordering: .releasing) }
+    func countMove() { moves.wrappingAdd(1, ordering: .releasing) }
 
     /// Something was renamed, or that may have been missed.
-    func noteRenamed() { renames.wrappingAdd(1, ordering: .releasing) }
+    func countRename() { renames.wrappingAdd(1, ordering: .releasing) }
 
     /// Another number when something was renamed since where filesystems are watched.
     var renamesSeen: UInt64 { renames.load(ordering: .acquiring) }
@@ -105,7 +105,7 @@ final class HostWatch: Sendable {
     /// changes have come that nobody has looked at yet.
     var movesSeen: UInt64? {
         // Looked at in this order: what is not waiting was taken before, with `isTaking` set, and is counted when that is over.
-        guard isServed.load(ordering: .acquiring), let names, !names.hasWaiting, !isTaking.load(ordering: .sequentiallyConsistent) else {
+        guard isServed.load(ordering: .acquiring), let names, !names.hasPending, !isTaking.load(ordering: .sequentiallyConsistent) else {
             return nil
         }
         return moves.load(ordering: .acquiring)

@@ -5,7 +5,7 @@ import GrantViewTree
 /// Changes beside the mount that are told twice more, a moment later. An answer that was made before a change can be on its way while the kernel is told of it, and makes it know something old right afterwards (fs/fuse/dir.c,
 /// fuse_lookup_name). Where the kernel keeps that until it is told otherwise, somebody has to.
 ///
-/// Not safe to share: belongs to one `ChangeTeller`.
+/// Not safe to share: belongs to one `HostChangeRelay`.
 struct RepeatedChanges {
     struct Item: Hashable {
         let scope: UInt32
@@ -28,14 +28,14 @@ struct RepeatedChanges {
     private static let pause: Int64 = 20_000_000
     private static let most = 16_384
 
-    mutating func note(_ item: Item, now: Int64) {
+    mutating func add(_ item: Item, now: Int64) {
         // Beyond that all is forgotten once more.
-        if pending.count >= Self.most { return noteAll(now: now) }
+        if pending.count >= Self.most { return addAll(now: now) }
         pending[item] = (now, 0)
         next = min(next, now + Self.delays[0])
     }
 
-    mutating func noteAll(now: Int64) {
+    mutating func addAll(now: Int64) {
         pending = [:]
         all = (now, 0)
         next = min(next, now + Self.delays[0])

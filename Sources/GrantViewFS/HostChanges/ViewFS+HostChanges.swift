@@ -13,7 +13,7 @@ extension ViewFS {
     /// Waits for write-back, so it is called by a thread that can be left behind.
     func takeHostChange(of id: UInt64, _ notifier: Notifier) {
         _ = notifier.prune([id])
-        guard notifier.forgetData(NodeID(id)) == 0, let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
+        guard notifier.invalidateData(NodeID(id)) == 0, let scope = tree.nodes.find(id)?.pointee.scope, let nodes = tree.scope(scope) else {
             return
         }
         // The byte alone makes no page that the kernel answers from, so none is there for who comes after a withdrawal; at the beginning of a page it would (fs/fuse/dev.c, fuse_notify_store).
@@ -57,6 +57,6 @@ extension ViewFS {
     /// Whether a file may have been written to through the mount a moment ago, or is being.
     func isWrittenHere(_ id: UInt64) -> Bool {
         guard let node = tree.nodes.find(id) else { return false }
-        return kernelOpens ? node.pointee.kept.writer != 0 : node.pointee.writers.load(ordering: .relaxed) > 0
+        return kernelOpens ? node.pointee.cachedOpens.writer != 0 : node.pointee.writers.load(ordering: .relaxed) > 0
     }
 }

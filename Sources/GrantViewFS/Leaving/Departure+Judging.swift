@@ -11,7 +11,7 @@ extension Departure {
     private static let highest = 1 << 20
     private static let attempts = 8
 
-    func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {
+    func hasEscaped(_ id: UInt64, _ node: UnsafeMutablePointer<Node>) -> Bool {
         guard scope.document == nil, let top = scope.root, id != top.id else { return false }
         var answer = false
         view.tree.withRoot(of: scope) { root in
@@ -19,7 +19,7 @@ extension Departure {
             // What cannot be opened again is no use to anybody.
             if root >= 0, descriptor >= 0 {
                 let isDirectory = node.pointee.type == S_IFDIR
-                answer = isDirectory ? !lies(descriptor, below: root) : hasLeft(id, node, descriptor, root)
+                answer = isDirectory ? !lies(descriptor, below: root) : hasEscaped(id, node, descriptor, root)
             }
             view.tree.unpin(id, node)
         }
@@ -61,7 +61,7 @@ extension Departure {
         return false
     }
 
-    private func hasLeft(_ id: UInt64, _ node: UnsafeMutablePointer<Node>, _ descriptor: Int32, _ root: Int32) -> Bool {
+    private func hasEscaped(_ id: UInt64, _ node: UnsafeMutablePointer<Node>, _ descriptor: Int32, _ root: Int32) -> Bool {
         let own = place(descriptor, root)
         if own == 1 { return false }
         var status = FileStatus()
@@ -69,8 +69,8 @@ extension Departure {
         if isFound(node, hasNames: status.st.st_nlink > 0 || own == 0, below: root) { return false }
         if node.pointee.openers.load(ordering: .relaxed) == 0 || (own == 0 && status.st.st_nlink <= 1) { return true }
         return !view.files.numbers(of: id).contains { number in
-            guard let file = view.files.hold(number) else { return false }
-            defer { view.files.letGo(number) }
+            guard let file = view.files.acquire(number) else { return false }
+            defer { view.files.drop(number) }
             return place(file.pointee.descriptor, root) == 1
         }
     }
@@ -80,7 +80,7 @@ extension Departure {
         let key = node.pointee.key
         let parent = node.pointee.parent.load(ordering: .relaxed)
         return view.tree.withLive(parent, in: scope) { directory in
-            guard directory.pointee.standing.load(ordering: .relaxed) & Standing.left == 0 else { return false }
+            guard directory.pointee.containment.load(ordering: .relaxed) & Containment.escaped == 0 else { return false }
             let number = view.tree.pin(directory)
             defer { view.tree.unpin(parent, directory) }
             return number >= 0 && lies(number, below: root) && (!hasNames || NodeTree.directory(number, leadsTo: key))

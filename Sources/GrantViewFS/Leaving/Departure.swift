@@ -31,7 +31,7 @@ struct Departure {
             for id in scope.ids where !gone.contains(id) { depart(id, &gone, &hasDirectory) }
         }
         if gone.isEmpty { return }
-        refuse(Standing.leaving, gone)
+        refuse(Containment.escaping, gone)
         let (departure, nodes) = (self, gone)
         // The next need not wait for what follows.
         do throws(Errno) {
@@ -43,34 +43,34 @@ struct Departure {
 
     private func depart(_ id: UInt64, _ gone: inout Set<UInt64>, _ hasDirectory: inout Bool) {
         _ = view.tree.withLive(id, in: scope) { node in
-            guard node.pointee.standing.load(ordering: .relaxed) & Standing.left == 0, hasLeft(id, node) else { return }
+            guard node.pointee.containment.load(ordering: .relaxed) & Containment.escaped == 0, hasEscaped(id, node) else { return }
             view.tree.depart(id, node)
             gone.insert(id)
             if node.pointee.type == S_IFDIR { hasDirectory = true }
         }
     }
 
-    private func refuse(_ standing: UInt8, _ nodes: Set<UInt64>) {
+    private func refuse(_ containment: UInt8, _ nodes: Set<UInt64>) {
         for id in nodes {
-            _ = view.tree.withLive(id, in: scope) { $0.pointee.standing.bitwiseOr(standing, ordering: .sequentiallyConsistent) }
+            _ = view.tree.withLive(id, in: scope) { $0.pointee.containment.bitwiseOr(containment, ordering: .sequentiallyConsistent) }
         }
-        view.files.refuse(standing) { nodes.contains($0) }
-        view.directories.refuse(standing) { nodes.contains($0) }
+        view.files.refuse(containment) { nodes.contains($0) }
+        view.directories.refuse(containment) { nodes.contains($0) }
     }
 
     private func finish(_ nodes: Set<UInt64>) {
         let id = ScopeID(rawValue: scope.scope)
-        var inside = view.coordinator.visits(in: id)
+        var inside = view.coordinator.occupants(of: id)
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: Self.grace) &* 1_000
         while !inside.isEmpty, Clock.monotonic < deadline {
             usleep(50)
             inside.removeAll { !view.coordinator.isInside($0) }
         }
         _ = view.locks.refuse(nodes, in: id)
-        let forgetting = DepartureForgetting(view: view, gate: id, nodes: nodes)
-        forgetting.writeBack()
-        refuse(Standing.left, nodes)
-        forgetting.forget()
+        let invalidator = DepartureInvalidator(view: view, gate: id, nodes: nodes)
+        invalidator.writeBack()
+        refuse(Containment.escaped, nodes)
+        invalidator.forget()
         endLocks(nodes)
         // What hung in the filesystem meanwhile may have told the kernel something anew.
         if inside.isEmpty { return }
@@ -79,16 +79,16 @@ struct Departure {
             inside.removeAll { !view.coordinator.isInside($0) }
         }
         _ = view.locks.refuse(nodes, in: id)
-        forgetting.forget()
+        invalidator.forget()
     }
 
     private func endLocks(_ nodes: Set<UInt64>) {
         view.locks.releaseFiles(nodes, in: ScopeID(rawValue: scope.scope))
-        for number in view.files.refuse(Standing.left, { nodes.contains($0) }) {
-            guard let file = view.files.hold(number) else { continue }
+        for number in view.files.refuse(Containment.escaped, { nodes.contains($0) }) {
+            guard let file = view.files.acquire(number) else { continue }
             _ = clinux_flock(file.pointee.descriptor, LOCK_UN)
-            view.files.letGo(number)
+            view.files.drop(number)
         }
-        for node in nodes { view.locks.wholeIsFree(of: node) }
+        for node in nodes { view.locks.wholeFileUnlocked(of: node) }
     }
 }

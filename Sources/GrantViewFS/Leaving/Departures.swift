@@ -7,7 +7,7 @@ import GrantViewTree
 
 /// Finds what was moved out of granted directories beside the mount while the kernel knows it, and takes it out of the grants.
 ///
-/// Three lead it there: renames that are told (`ChangeTeller`), operations in scopes where they are not (`ViewFS.isOutside`), and a look at all that
+/// Three lead it there: renames that are told (`HostChangeRelay`), operations in scopes where they are not (`ViewFS.isOutside`), and a look at all that
 /// is open three times a second. What they suspect is judged on a thread of its scope alone, because that may ask the scope's filesystem, which may hang.
 ///
 /// Locking: its own, rank 2, held for a moment.
@@ -40,7 +40,7 @@ final class Departures: Sendable {
     // MARK: suspicion
 
     /// Sees by the kernel's word alone whether a node lies where it should, and has it judged otherwise. Waits for nobody.
-    func look(at id: UInt64, in number: UInt32) {
+    func check(at id: UInt64, in number: UInt32) {
         guard let view, let scope = view.tree.scope(number) else { return }
         let isInside = view.tree.withLive(id, in: scope) { _ in
             var isInside = false
@@ -66,7 +66,7 @@ final class Departures: Sendable {
     }
 
     /// Waits until nothing of a scope is suspected any more, for a tenth of a second at the most.
-    func awaitJudgement(in scope: UInt32) {
+    func awaitVerdict(in scope: UInt32) {
         for _ in 0..<Self.judgementTurns {
             if suspects.withLock({ $0[scope] == nil }) { return }
             usleep(Self.judgementPause)
@@ -77,8 +77,8 @@ final class Departures: Sendable {
         let thread = try? WorkerThread.start("grantfs-leaving") { [self] in
             // Of the thread that asks it would inherit whom that acts for.
             Identity.resetOnThisThread()
-            while Turns.take(
-                view?.turns,
+            while PauseGate.run(
+                view?.pauseGate,
                 {
                     guard let nodes = take(scope) else { return false }
                     judge(nodes, in: scope)
@@ -112,7 +112,7 @@ final class Departures: Sendable {
     private func run() {
         var (turn, hand, left, renames) = (UInt64(0), UInt32(0), UInt32(0), UInt64(0))
         while let view, view.session?.hasEnded != true {
-            view.turns.begin()
+            view.pauseGate.begin()
             for scope in suspects.withLock({ $0.filter { !$0.value.isJudged }.map(\.key) }) {
                 suspects.withLock { $0[scope]?.isJudged = true }
                 startJudging(scope)
@@ -122,21 +122,22 @@ final class Departures: Sendable {
             if now != renames || view.policy.writeBack { left = view.tree.indexLimit }
             var places = Places(view: view, watched: now != renames || left > 0)
             renames = now
-            let look: (NodeTree.Glimpse) -> Void = { [self] seen in
+            let look: (NodeTree.UnpinnedSnapshot) -> Void = { [self] seen in
                 let place = places.isAbove(seen)
                 let isNameless = place != 0 && place != 1
                 if place == 0 || (isNameless && (turn &+ seen.node) % Self.turnsOfNameless == 0) { suspect(seen.node, in: seen.scope) }
             }
-            view.files.glimpses(look)
-            view.directories.glimpses(look)
+            view.files.forEachUnpinned(look)
+            view.directories.forEachUnpinned(look)
             lookAtDirectories(view, &hand, &left, look)
-            view.turns.end()
+            view.pauseGate.end()
             usleep(Self.pause)
         }
     }
 
     /// Goes round like the hand of a clock, as far as a turn may.
-    private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.Glimpse) -> Void) {
+    private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.UnpinnedSnapshot) -> Void)
+    {
         let limit = view.tree.indexLimit
         var (seen, steps) = (0, 0)
         while left > 0, limit > 0, seen < Self.directoriesPerTurn, steps < Self.stepsPerTurn {
@@ -168,7 +169,7 @@ final class Departures: Sendable {
         }
 
         /// See `clinux_path_is_above`; 1 also where there is nothing to compare with.
-        mutating func isAbove(_ seen: NodeTree.Glimpse) -> Int32 {
+        mutating func isAbove(_ seen: NodeTree.UnpinnedSnapshot) -> Int32 {
             guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
             if place.path == nil {
                 place.path = view.tree.scope(seen.scope).flatMap { view.path(of: $0) } ?? []
@@ -182,7 +183,7 @@ final class Departures: Sendable {
 
         private mutating func note(_ number: UInt32) -> Place? {
             let place = view.tree.scope(number).flatMap { scope -> Place? in
-                guard let root = scope.root, !scope.isLetGo else { return nil }
+                guard let root = scope.root, !scope.hasReleased else { return nil }
                 return Place(root: root.id, isLookedAt: watched || scope.isUnwatched.load(ordering: .relaxed))
             }
             known[number] = place

@@ -17,19 +17,21 @@ extension ViewFS {
     /// node first says so and then waits for those inside.
     @inline(__always)
     func isOutside(_ id: NodeID, _ node: NodePointer, for entry: Entry) -> Bool {
-        let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
-        return standing != 0 && isOutside(id, node, standing, for: entry)
+        let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
+        return containment != 0 && isOutside(id, node, containment, for: entry)
     }
 
     /// The same of an open file or directory.
     @inline(__always)
-    func refuses(_ standing: borrowing Atomic<UInt8>, _ entry: Entry) -> Bool {
-        entry.isRefused(by: UInt32(truncatingIfNeeded: standing.load(ordering: .sequentiallyConsistent) & Standing.left))
+    func refuses(_ containment: borrowing Atomic<UInt8>, _ entry: Entry) -> Bool {
+        entry.isRefused(by: UInt32(truncatingIfNeeded: containment.load(ordering: .sequentiallyConsistent) & Containment.escaped))
     }
 
     @inline(never)
-    private func isOutside(_ id: NodeID, _ node: NodePointer, _ standing: UInt8, for entry: Entry) -> Bool {
-        if standing & Standing.left != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: standing & Standing.left)) }
+    private func isOutside(_ id: NodeID, _ node: NodePointer, _ containment: UInt8, for entry: Entry) -> Bool {
+        if containment & Containment.escaped != 0 {
+            return entry.isRefused(by: UInt32(truncatingIfNeeded: containment & Containment.escaped))
+        }
         let (time, relied) = (Clock.monotonic, relied)
         // Found by its name in a directory that was looked at.
         if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: relied) &* 1_000_000 { return false }
@@ -42,11 +44,11 @@ extension ViewFS {
         let place = clinux_lies_below(root, descriptor)
         if place != 1 { departures.suspect(id.rawValue, in: node.pointee.scope) }
         if place == 0 {
-            if node.pointee.type == S_IFDIR { return entry.isRefused(by: UInt32(truncatingIfNeeded: Standing.leaving)) }
+            if node.pointee.type == S_IFDIR { return entry.isRefused(by: UInt32(truncatingIfNeeded: Containment.escaping)) }
             // It may have another name: somebody else finds out.
-            departures.awaitJudgement(in: node.pointee.scope)
-            let now = node.pointee.standing.load(ordering: .sequentiallyConsistent)
-            if now & Standing.left != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: now & Standing.left)) }
+            departures.awaitVerdict(in: node.pointee.scope)
+            let now = node.pointee.containment.load(ordering: .sequentiallyConsistent)
+            if now & Containment.escaped != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: now & Containment.escaped)) }
         }
         node.pointee.lookedAt.store(now, ordering: .relaxed)
         return false
@@ -55,7 +57,7 @@ extension ViewFS {
     /// Takes a node with its directory out of the grant: it was found in it at the moment at which it left. True when that is so.
     @inline(__always)
     func leaves(with directory: NodePointer, _ id: UInt64) -> Bool {
-        guard directory.pointee.standing.load(ordering: .sequentiallyConsistent) & Standing.left != 0 else { return false }
+        guard directory.pointee.containment.load(ordering: .sequentiallyConsistent) & Containment.escaped != 0 else { return false }
         departures.suspect(id, in: directory.pointee.scope)
         return true
     }

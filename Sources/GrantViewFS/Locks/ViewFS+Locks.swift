@@ -1,6 +1,7 @@
 import CGrantSystem
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantSystem
 import GrantViewTree
@@ -26,7 +27,7 @@ extension ViewFS {
         }
         view.onFile(request, info.fh, id, for: .closing) { request, file in
             let flags = file.pointee.flags & O_ACCMODE
-            view.lookWhoElse(locks: file, id.rawValue, whole: false)
+            view.probeOplock(locking: file, id.rawValue, whole: false)
             let found = view.locks.description(
                 info.lock_owner, of: id.rawValue, in: ScopeID(rawValue: file.pointee.scope), handle: info.fh, pid: lock.l_pid,
                 uid: request.caller.uid
@@ -35,10 +36,12 @@ extension ViewFS {
             } open: {
                 // For both kinds of lock where that can be: the owner may have the file open in another way as well, and the kernel has
                 // seen that the lock suits the descriptor it is asked for by.
-                if let node = view.tree.nodes.find(id.rawValue) { _ = Identity.assume(request.caller, groups: node.pointee.asksCallers) }
+                if let node = view.tree.nodes.find(id.rawValue) {
+                    _ = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups)
+                }
                 let more = file.pointee.appendsOnly ? O_NONBLOCK | O_APPEND : O_NONBLOCK
-                let both = view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, O_RDWR | more) }
-                return both >= 0 ? both : view.tree.makingRoom { clinux_reopen(file.pointee.descriptor, flags | more) }
+                let both = view.tree.evictingIfNeeded { clinux_reopen(file.pointee.descriptor, O_RDWR | more) }
+                return both >= 0 ? both : view.tree.evictingIfNeeded { clinux_reopen(file.pointee.descriptor, flags | more) }
             }
             switch found {
             case .failure(let error): request.reply(error: error.rawValue)
@@ -46,8 +49,8 @@ extension ViewFS {
                 let range = LockedRange(
                     start: Int64(truncatingIfNeeded: lock.l_start), length: Int64(truncatingIfNeeded: lock.l_len),
                     isExclusive: lock.l_type == Int16(truncatingIfNeeded: F_WRLCK))
-                let wish = LockWish.range(description, range)
-                view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: wait)
+                let lockRequest = LockRequest.range(description, range)
+                view.take(lockRequest, request, ScopeID(rawValue: file.pointee.scope), id, wait: wait)
             }
         }
     }
@@ -55,8 +58,8 @@ extension ViewFS {
     static func getlk(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo, _ lock: LockRange) {
         view.onFile(request, info.fh, id, for: .closing) { request, file in
             let own = view.locks.existingDescription(info.lock_owner, of: id.rawValue)
-            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open it anew could
-            // wait for a lease of somebody else's.
+            // Asked through the owner's own description, its own locks are not in the way. The open file has none of its own, and to open
+            // it anew could wait for a lease of somebody else's.
             let descriptor = dup(own?.descriptor ?? file.pointee.descriptor)
             if descriptor < 0 {
                 request.reply(error: ENOLCK)
@@ -95,66 +98,68 @@ extension ViewFS {
             return
         }
         view.onFile(request, info.fh, id, for: .closing) { request, file in
-            view.lookWhoElse(locks: file, id.rawValue, whole: true)
-            let wish = LockWish.whole(file: info.fh, operation: operation | LOCK_NB)
-            view.take(wish, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
+            view.probeOplock(locking: file, id.rawValue, whole: true)
+            let lockRequest = LockRequest.whole(file: info.fh, operation: operation | LOCK_NB)
+            view.take(lockRequest, request, ScopeID(rawValue: file.pointee.scope), id, wait: operation & LOCK_NB == 0)
         }
     }
 
-    /// Ends what `wish` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with it. Inside the
-    /// scope, so that a revoker finds and answers whoever is stuck.
-    private func unlock(_ request: consuming Request, _ handle: UInt64, _ id: NodeID, _ wish: () -> LockWish?) {
-        guard let file = files.hold(handle) else {
+    /// Ends what `lockRequest` locked; nil: there is nothing. Never refused: below a withdrawn grant locks have ended already, or end with
+    /// it. Inside the scope, so that a revoker finds and answers whoever is stuck.
+    private func unlock(_ request: consuming Request, _ handle: UInt64, _ id: NodeID, _ lockRequest: () -> LockRequest?) {
+        guard let file = files.acquire(handle) else {
             request.reply(error: 0)
             return
         }
-        defer { files.letGo(handle) }
+        defer { files.drop(handle) }
         let worker = request.worker
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
         let slot = worker.pointee.slot
         let scope = ScopeID(rawValue: file.pointee.scope)
         let verdict = coordinator.enter(scope, for: .closing, slot: slot)
-        if verdict == .crowded, crowd.holdsUp(request, in: scope.rawValue) { return queueUp(request, .closing, scope: scope.rawValue) }
+        if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.rawValue) {
+            return parkForQuota(request, .closing, scope: scope.rawValue)
+        }
         guard verdict.isInside else {
             request.reply(error: 0)
             return
         }
         defer { coordinator.leave(slot: slot) }
-        guard let wish = wish() else {
+        guard let lockRequest = lockRequest() else {
             request.reply(error: 0)
             return
         }
-        guard locks.hasRoom(for: wish, unlocking: true) else {
+        guard locks.hasRoom(for: lockRequest, unlocking: true) else {
             request.reply(error: ENOLCK)
             return
         }
-        if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(wish), !isSole(id.rawValue) {
+        if policy.sharesLocks, file.pointee.canWrite, locks.mayGuardChanges(lockRequest), !isSole(id.rawValue) {
             let (uid, message) = (request.caller.uid, request.message)
-            guard let detached = request.detach() else { return locks.undo(wish, of: id.rawValue) }
+            guard let detached = request.detach() else { return locks.undo(lockRequest, of: id.rawValue) }
             locks.finish(
                 LockWaiter(
-                    scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, message: message,
+                    scope: locks.scope(scope), node: id.rawValue, uid: uid, lockRequest: lockRequest, isGranted: true, message: message,
                     request: detached))
         } else {
-            locks.undo(wish, of: id.rawValue)
+            locks.undo(lockRequest, of: id.rawValue)
             request.reply(error: 0)
         }
     }
 
-    private func take(_ wish: LockWish, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
-        guard locks.hasRoom(for: wish) else {
+    private func take(_ lockRequest: LockRequest, _ request: consuming Request, _ scope: ScopeID, _ id: NodeID, wait: Bool) {
+        guard locks.hasRoom(for: lockRequest) else {
             request.reply(error: ENOLCK)
             return
         }
         let uid = request.caller.uid
-        let result = locks.attempt(wish)
+        let result = locks.attempt(lockRequest)
         if result == 0, policy.sharesLocks, !isSole(id.rawValue) {
             let message = request.message
             guard let detached = request.detach() else { return }
             locks.refresh(
                 LockWaiter(
-                    scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, isGranted: true, message: message,
+                    scope: locks.scope(scope), node: id.rawValue, uid: uid, lockRequest: lockRequest, isGranted: true, message: message,
                     request: detached))
             return
         }
@@ -166,58 +171,67 @@ extension ViewFS {
         let message = request.message
         guard let detached = request.detach() else { return }
         locks.wait(
-            LockWaiter(scope: locks.scope(scope), node: id.rawValue, uid: uid, wish: wish, message: message, request: detached))
+            LockWaiter(
+                scope: locks.scope(scope), node: id.rawValue, uid: uid, lockRequest: lockRequest, message: message, request: detached))
     }
 }
 
-extension ViewFS {
+extension ViewFS: LockHost {
+    package func lockWhole(file id: UInt64, operation: Int32) -> Int32 {
+        guard let file = files.acquire(id) else { return -EBADF }
+        defer { files.drop(id) }
+        return clinux_flock(file.pointee.descriptor, operation)
+    }
+
+    package func mustRevalidate(_ node: UInt64) -> Bool { policy.sharesLocks && !isSole(node) }
+
     /// Makes the kernel write what a program has stored in a mapping of a file, and forget the rest.
-    func writeDown(_ id: UInt64) { _ = session?.notifier.forgetData(NodeID(id)) }
+    package func writeBackData(_ id: UInt64) { _ = session?.notifier.invalidateData(NodeID(id)) }
 
     /// Makes the kernel see a file that was just locked as it is now, as NFS does: what others wrote before they unlocked it, here, in
     /// another mount or on the host. From now on the names beside it are looked up each time: programs that lock tell each
     /// other things by files that come and go (SQLite by its journal).
-    func showAsItIs(_ id: UInt64) {
+    package func revalidate(_ id: UInt64) {
         guard let node = tree.nodes.find(id) else { return }
         if let parent = tree.nodes.find(node.pointee.parent.load(ordering: .relaxed)) {
             parent.pointee.isShared.store(true, ordering: .relaxed)
         }
         // Looked at before: what was forgotten before the file was found to be nobody else's may have come from somebody else since.
         let wasStale = node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .stale
-        _ = session?.notifier.forgetData(NodeID(id))
+        _ = session?.notifier.invalidateData(NodeID(id))
         if wasStale { _ = node.pointee.oplock.compareExchange(expected: .stale, desired: .sole, ordering: .sequentiallyConsistent) }
     }
 
-    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken and
-    /// before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then is
-    /// written down for him.
+    /// Whether nobody but programs of this mount has a file open, and the kernel's view of it is fresh. To be asked after a lock was taken
+    /// and before it is given up: whoever opens the file and takes the lock in between makes it false first, and what is stored until then
+    /// is written down for him.
     func isSole(_ id: UInt64) -> Bool {
         guard oplocks != nil, let node = tree.nodes.find(id) else { return false }
         return node.pointee.oplock.load(ordering: .sequentiallyConsistent) == .sole
     }
 
-    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock of the whole
-    /// does not, so it is seen first whether more come.
-    private func lookWhoElse(locks file: UnsafeMutablePointer<OpenFile>, _ id: UInt64, whole: Bool) {
+    /// Before a lock is taken. The first lock of a range opens the file once more, for its owner, and then nobody can look any more; a lock
+    /// of the whole does not, so it is seen first whether more come.
+    private func probeOplock(locking file: UnsafeMutablePointer<OpenFile>, _ id: UInt64, whole: Bool) {
         guard let oplocks, let node = tree.nodes.find(id), node.pointee.type == S_IFREG else { return }
-        let count = node.pointee.lockings.load(ordering: .relaxed)
-        if count < Node.manyLockings { node.pointee.lockings.store(count + 1, ordering: .relaxed) }
+        let count = node.pointee.lockRequests.load(ordering: .relaxed)
+        if count < Node.oplockThreshold { node.pointee.lockRequests.store(count + 1, ordering: .relaxed) }
         switch node.pointee.oplock.load(ordering: .relaxed) {
-        case .unknown: if whole, count < Node.manyLockings { return }
-        case .rare: if !whole || count < Node.manyLockings { return }
+        case .unknown: if whole, count < Node.oplockThreshold { return }
+        case .rare: if !whole || count < Node.oplockThreshold { return }
         case .expected: break
         case .shared, .stale, .sole: return
         }
-        oplocks.look(id, node, file.pointee.descriptor)
+        oplocks.probe(id, node, file.pointee.descriptor)
     }
 
     /// When a file is opened: programs that come together open it before any locks it. `handle`: not yet known to the kernel.
-    func lookWhoElse(opens handle: UInt64, _ id: UInt64, _ node: NodePointer) {
+    func probeOplock(opening handle: UInt64, _ id: UInt64, _ node: NodePointer) {
         guard let oplocks else { return }
         oplocks.opened(id, node.pointee.key)
-        guard node.pointee.oplock.load(ordering: .relaxed) == .expected, let file = files.hold(handle) else { return }
-        oplocks.look(id, node, file.pointee.descriptor)
-        files.letGo(handle)
+        guard node.pointee.oplock.load(ordering: .relaxed) == .expected, let file = files.acquire(handle) else { return }
+        oplocks.probe(id, node, file.pointee.descriptor)
+        files.drop(handle)
     }
 }
 

@@ -14,18 +14,18 @@ final class LostWrites: Sendable {
     @inline(__always)
     var isAny: Bool { hasAny.load(ordering: .acquiring) }
 
-    func note(_ node: UInt64, in scope: UInt32) {
+    func add(_ node: UInt64, in scope: UInt32) {
         counts.withLock { $0[scope, default: [:]][node, default: 0] &+= 1 }
         hasAny.store(true, ordering: .releasing)
     }
 
     /// Of a file that is opened: what was before is for others.
-    func begin(_ file: borrowing OpenFile) { file.lossesTold.store(count(file.node, in: file.scope), ordering: .relaxed) }
+    func begin(_ file: borrowing OpenFile) { file.reportedLosses.store(count(file.node, in: file.scope), ordering: .relaxed) }
 
     /// Whether there are some that the file's user was not told of, who is now.
-    func tell(_ file: UnsafeMutablePointer<OpenFile>) -> Bool {
+    func takeError(_ file: UnsafeMutablePointer<OpenFile>) -> Bool {
         let now = count(file.pointee.node, in: file.pointee.scope)
-        return file.pointee.lossesTold.exchange(now, ordering: .relaxed) != now
+        return file.pointee.reportedLosses.exchange(now, ordering: .relaxed) != now
     }
 
     func handOver(to state: inout HandoverWriter) {

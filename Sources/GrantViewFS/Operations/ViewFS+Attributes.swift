@@ -23,9 +23,9 @@ extension ViewFS {
             return
         }
         // The granted directory alone lies in no other.
-        if node.pointee.parent.load(ordering: .relaxed) == 0 { noteRoot(status, node) }
+        if node.pointee.parent.load(ordering: .relaxed) == 0 { cacheRootStatus(status, node) }
         var attributes = attributes(status)
-        let timeout = node.pointee.isDistrusted ? 0 : attributeTimeout(of: node, attributes.st_mode)
+        let timeout = node.pointee.bypassesCache ? 0 : attributeTimeout(of: node, attributes.st_mode)
         if request.wantsBirth {
             let birth = status.has_birth ? Birth(seconds: status.birth_seconds, nanoseconds: status.birth_nanoseconds) : nil
             request.reply(attributes: attributes, birth: birth, timeout: timeout)
@@ -36,7 +36,7 @@ extension ViewFS {
 
     /// Keeps what was said of a granted directory for the next lookup of its name: the kernel takes older times for a change.
     @inline(never)
-    private func noteRoot(_ status: FileStatus, _ node: NodePointer) {
+    private func cacheRootStatus(_ status: FileStatus, _ node: NodePointer) {
         node.pointee.withOwner { owner in
             guard owner.root?.key == node.pointee.key else { return }
             owner.rootStatus.withLock { $0 = status }
@@ -55,10 +55,10 @@ extension ViewFS {
         // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
         let kills = request.killsSetID && changes.contains(.size)
         // What the kernel brings of its own accord is the echo of a change that was let in, and waits for nobody.
-        let isEcho = view.policy.writeBack && changes == .cachedTimes
-        if isEcho, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
+        let isWriteBack = view.policy.writeBack && changes == .cachedTimes
+        if isWriteBack, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
         view.onNode(
-            request, id, for: isEcho ? .cacheWrite : .write, killing: kills, file: isEcho ? handle : nil
+            request, id, for: isWriteBack ? .cacheWrite : .write, killing: kills, file: isWriteBack ? handle : nil
         ) { request, node, descriptor in
             // Its mode keeps others on the host out of it.
             if view.document(of: id, node) != nil {
@@ -69,12 +69,12 @@ extension ViewFS {
                 view.settleSetID(of: descriptor, for: request.caller)
             }
             if view.kernelOpens, changes.changesOwner || changes.contains(.mode) { view.openBeforeChange(id, node, as: request.caller) }
-            if changes.contains(.mode) { view.noteMode(attributes.pointee.st_mode) }
+            if changes.contains(.mode) { view.recordMode(attributes.pointee.st_mode) }
             // What is written down first is done: it does not wait for a lease then.
             let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
             defer { if writer >= 0 { _ = clinux_close(writer) } }
             let resizes = view.policy.writeBack && changes.contains(.size)
-            if resizes { view.noteTime(of: id.rawValue, descriptor) }
+            if resizes { view.captureShownTime(of: id.rawValue, descriptor) }
             let result =
                 writer == ViewFS.leaseInTheWay
                 ? writer
@@ -86,7 +86,7 @@ extension ViewFS {
                         : Identity.withReserve(of: request.caller) { view.apply(changes, attributes, to: node, descriptor, file: handle) }
                 }
             if result == ViewFS.leaseInTheWay {
-                let call = view.waitingCall(of: descriptor, request, scope: node.pointee.scope)
+                let call = view.pendingCall(of: descriptor, request, scope: node.pointee.scope)
                 view.leases.wait(request, in: node.pointee.scope, call)
                 return
             }
@@ -124,7 +124,7 @@ extension ViewFS {
 
     /// Remembers that the mount has set-gid bits which are not about execution.
     @inline(__always)
-    func noteMode(_ mode: mode_t) {
+    func recordMode(_ mode: mode_t) {
         if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
     }
 
@@ -191,7 +191,7 @@ extension ViewFS {
                 times.1.tv_nsec = utimeNow
             } else if changes.contains(.modificationTime) {
                 times.1 = wanted.pointee.st_mtim
-                noteShown(wanted.pointee.st_mtim, of: node)
+                setShownTime(wanted.pointee.st_mtim, of: node)
             }
             return withUnsafePointer(to: &times) {
                 $0.withMemoryRebound(to: timespec.self, capacity: 2) { clinux_utimens_descriptor(descriptor, $0) }
@@ -203,18 +203,18 @@ extension ViewFS {
     /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
     /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
     private func truncate(_ node: NodePointer, _ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
-        if let handle, let file = files.hold(handle) {
-            defer { files.letGo(handle) }
+        if let handle, let file = files.acquire(handle) {
+            defer { files.drop(handle) }
             return clinux_ftruncate(file.pointee.descriptor, size)
         }
         if kernelOpens, handle != nil {
             node.pointee.beginUse()
             defer { node.pointee.endUse() }
-            if let file = files.find(node.pointee.kept.writer), !file.pointee.appendsOnly {
+            if let file = files.find(node.pointee.cachedOpens.writer), !file.pointee.appendsOnly {
                 return clinux_ftruncate(file.pointee.descriptor, size)
             }
         }
-        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
+        let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
         if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }
         // While it is open for writing nobody gets a lease on it that truncate(2) would wait for.
         let result = size == 0 ? 0 : clinux_truncate_descriptor(descriptor, size)
@@ -224,7 +224,7 @@ extension ViewFS {
 
     /// Opens a file so that nobody gets a lease on it for as long. A descriptor, `leaseInTheWay` or another negative number: then whoever truncates it hears why.
     private func opensForWriting(_ descriptor: Int32, _ node: NodePointer) -> Int32 {
-        let opened = tree.makingRoom { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
+        let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
         return isLease(opened, node) ? Self.leaseInTheWay : opened
     }
 
@@ -241,7 +241,7 @@ extension ViewFS {
     @inline(never)
     private func trapAsTold() {
         if trap == .free { fatalError("told to trap") }
-        locks.waits.withLock { _ in fatalError("told to trap with a lock held") }
+        locks.whileLocked { fatalError("told to trap with a lock held") }
     }
 
     /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.

@@ -18,7 +18,7 @@ extension ViewFS {
         view.onNode(request, id, for: .read) { request, node, descriptor in
             let user = request.caller.uid
             let hasRoom = view.tree.hasRoom(scope: node.pointee.scope, user: user)
-            let opened = hasRoom ? view.tree.makingRoom { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
+            let opened = hasRoom ? view.tree.evictingIfNeeded { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) } : -ENFILE
             if opened >= 0, view.leavesDirectoryAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
             let unwritten = view.audit(
                 request, node, opened < 0 ? descriptor : opened, error: opened < 0 ? Errno.number(of: opened) : 0)
@@ -31,23 +31,23 @@ extension ViewFS {
             var status = FileStatus()
             let isKnown = clinux_statx(opened, nil, &status) == 0
             let backing = FileDescriptor(owning: opened)
-            guard view.tree.takeShare(scope: node.pointee.scope, user: user),
+            guard view.tree.reserveShare(scope: node.pointee.scope, user: user),
                 let handle = view.directories.add(
                     OpenDirectory(descriptor: backing, node: id.rawValue, scope: node.pointee.scope, user: user))
             else {
                 request.reply(error: ENFILE)
                 return
             }
-            // As in `keep`.
-            let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
-            if standing & Standing.left != 0 { view.directories.inherit(standing, handle) }
+            // As in `registerOpen`.
+            let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
+            if containment & Containment.escaped != 0 { view.directories.inherit(containment, handle) }
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
             // The kernel may keep the listing, and use it as long as the directory has not changed.
             // Not for its own opening, as in `open`.
             if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
                 info.pointee.cache_readdir = 1
-                let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.isWorthKeeping(node))
+                let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.shouldKeepListing(node))
                 info.pointee.keep_cache = isKept ? 1 : 0
             }
             if !request.reply(file: info) { view.releaseDirectory(handle, of: id) }
@@ -56,23 +56,23 @@ extension ViewFS {
 
     /// Whether the kernel had better use its listing than ask for a new one, which brings the attributes of all entries with it: as long as what it knows of them
     /// holds, if they were looked at one by one before (as git does), or if nobody looks at them.
-    private func isWorthKeeping(_ directory: NodePointer) -> Bool {
+    private func shouldKeepListing(_ directory: NodePointer) -> Bool {
         let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
         if age < policy.timeoutNanoseconds { return true }
-        guard directory.pointee.withOwner({ $0.habit.goesOutBare() }) else { return false }
-        directory.pointee.isListedBare.store(true, ordering: .relaxed)
+        guard directory.pointee.withOwner({ $0.readdirPlus.omitsAttributes() }) else { return false }
+        directory.pointee.wasListedBare.store(true, ordering: .relaxed)
         return true
     }
 
     static func releasedir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
-        if info.fh != 0 { view.directories.noteReleased(info.fh) }
+        if info.fh != 0 { view.directories.markReleased(info.fh) }
         request.reply(error: 0)
         if info.fh != 0 { view.releaseDirectory(info.fh, of: id) }
     }
 
     private func releaseDirectory(_ handle: UInt64, of id: NodeID) {
         if let node = tree.nodes.find(id.rawValue) { node.pointee.openers.wrappingSubtract(1, ordering: .relaxed) }
-        directories.letGo(handle)
+        directories.drop(handle)
     }
 
     static func fsyncdir(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
@@ -105,12 +105,12 @@ extension ViewFS {
             let error = directory.pointee.stream.withLock { stream -> Int32 in
                 let error = stream.seek(offset, in: directory.pointee.descriptor)
                 if error != 0 { return error }
-                let isBare = Self.isBare(&stream, offset, node)
+                let omitsAttributes = Self.omitsAttributes(&stream, offset, node)
                 if offset == 0 { stream.familiarity = node.pointee.renewed.load(ordering: .relaxed) != 0 ? 4 : 0 }
                 var familiarity = stream.familiarity
                 let ended = stream.forEach(in: directory.pointee.descriptor) {
                     if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
-                    return view.add($0, of: (id, node), directory.pointee.descriptor, bare: isBare, &familiarity, to: &listing)
+                    return view.add($0, of: (id, node), directory.pointee.descriptor, bare: omitsAttributes, &familiarity, to: &listing)
                 }
                 stream.familiarity = familiarity
                 return ended
@@ -124,17 +124,17 @@ extension ViewFS {
         }
     }
 
-    /// Whether this part of a listing goes out without attributes: see `ListingHabit`.
-    private static func isBare(_ stream: inout DirectoryStream, _ offset: UInt64, _ node: NodePointer) -> Bool {
+    /// Whether this part of a listing goes out without attributes: see `ReaddirPlusHeuristic`.
+    private static func omitsAttributes(_ stream: inout DirectoryStream, _ offset: UInt64, _ node: NodePointer) -> Bool {
         if offset == 0 {
-            stream.isBare = nil
-            node.pointee.isListedBare.store(false, ordering: .relaxed)
+            stream.omitsAttributes = nil
+            node.pointee.wasListedBare.store(false, ordering: .relaxed)
             return false
         }
-        let isBare = stream.isBare ?? node.pointee.withOwner { $0.habit.goesOutBare() }
-        stream.isBare = isBare
-        if isBare { node.pointee.isListedBare.store(true, ordering: .relaxed) }
-        return isBare
+        let omitsAttributes = stream.omitsAttributes ?? node.pointee.withOwner { $0.readdirPlus.omitsAttributes() }
+        stream.omitsAttributes = omitsAttributes
+        if omitsAttributes { node.pointee.wasListedBare.store(true, ordering: .relaxed) }
+        return omitsAttributes
     }
 
     /// Adds one entry; false when there is no room for it.

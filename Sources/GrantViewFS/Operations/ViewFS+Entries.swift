@@ -19,7 +19,7 @@ extension ViewFS {
     /// filesystem unless the mount does. Returns a descriptor or a negative error number.
     @inline(__always)
     func open(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> Int32 {
-        let result = tree.makingRoom {
+        let result = tree.evictingIfNeeded {
             clinux_open_beneath(directory, name, clinux_O_PATH | O_NOFOLLOW, 0, scope.crossesMounts)
         }
         // Another filesystem mounted here is not part of the grant.
@@ -43,7 +43,7 @@ extension ViewFS {
             tree.intern(FileDescriptor(owning: descriptor), status, in: $0, found: parent.id.rawValue, as: name)
         }
         guard let id = found, let node = tree.nodes.find(id) else { return ENFILE }
-        if isMistaken(id, node, status) { return EIO }
+        if hasTypeMismatch(id, node, status) { return EIO }
         if leaves(with: parent.node, id) {
             tree.forget(id, 1)
             return EACCES
@@ -63,7 +63,7 @@ extension ViewFS {
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.has_mount_id, !status.is_mount_root else { return false }
         let found = parent.node.pointee.withOwner { tree.internKnown(status, in: $0, found: parent.id.rawValue, as: name) }
-        guard let id = found, let node = tree.nodes.find(id), !isMistaken(id, node, status) else { return false }
+        guard let id = found, let node = tree.nodes.find(id), !hasTypeMismatch(id, node, status) else { return false }
         if leaves(with: parent.node, id) {
             tree.forget(id, 1)
             return false
@@ -75,7 +75,7 @@ extension ViewFS {
     /// Whether a file was taken for the node of another, which has its number and another type. Only a server that is broken or hostile has such; the
     /// kernel refuses them as well (fs/fuse/inode.c, fuse_iget). The lookup is taken back.
     @inline(__always)
-    private func isMistaken(_ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
+    private func hasTypeMismatch(_ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if node.pointee.type == status.st.st_mode & S_IFMT { return false }
         tree.forget(id, 1)
         return true
@@ -95,7 +95,7 @@ extension ViewFS {
         parameters.attr = attributes(status)
         // The kernel may have forgotten it just now, which is still on its way here.
         if kernelOpens, let time = shownTime(of: node) { parameters.attr.st_mtim = time }
-        if mayKeepNames(of: parent.node) {
+        if mayCacheNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
             parameters.entry_timeout = policy.nameTimeout
         }
@@ -106,14 +106,14 @@ extension ViewFS {
     func watch(_ id: UInt64, _ node: NodePointer) {
         guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
         let descriptor = tree.pin(node)
-        if descriptor >= 0 { hostWatch.note(id, node, descriptor: descriptor) }
+        if descriptor >= 0 { hostWatch.watch(id, node, descriptor: descriptor) }
         tree.unpin(id, node)
     }
 
     /// Not where programs lock files, and not where another grant of the mount leads to the same files.
     @inline(__always)
-    private func mayKeepNames(of directory: NodePointer) -> Bool {
-        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.isDistrusted
+    private func mayCacheNames(of directory: NodePointer) -> Bool {
+        !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.bypassesCache
     }
 
     /// For how long the kernel may keep a file's attributes. Not at all
@@ -130,11 +130,11 @@ extension ViewFS {
 
     /// Before a name is removed, or renamed over: notes it with its file if that has more names.
     @inline(__always)
-    func noteUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
+    func recordUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
         if policy.timeout == 0 { return }
         var status = FileStatus()
         guard clinux_statx(directory, name, &status) == 0, status.st.st_nlink > 1, status.st.st_mode & S_IFMT != S_IFDIR else { return }
-        tree.noteUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
+        tree.recordUnlink(of: NodeKey(status), in: scope, at: Clock.monotonic)
     }
 
     /// Looks `name` up and replies with its node.
@@ -145,7 +145,7 @@ extension ViewFS {
         var parameters = EntryParameters()
         let descriptor = parent.node.pointee.withOwner { open(name, in: directory, of: $0) }
         if descriptor < 0 {
-            guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayKeepNames(of: parent.node) else {
+            guard descriptor == -ENOENT, policy.negativeTimeout > 0, mayCacheNames(of: parent.node) else {
                 request.reply(failure: descriptor)
                 return
             }
@@ -172,7 +172,7 @@ extension ViewFS {
                 view.replyDocument(request, name, found: (parent, node))
                 return
             }
-            if node.pointee.isListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.habit.noteLookup() } }
+            if node.pointee.wasListedBare.load(ordering: .relaxed) { node.pointee.withOwner { $0.readdirPlus.recordLookup() } }
             view.replyEntry(request, name, in: descriptor, found: (parent, node))
         }
     }

@@ -36,7 +36,7 @@ extension ViewFS {
             }
         } else {
             view.onFile(request, info.fh, id, for: changes ? .write : .read) { request, file in
-                if changes, view.policy.writeBack, !view.bringBack(id) {
+                if changes, view.policy.writeBack, !view.flushDirtyPages(id) {
                     request.reply(error: EAGAIN)
                     return
                 }
@@ -69,17 +69,17 @@ extension ViewFS {
             request.reply(failure: result)
             return
         }
-        forgetAttributesNow(id)
+        invalidateAttributesNow(id)
         request.reply(control: nil, count: 0)
     }
 
     /// The kernel does not expect the time of change to be another. From a thread of its own, for which this worker waits inside its scope,
     /// where a revoker finds it: the notification waits for no request.
-    private func forgetAttributesNow(_ id: NodeID) {
+    private func invalidateAttributesNow(_ id: NodeID) {
         guard let notifier = session?.notifier else { return }
         let done = Semaphore()
         _ = BackgroundTask {
-            _ = notifier.forgetAttributes(id)
+            _ = notifier.invalidateAttributes(id)
             done.post()
         }
         done.wait()

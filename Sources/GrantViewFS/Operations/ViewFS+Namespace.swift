@@ -54,12 +54,12 @@ extension ViewFS {
                 if let document = view.document(of: parent, node, named: name) {
                     return view.unlink(document, name, directory: directory, as: request.caller)
                 }
-                if !directory { view.noteUnlink(name, in: descriptor, of: node.pointee.owner) }
-                let held = view.holdLosing(name, in: descriptor, of: node, directory: directory, request.caller)
+                if !directory { view.recordUnlink(name, in: descriptor, of: node.pointee.owner) }
+                let held = view.pinBeforeRemoval(name, in: descriptor, of: node, directory: directory, request.caller)
                 let result = clinux_unlinkat(descriptor, name, directory)
                 if let held {
                     if result == 0 { view.tree.removed(held, name, from: parent.rawValue) }
-                    view.tree.giveBack(held)
+                    view.tree.unpin(held)
                 }
                 return result
             }
@@ -98,16 +98,16 @@ extension ViewFS {
                 : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
                     if source != nil || sink != nil {
                         // Found by its name no more.
-                        let moving = view.tree.hold(name, in: from, of: node.pointee.owner)
+                        let moving = view.tree.pinEntry(name, in: from, of: node.pointee.owner)
                         let result = view.rename(((from, name), source), ((to, newName), sink), flags, as: request.caller)
                         if let moving {
-                            if result == 0 { view.tree.keep(moving) }
-                            view.tree.giveBack(moving)
+                            if result == 0 { view.tree.markNameless(moving) }
+                            view.tree.unpin(moving)
                         }
                         return result
                     }
                     // Both names stay when they are exchanged.
-                    if !isExchange { view.noteUnlink(newName, in: to, of: target.pointee.owner) }
+                    if !isExchange { view.recordUnlink(newName, in: to, of: target.pointee.owner) }
                     return Identity.withReserve(of: request.caller) {
                         view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
                     }
@@ -117,14 +117,14 @@ extension ViewFS {
         }
     }
 
-    /// As `NodeTree.hold`, of a name that is about to be removed. Where the kernel opens files by itself, a program may have the file open.
-    private func holdLosing(
+    /// As `NodeTree.pinEntry`, of a name that is about to be removed. Where the kernel opens files by itself, a program may have the file open.
+    private func pinBeforeRemoval(
         _ name: UnsafePointer<CChar>, in descriptor: Int32, of directory: NodePointer, directory isDirectory: Bool, _ caller: Caller
-    ) -> HeldNode? {
-        guard kernelOpens, !isDirectory else { return tree.hold(name, in: descriptor, of: directory.pointee.owner) }
-        let held = tree.holdOpened(name, in: descriptor, of: directory.pointee.owner)
+    ) -> PinnedNode? {
+        guard kernelOpens, !isDirectory else { return tree.pinEntry(name, in: descriptor, of: directory.pointee.owner) }
+        let held = tree.pinOpenEntry(name, in: descriptor, of: directory.pointee.owner)
         // A server may not know a file without a name, unless it is open.
-        if let held, directory.pointee.asksCallers { openBeforeChange(NodeID(held.id), held.node, as: caller) }
+        if let held, directory.pointee.usesCallerGroups { openBeforeChange(NodeID(held.id), held.node, as: caller) }
         return held
     }
 
@@ -132,12 +132,12 @@ extension ViewFS {
 
     /// Renames, and keeps the tree in step with it.
     private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ node: NodePointer, _ caller: Caller) -> Int32 {
-        let moving = tree.hold(from.text, in: from.directory, of: node.pointee.owner)
+        let moving = tree.pinEntry(from.text, in: from.directory, of: node.pointee.owner)
         let isLost = flags & renameExchange == 0
         let other =
             isLost
-            ? holdLosing(to.text, in: to.directory, of: node, directory: false, caller)
-            : tree.hold(to.text, in: to.directory, of: node.pointee.owner)
+            ? pinBeforeRemoval(to.text, in: to.directory, of: node, directory: false, caller)
+            : tree.pinEntry(to.text, in: to.directory, of: node.pointee.owner)
         let result = clinux_renameat2(from.directory, from.text, to.directory, to.text, flags)
         if let other {
             if result == 0, flags & renameExchange != 0 {
@@ -145,11 +145,11 @@ extension ViewFS {
             } else if result == 0 {
                 tree.removed(other, to.text, from: to.parent.rawValue)
             }
-            tree.giveBack(other)
+            tree.unpin(other)
         }
         if let moving {
             if result == 0 { tree.moved(moving, to.text, to: to.parent.rawValue) }
-            tree.giveBack(moving)
+            tree.unpin(moving)
         }
         return result
     }

@@ -36,12 +36,12 @@ extension ViewFS {
             }
             var status = FileStatus()
             let result = clinux_statx(opened, nil, &status)
-            if result < 0 || (status.st.st_nlink == 0 && view.cameByOldName(node)) {
+            if result < 0 || (status.st.st_nlink == 0 && view.wasOpenedByStaleName(node)) {
                 _ = clinux_close(opened)
                 request.reply(error: result < 0 ? Errno.number(of: result) : ESTALE)
                 return
             }
-            view.noteMode(status.st.st_mode)
+            view.recordMode(status.st.st_mode)
             let unwritten = view.audit(request, node, opened, error: 0)
             if unwritten != 0 {
                 _ = clinux_close(opened)
@@ -51,13 +51,13 @@ extension ViewFS {
             // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
-                let handle = view.keep(
+                let handle = view.registerOpen(
                     opened, of: id.rawValue, node, flags, info, keepCache: keep, appendsOnly: appendsOnly, request)
             else {
                 request.reply(error: ENFILE)
                 return
             }
-            view.lookWhoElse(opens: handle, id.rawValue, node)
+            view.probeOplock(opening: handle, id.rawValue, node)
             if !request.reply(file: info) { view.release(handle, of: id.rawValue) }
         }
     }
@@ -65,7 +65,7 @@ extension ViewFS {
     /// Out of the way of every other opening.
     @inline(never)
     private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
-        let call = waitingCall(of: descriptor, request, scope: node.pointee.scope)
+        let call = pendingCall(of: descriptor, request, scope: node.pointee.scope)
         leases.wait(request, in: node.pointee.scope, call)
     }
 
@@ -104,7 +104,7 @@ extension ViewFS {
             let place = isNameless ? AuditedPlace.file(directory) : .entry(directory, name)
             let opened = view.audited(request, node, place, detail: isNameless ? "created without a name" : "created") {
                 Identity.withReserve(of: request.caller) {
-                    view.tree.makingRoom {
+                    view.tree.evictingIfNeeded {
                         isNameless
                             ? clinux_open_nameless(directory, creation, mode)
                             : clinux_open_beneath(directory, name, creation, mode, node.pointee.withOwner { $0.crossesMounts })
@@ -116,7 +116,7 @@ extension ViewFS {
                 request.reply(error: isRaced ? ESTALE : Errno.number(of: opened))
                 return
             }
-            let path = view.tree.makingRoom { clinux_reopen(view.leavingAccessTime(opened), clinux_O_PATH) }
+            let path = view.tree.evictingIfNeeded { clinux_reopen(view.keepingAccessTime(opened), clinux_O_PATH) }
             if path < 0 {
                 _ = clinux_close(opened)
                 request.reply(failure: path)
@@ -124,14 +124,14 @@ extension ViewFS {
             }
             var parameters = EntryParameters()
             let error = view.enter(path, isNameless ? nil : name, found: (parent, node), into: &parameters)
-            view.noteMode(parameters.attr.st_mode)
+            view.recordMode(parameters.attr.st_mode)
             if let document, error == 0 { view.begin(document, parameters.ino, flags, as: request.caller) }
-            if error == 0, view.isDocumentDirectory(parent, node) { view.noteMaker(parent, node, of: parameters.ino, request.caller) }
+            if error == 0, view.isDocumentDirectory(parent, node) { view.recordMaker(parent, node, of: parameters.ino, request.caller) }
             if view.kernelOpens {
                 return view.replyCreated(request, opened, flags, error, &parameters, isNameless: isNameless, info)
             }
             guard error == 0, let child = view.tree.nodes.find(parameters.ino),
-                let handle = view.keep(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
+                let handle = view.registerOpen(opened, of: parameters.ino, child, flags, info, keepCache: view.policy.writeBack, request)
             else {
                 if error != 0 { _ = clinux_close(opened) }
                 if error == 0 { view.tree.forget(parameters.ino, 1) }
@@ -158,10 +158,10 @@ extension ViewFS {
             return
         }
         let caller = request.caller
-        if isNameless { node.pointee.noteNameless() }
-        if flags & O_ACCMODE != O_RDONLY { node.pointee.noteWriter(user: caller.uid, group: caller.gid, process: caller.pid) }
+        if isNameless { node.pointee.markNameless() }
+        if flags & O_ACCMODE != O_RDONLY { node.pointee.recordWriter(user: caller.uid, group: caller.gid, process: caller.pid) }
         node.pointee.beginUse()
-        let failure = keep(opened, of: parameters.ino, node, backingFlags(flags), as: caller).error
+        let failure = cacheFile(opened, of: parameters.ino, node, backingFlags(flags), as: caller).error
         node.pointee.endUse()
         info.pointee.fh = 0
         info.pointee.keep_cache = 1
@@ -175,20 +175,20 @@ extension ViewFS {
 
     static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         // Always passes. The file goes when the last operation on it has left.
-        guard let file = view.files.hold(info.fh) else {
+        guard let file = view.files.acquire(info.fh) else {
             request.reply(error: 0)
             return
         }
         let (scope, slot) = (file.pointee.scope, request.worker.pointee.slot)
         file.pointee.isReleased.store(true, ordering: .releasing)
         view.settleTime(of: file, slot: slot)
-        view.files.letGo(info.fh)
+        view.files.drop(info.fh)
         // Closing may wait for the filesystem, so who counts workers sees it.
-        let isCrowded = view.coordinator.show(ScopeID(rawValue: scope), slot: slot)
-        if isCrowded {
+        let isCongested = view.coordinator.forceEnter(ScopeID(rawValue: scope), slot: slot)
+        if isCongested {
             view.coordinator.leave(slot: slot)
             request.reply(error: 0)
-            view.closers.close(info.fh, of: id.rawValue, in: scope)
+            view.closeQueue.close(info.fh, of: id.rawValue, in: scope)
         } else {
             view.locks.releaseFile(info.fh, of: id)
             request.reply(error: 0)
@@ -218,23 +218,23 @@ extension ViewFS {
 
     private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
         let backing = backingFlags(flags) | O_NONBLOCK
-        var result = tree.makingRoom { clinux_reopen(descriptor, backing) }
+        var result = tree.evictingIfNeeded { clinux_reopen(descriptor, backing) }
         if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
         // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
-        guard result == -EPERM, flags & O_APPEND != 0 else { return (leavingAccessTime(result), false) }
-        return (tree.makingRoom { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
+        guard result == -EPERM, flags & O_APPEND != 0 else { return (keepingAccessTime(result), false) }
+        return (tree.evictingIfNeeded { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
     }
 
     /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
-    private func keep(
+    private func registerOpen(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
         keepCache: Bool, appendsOnly: Bool = false, _ request: borrowing Request
     ) -> UInt64? {
         let (worker, caller) = (request.worker, request.caller)
         let descriptor = FileDescriptor(owning: opened)
-        guard tree.takeShare(scope: node.pointee.scope, user: caller.uid) else { return nil }
+        guard tree.reserveShare(scope: node.pointee.scope, user: caller.uid) else { return nil }
         let file = OpenFile(
             descriptor: descriptor, node: id, scope: node.pointee.scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
             appendsOnly: appendsOnly)
@@ -242,13 +242,13 @@ extension ViewFS {
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
         // Added first and looked at afterwards; whoever refuses a node does it the other way round.
-        let standing = node.pointee.standing.load(ordering: .sequentiallyConsistent)
-        if standing & Standing.left != 0 { files.inherit(standing, handle) }
+        let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
+        if containment & Containment.escaped != 0 { files.inherit(containment, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
         if canWrite { node.pointee.writers.wrappingAdd(1, ordering: .relaxed) }
         info.pointee.fh = handle
         info.pointee.keep_cache = keepCache ? 1 : 0
-        info.pointee.direct_io = appendsOnly || goesPastCache(flags, worker) ? 1 : 0
+        info.pointee.direct_io = appendsOnly || usesDirectIO(flags, worker) ? 1 : 0
         return handle
     }
 
@@ -257,7 +257,7 @@ extension ViewFS {
     ///   fuse_fill_write_pages), and somebody else's line could come between. What can read as well only where it can be mapped all the same.
     /// - What can only write saves a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel
     ///   sees to it that others do not read old pages. Each write is a request anyway.
-    private func goesPastCache(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
+    private func usesDirectIO(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
         if policy.writeBack { return false }
         let appends = flags & O_APPEND != 0
         switch flags & O_ACCMODE {
@@ -267,26 +267,26 @@ extension ViewFS {
         }
     }
 
-    /// Undoes `keep`.
+    /// Undoes `registerOpen`.
     func release(_ handle: UInt64, of id: UInt64) {
-        guard let file = files.hold(handle) else { return }
+        guard let file = files.acquire(handle) else { return }
         if let node = tree.nodes.find(id) {
             if file.pointee.canWrite { node.pointee.writers.wrappingSubtract(1, ordering: .relaxed) }
             let left = node.pointee.openers.wrappingSubtract(1, ordering: .relaxed).newValue
             if left == 0 { oplocks?.closed(id, node) }
         }
-        files.letGo(handle)
-        files.letGo(handle)
+        files.drop(handle)
+        files.drop(handle)
     }
 
     /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
     /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
     /// renamed over meanwhile is opened, as natively. So is one for which the kernel comes again without a look at a name: it
     /// was held by an O_PATH descriptor.
-    private func cameByOldName(_ node: NodePointer) -> Bool {
+    private func wasOpenedByStaleName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
-            && !node.pointee.wasToldStale.exchange(true, ordering: .relaxed)
+            && !node.pointee.reportedStale.exchange(true, ordering: .relaxed)
     }
 
     /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could

@@ -22,23 +22,23 @@ extension ViewFS {
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, isOutside(id, node, for: entry) { verdict = turnBack(slot) }
+        if verdict.isInside, isOutside(id, node, for: entry) { verdict = leaveAsRevoked(slot) }
         if verdict != .enter {
             guard verdict.isInside else {
                 // Times of the kernel's own: see `setattr`.
                 if entry == .cacheWrite, handle != nil { return swallowCachedTimes(request, id) }
                 return refuse(request, verdict, scope: node.pointee.scope)
             }
-            if verdict == .crowded, crowd.holdsUp(request, in: node.pointee.scope) {
-                return queueUp(request, entry, scope: node.pointee.scope)
+            if verdict == .congested, workerQuota.exceedsQuota(request, in: node.pointee.scope) {
+                return parkForQuota(request, entry, scope: node.pointee.scope)
             }
             if isClaimed(verdict, entry, node.pointee.scope),
                 let hold = blocker(request.caller, id, node, entry, Names(first: name, second: other, isLookup: isLookup), file: handle)
             {
-                return stepAside(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
+                return parkForClaim(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
         }
-        let identity = Identity.assume(request.caller, groups: node.pointee.asksCallers)
+        let identity = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups)
         if entry.isChange { Identity.keepSetID(!killing) }
         if identity != 0 {
             request.reply(error: identity)
@@ -56,39 +56,39 @@ extension ViewFS {
 
     /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
     ///
-    /// `echo`: how many bytes the kernel's cache brings of its own accord: `drop`. `id`: its node. `writes`: whether it has to be open for writing,
+    /// `writeBackSize`: how many bytes the kernel's cache brings of its own accord: `drop`. `id`: its node. `writes`: whether it has to be open for writing,
     /// where the kernel opens files by itself.
     @inline(__always)
     func onFile(
-        _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry, writes: Bool = false, echo: Int? = nil,
+        _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry, writes: Bool = false, writeBackSize: Int? = nil,
         _ body: (consuming Request, UnsafeMutablePointer<OpenFile>) -> Void
     ) {
-        if kernelOpens { return onKeptFile(request, id, for: entry, writes: writes, echo: echo, body) }
-        guard let file = files.hold(handle) else {
+        if kernelOpens { return onCachedFile(request, id, for: entry, writes: writes, writeBackSize: writeBackSize, body) }
+        guard let file = files.acquire(handle) else {
             request.reply(error: EBADF)
             return
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, refuses(file.pointee.standing, entry) { verdict = turnBack(slot) }
-        let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: file.pointee.scope)
-        let hold = !isHeldUp && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
-        if isHeldUp {
-            queueUp(request, entry, scope: file.pointee.scope)
+        if verdict.isInside, refuses(file.pointee.containment, entry) { verdict = leaveAsRevoked(slot) }
+        let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: file.pointee.scope)
+        let hold = !isOverQuota && isClaimed(verdict, entry, file.pointee.scope) ? blocker(request.caller, file, entry) : nil
+        if isOverQuota {
+            parkForQuota(request, entry, scope: file.pointee.scope)
         } else if let hold {
-            stepAside(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
+            parkForClaim(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
         } else if verdict.isInside {
             // What the cache brings comes from nobody: it is the opener's.
-            let identity = Identity.assume(echo == nil ? request.caller : file.pointee.opener)
+            let identity = Identity.assume(writeBackSize == nil ? request.caller : file.pointee.opener)
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
-        } else if let echo {
-            drop(request, echo, of: file.pointee.node, in: file.pointee.scope, verdict)
+        } else if let writeBackSize {
+            drop(request, writeBackSize, of: file.pointee.node, in: file.pointee.scope, verdict)
         } else {
             refuse(request, verdict, scope: file.pointee.scope, readOf: entry == .read ? file.pointee.node : 0)
         }
-        files.letGo(handle)
+        files.drop(handle)
     }
 
     /// The same for an open directory.
@@ -96,42 +96,42 @@ extension ViewFS {
         _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry = .read,
         _ body: (consuming Request, UnsafeMutablePointer<OpenDirectory>) -> Void
     ) {
-        if kernelOpens { return onKeptDirectory(request, id, for: entry, body) }
-        guard let directory = directories.hold(handle) else {
+        if kernelOpens { return onCachedDirectory(request, id, for: entry, body) }
+        guard let directory = directories.acquire(handle) else {
             request.reply(error: EBADF)
             return
         }
         let slot = request.worker.pointee.slot
         var verdict = coordinator.enter(ScopeID(rawValue: directory.pointee.scope), for: entry, slot: slot)
-        if verdict.isInside, refuses(directory.pointee.standing, entry) { verdict = turnBack(slot) }
-        let isHeldUp = verdict == .crowded && crowd.holdsUp(request, in: directory.pointee.scope)
-        let hold = !isHeldUp && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
-        if isHeldUp {
-            queueUp(request, entry, scope: directory.pointee.scope)
+        if verdict.isInside, refuses(directory.pointee.containment, entry) { verdict = leaveAsRevoked(slot) }
+        let isOverQuota = verdict == .congested && workerQuota.exceedsQuota(request, in: directory.pointee.scope)
+        let hold = !isOverQuota && isClaimed(verdict, entry, directory.pointee.scope) ? blocker(request.caller, directory, entry) : nil
+        if isOverQuota {
+            parkForQuota(request, entry, scope: directory.pointee.scope)
         } else if let hold {
-            stepAside(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
+            parkForClaim(request, for: hold, scope: directory.pointee.scope, node: directory.pointee.node)
         } else if verdict.isInside {
             let node = tree.nodes.find(directory.pointee.node)
-            let identity = Identity.assume(request.caller, groups: node?.pointee.asksCallers ?? false)
+            let identity = Identity.assume(request.caller, groups: node?.pointee.usesCallerGroups ?? false)
             if identity == 0 { body(request, directory) } else { request.reply(error: identity) }
             coordinator.leave(slot: slot)
         } else {
             refuse(request, verdict, scope: directory.pointee.scope)
         }
-        directories.letGo(handle)
+        directories.drop(handle)
     }
 
     /// Leaves the scope, and lets the request wait for a claim.
     @inline(never)
-    func stepAside(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
-        let call = waitingCall(request, node, scope: scope)
+    func parkForClaim(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
+        let call = pendingCall(request, node, scope: scope)
         coordinator.leave(slot: request.worker.pointee.slot)
         waiting.wait(request, for: hold, scope: scope, node: node, call)
     }
 
     /// Leaves the scope again: what was to be worked on is in it no more.
     @inline(never)
-    private func turnBack(_ slot: Int) -> Verdict {
+    private func leaveAsRevoked(_ slot: Int) -> Verdict {
         coordinator.leave(slot: slot)
         return .revoked
     }
@@ -140,28 +140,28 @@ extension ViewFS {
     @inline(__always)
     func isClaimed(_ verdict: Verdict, _ entry: Entry, _ scope: UInt32) -> Bool {
         verdict == .claimed
-            || (verdict == .crowded && (entry == .read || entry == .write)
+            || (verdict == .congested && (entry == .read || entry == .write)
                 && coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.claimed))
     }
 
     /// Leaves the scope, and lets the request wait until it is less crowded. A close(2) is never refused.
     @inline(never)
-    func queueUp(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
+    func parkForQuota(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
         // Where the file is would be asked of a filesystem that may hang.
         let call =
             audit == nil
-            ? nil : audit?.call(request).map { AuditTrail.Waiting(call: $0, caller: request.caller, scope: scope, path: nil) }
+            ? nil : audit?.call(request).map { AuditTrail.PendingCall(call: $0, caller: request.caller, scope: scope, path: nil) }
         let refusal = entry == .cacheWrite ? nil : request.worker.pointee.isClosing.load(ordering: .relaxed) ? 0 : EACCES
         coordinator.leave(slot: request.worker.pointee.slot)
-        crowd.wait(request, in: scope, refusal: refusal, call)
+        workerQuota.wait(request, in: scope, refusal: refusal, call)
     }
 
     /// `readOf`: the node whose data is asked for; 0 when it is not about data.
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
-        noteDenial(request.caller, in: scope)
+        countDenial(request.caller, in: scope)
         let error = verdict == .readOnly ? EROFS : EACCES
-        if audit != nil { writeDownRefusal(request, scope: scope, error: error) }
-        if node != 0, error == EACCES { return refusedReads.refuse(request, node: node, scope: scope) }
+        if audit != nil { recordRefusal(request, scope: scope, error: error) }
+        if node != 0, error == EACCES { return refusedReadThrottle.refuse(request, node: node, scope: scope) }
         request.reply(error: error)
     }
 }

@@ -15,8 +15,8 @@ extension ViewFS {
                 request.reply(failure: count)
             } else {
                 let count = min(count, Worker.bufferSize)
-                request.worker.pointee.note(read: count)
-                view.coordinator.note(read: count, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
+                request.worker.pointee.count(read: count)
+                view.coordinator.count(read: count, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
                 request.reply(bytes: buffer, count: count)
             }
         }
@@ -28,10 +28,11 @@ extension ViewFS {
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t,
         _ info: OpenFileInfo
     ) {
-        let isEcho = info.writepage != 0
-        view.onFile(request, info.fh, id, for: isEcho ? .cacheWrite : .write, writes: true, echo: isEcho ? size : nil) { request, file in
+        let isWriteBack = info.writepage != 0
+        view.onFile(request, info.fh, id, for: isWriteBack ? .cacheWrite : .write, writes: true, writeBackSize: isWriteBack ? size : nil) {
+            request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
-            let appends = !isEcho && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
+            let appends = !isWriteBack && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
                 view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             }
@@ -41,13 +42,13 @@ extension ViewFS {
                 request.reply(error: EFBIG)
                 return
             }
-            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
+            view.captureShownTime(of: file.pointee.node, file.pointee.descriptor)
             var done = 0
             var result = 0
-            let writer = isEcho ? file.pointee.opener : request.caller
+            let writer = isWriteBack ? file.pointee.opener : request.caller
             while done < size {
                 result = Identity.withReserve(of: writer) {
-                    isEcho && file.pointee.appendsOnly
+                    isWriteBack && file.pointee.appendsOnly
                         ? clinux_pwrite_in_place(file.pointee.descriptor, bytes + done, size - done, offset &+ done)
                         : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
                 }
@@ -55,27 +56,27 @@ extension ViewFS {
                 // A filesystem that says it took more than it was given would lead past the buffer.
                 done &+= min(result, size &- done)
             }
-            view.noteChange(of: file.pointee.node)
+            view.markTimeDirty(of: file.pointee.node)
             // No close(2) will say that this was the last.
-            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleKeptTime(of: node, file) }
-            if done == 0, result < 0, !isEcho {
+            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleCachedTime(of: node, file) }
+            if done == 0, result < 0, !isWriteBack {
                 request.reply(failure: result)
                 return
             }
-            if isEcho {
+            if isWriteBack {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
                 // Of a file that is leaving, too.
-                let isAwaited = gate.pointee.refused != .none || file.pointee.standing.load(ordering: .relaxed) != 0
+                let isAwaited = gate.pointee.refused != .none || file.pointee.containment.load(ordering: .relaxed) != 0
                 if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed) }
-                if done < size { return view.replyToLoss(request, of: file, size, error: result < 0 ? Errno.number(of: result) : EIO) }
+                if done < size { return view.replyShortWrite(request, of: file, size, error: result < 0 ? Errno.number(of: result) : EIO) }
             }
             let node = NodeID(file.pointee.node)
             let isElsewhere = appends && !view.ends(file, at: offset &+ done)
-            request.worker.pointee.note(written: done)
-            view.coordinator.note(written: done, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
+            request.worker.pointee.count(written: done)
+            view.coordinator.count(written: done, in: ScopeID(rawValue: file.pointee.scope), slot: request.worker.pointee.slot)
             request.reply(written: done)
-            if isElsewhere { view.forgetDataSoon(node) }
+            if isElsewhere { view.invalidateDataSoon(node) }
         }
     }
 
@@ -84,10 +85,10 @@ extension ViewFS {
     /// An error is noted by the kernel for the whole filesystem as well, for syncfs(2) of whoever. That is right of a disk that fails or is full, and not of a write behind
     /// what a file can have, which is nobody else's: whoever has the file open is told of that by the daemon.
     @inline(never)
-    private func replyToLoss(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
+    private func replyShortWrite(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
         // Where the kernel opens by itself nobody says who has the file open, so it tells close(2) and fsync(2) by itself.
         if error == EFBIG, policy.writeBack, !kernelOpens {
-            lostWrites.note(file.pointee.node, in: file.pointee.scope)
+            lostWrites.add(file.pointee.node, in: file.pointee.scope)
             request.reply(written: size)
         } else {
             request.reply(error: error)
@@ -96,9 +97,9 @@ extension ViewFS {
 
     /// What the daemon has to say of what was written to a file before: an error number, or 0.
     @inline(__always)
-    private func lossToTell(_ file: UnsafeMutablePointer<OpenFile>) -> Int32 {
+    private func pendingWriteError(_ file: UnsafeMutablePointer<OpenFile>) -> Int32 {
         if isDropped(file.pointee.node, in: file.pointee.scope) { return EROFS }
-        return lostWrites.isAny && lostWrites.tell(file) ? EFBIG : 0
+        return lostWrites.isAny && lostWrites.takeError(file) ? EFBIG : 0
     }
 
     /// After an append: whether the file ends where the kernel believes.
@@ -110,9 +111,9 @@ extension ViewFS {
     /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
     /// wrong in its cache, so it is told to read anew. On a thread of its own: never from a request.
     @inline(never)
-    private func forgetDataSoon(_ node: NodeID) {
+    private func invalidateDataSoon(_ node: NodeID) {
         guard let notifier = session?.notifier else { return }
-        _ = BackgroundTask { _ = notifier.forgetData(node) }
+        _ = BackgroundTask { _ = notifier.invalidateData(node) }
     }
 
     /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.
@@ -122,12 +123,12 @@ extension ViewFS {
             request.reply(error: ENOSYS)
             return
         }
-        guard let file = view.files.hold(info.fh) else {
+        guard let file = view.files.acquire(info.fh) else {
             view.locks.releaseOwner(info.lock_owner, of: id)
             request.reply(error: 0)
             return
         }
-        defer { view.files.letGo(info.fh) }
+        defer { view.files.drop(info.fh) }
         // Ending locks asks the backing file system as well, so both happen inside, where a revoker finds whoever is stuck.
         let worker = request.worker
         worker.pointee.isClosing.store(true, ordering: .releasing)
@@ -135,10 +136,10 @@ extension ViewFS {
         let slot = worker.pointee.slot
         view.settleTime(of: file, slot: slot)
         let verdict = view.coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .closing, slot: slot)
-        if verdict == .crowded, view.crowd.holdsUp(request, in: file.pointee.scope) {
-            return view.queueUp(request, .closing, scope: file.pointee.scope)
+        if verdict == .congested, view.workerQuota.exceedsQuota(request, in: file.pointee.scope) {
+            return view.parkForQuota(request, .closing, scope: file.pointee.scope)
         }
-        guard verdict.isInside, !view.refuses(file.pointee.standing, .closing) else {
+        guard verdict.isInside, !view.refuses(file.pointee.containment, .closing) else {
             request.reply(error: 0)
             view.locks.releaseOwner(info.lock_owner, of: id)
             if verdict.isInside { view.coordinator.leave(slot: slot) }
@@ -147,7 +148,7 @@ extension ViewFS {
         view.locks.releaseOwner(info.lock_owner, of: id)
         let copy = file.pointee.canWrite ? dup(file.pointee.descriptor) : -1
         let result = copy < 0 ? 0 : clinux_close(copy)
-        let loss = file.pointee.canWrite ? view.lossToTell(file) : 0
+        let loss = file.pointee.canWrite ? view.pendingWriteError(file) : 0
         let publication = file.pointee.canWrite ? view.publish(file.pointee.node, as: request.caller) : 0
         let error = result < 0 ? result : publication
         request.reply(error: loss != 0 ? loss : error < 0 ? Errno.number(of: error) : 0)
@@ -157,9 +158,9 @@ extension ViewFS {
     static func fsync(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, dataOnly: Bool, _ info: OpenFileInfo) {
         view.settleTime(of: info.fh, request)
         view.onFile(request, info.fh, id, for: .closing) { request, file in
-            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleKeptTime(of: node, file) }
+            if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleCachedTime(of: node, file) }
             let result = clinux_fsync(file.pointee.descriptor, dataOnly)
-            let loss = view.lossToTell(file)
+            let loss = view.pendingWriteError(file)
             reply(request, loss != 0 ? 0 &- loss : result)
         }
     }
@@ -169,9 +170,9 @@ extension ViewFS {
     ) {
         view.onFile(request, info.fh, id, for: .write, writes: true) { request, file in
             view.settleSetID(of: file.pointee.descriptor, for: request.caller)
-            view.noteTime(of: file.pointee.node, file.pointee.descriptor)
+            view.captureShownTime(of: file.pointee.node, file.pointee.descriptor)
             let result = Identity.withReserve(of: request.caller) { clinux_fallocate(file.pointee.descriptor, mode, offset, length) }
-            view.noteChange(of: file.pointee.node)
+            view.markTimeDirty(of: file.pointee.node)
             reply(request, result)
         }
     }
@@ -184,19 +185,19 @@ extension ViewFS {
         view.onFile(request, target.handle, target.node, for: .write, writes: true) { request, file in
             let caller = request.caller
             let result = view.withSource(source.node, source.handle, for: caller) { from -> Int in
-                if view.refuses(from.pointee.standing, .read) { return -Int(EACCES) }
+                if view.refuses(from.pointee.containment, .read) { return -Int(EACCES) }
                 // Where there are claims the kernel reads by itself, so that it waits for those on the source.
                 let scope = ScopeID(rawValue: file.pointee.scope)
                 guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
                     return -Int(EXDEV)
                 }
                 view.settleSetID(of: file.pointee.descriptor, for: caller)
-                view.noteTime(of: file.pointee.node, file.pointee.descriptor)
+                view.captureShownTime(of: file.pointee.node, file.pointee.descriptor)
                 let result = Identity.withReserve(of: caller) {
                     clinux_copy_file_range(
                         from.pointee.descriptor, sourceOffset, file.pointee.descriptor, targetOffset, length, UInt32(bitPattern: flags))
                 }
-                view.noteChange(of: file.pointee.node)
+                view.markTimeDirty(of: file.pointee.node)
                 return result
             }
             if result < 0 { request.reply(failure: result) } else { request.reply(written: result) }
@@ -208,13 +209,13 @@ extension ViewFS {
     private func withSource(
         _ id: NodeID, _ handle: UInt64, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int
     ) -> Int {
-        if kernelOpens { return withKeptSource(id, for: caller, body) }
-        guard let file = files.hold(handle) else { return -Int(EBADF) }
-        defer { files.letGo(handle) }
+        if kernelOpens { return withCachedSource(id, for: caller, body) }
+        guard let file = files.acquire(handle) else { return -Int(EBADF) }
+        defer { files.drop(handle) }
         return body(file)
     }
 
-    private func withKeptSource(_ id: NodeID, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int) -> Int {
+    private func withCachedSource(_ id: NodeID, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int) -> Int {
         guard let node = tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else { return -Int(ESTALE) }
         if isOutside(id, node, for: .read) { return -Int(EACCES) }
         let descriptor = tree.pin(node)
@@ -223,7 +224,7 @@ extension ViewFS {
             node.pointee.endUse()
             tree.unpin(id.rawValue, node)
         }
-        let (file, error) = kept(id.rawValue, node, descriptor, forWriting: false, as: caller)
+        let (file, error) = cachedFile(id.rawValue, node, descriptor, forWriting: false, as: caller)
         return file.map(body) ?? Int(truncatingIfNeeded: error)
     }
 }

@@ -9,7 +9,7 @@ extension ViewFS {
     /// SEEK_DATA and SEEK_HOLE; the kernel does the others by itself.
     static func lseek(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ offset: off_t, _ whence: Int32, _ info: OpenFileInfo) {
         view.onFile(request, info.fh, id, for: .read) { request, file in
-            if view.policy.writeBack, !view.bringBack(NodeID(file.pointee.node)) {
+            if view.policy.writeBack, !view.flushDirtyPages(NodeID(file.pointee.node)) {
                 request.reply(error: EAGAIN)
                 return
             }
@@ -23,7 +23,7 @@ extension ViewFS {
     /// (fs/fuse/ioctl.c, fuse_fileattr_set). So the kernel is made to, by an invalidation from a thread of its own, for which this
     /// worker waits inside its scope, where a revoker finds it. Each such wait needs another worker for the writes, so only some may
     /// at once: false, and nothing done, when there are too many.
-    func bringBack(_ id: NodeID) -> Bool {
+    func flushDirtyPages(_ id: NodeID) -> Bool {
         // Closing writes back. So does unmapping, and a mapping keeps its file open.
         guard let node = tree.nodes.find(id.rawValue), mayBeDirty(node) else { return true }
         guard let notifier = session?.notifier else { return true }
@@ -31,7 +31,7 @@ extension ViewFS {
         guard seekers.wrappingAdd(1, ordering: .relaxed).oldValue < Self.workerLimit / 4 else { return false }
         let done = Semaphore()
         _ = BackgroundTask {
-            _ = notifier.forgetData(id)
+            _ = notifier.invalidateData(id)
             done.post()
         }
         done.wait()

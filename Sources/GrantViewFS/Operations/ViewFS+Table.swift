@@ -26,7 +26,7 @@ extension ViewFS {
                 let slot = request.worker.pointee.slot
                 request.replyNothing()
                 view.forget(NodeID(node), count, slot: slot)
-                view.restFromForgetting()
+                view.throttleForget()
             }
         }
         table.forget_multi = { raw, count, list in
@@ -35,7 +35,7 @@ extension ViewFS {
                 let slot = request.worker.pointee.slot
                 for place in 0..<count { view.forget(NodeID(list![place].ino), list![place].nlookup, slot: slot) }
                 request.replyNothing()
-                view.restFromForgetting()
+                view.throttleForget()
             }
         }
         table.readlink = { raw, node in serve(raw) { ViewFS.readlink($0, $1, NodeID(node)) } }

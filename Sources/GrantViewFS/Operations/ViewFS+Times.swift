@@ -15,13 +15,13 @@ import GrantViewTree
 extension ViewFS {
     /// Before a change of a file's data, which gives it another time: notes the one that the kernel shows, if that is not known. It is the file's own then.
     @inline(__always)
-    func noteTime(of id: UInt64, _ descriptor: Int32) {
+    func captureShownTime(of id: UInt64, _ descriptor: Int32) {
         guard policy.writeBack, let node = tree.nodes.find(id), node.pointee.dataVersion.load(ordering: .relaxed) == 0 else { return }
-        noteOwnTime(of: node, descriptor)
+        captureOwnTime(of: node, descriptor)
     }
 
     @inline(never)
-    private func noteOwnTime(of node: NodePointer, _ descriptor: Int32) {
+    private func captureOwnTime(of node: NodePointer, _ descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return }
         // Whoever was first has noted it before anything was changed.
@@ -31,14 +31,14 @@ extension ViewFS {
 
     /// After a change of a file's data, before it is answered.
     @inline(__always)
-    func noteChange(of id: UInt64) {
+    func markTimeDirty(of id: UInt64) {
         guard policy.writeBack, let node = tree.nodes.find(id) else { return }
-        node.pointee.hasOtherTime.store(true, ordering: .sequentiallyConsistent)
+        node.pointee.isTimeDirty.store(true, ordering: .sequentiallyConsistent)
     }
 
     /// Before the kernel's time, or one that a program has set, is given to the file: it is what the kernel shows from then on.
     @inline(__always)
-    func noteShown(_ time: timespec, of node: NodePointer) {
+    func setShownTime(_ time: timespec, of node: NodePointer) {
         if policy.writeBack { node.pointee.dataVersion.store(ShownTime.encoded(time), ordering: .sequentiallyConsistent) }
     }
 
@@ -47,21 +47,22 @@ extension ViewFS {
     @inline(__always)
     func settleTime(of file: UnsafeMutablePointer<OpenFile>, slot: Int) {
         guard policy.writeBack, file.pointee.canWrite, let node = tree.nodes.find(file.pointee.node),
-            node.pointee.hasOtherTime.load(ordering: .relaxed)
+            node.pointee.isTimeDirty.load(ordering: .relaxed)
         else { return }
         settle(node, file, slot)
     }
 
     func settleTime(of handle: UInt64, _ request: borrowing Request) {
-        guard policy.writeBack, let file = files.hold(handle) else { return }
+        guard policy.writeBack, let file = files.acquire(handle) else { return }
         settleTime(of: file, slot: request.worker.pointee.slot)
-        files.letGo(handle)
+        files.drop(handle)
     }
 
     @inline(never)
     private func settle(_ node: NodePointer, _ file: UnsafeMutablePointer<OpenFile>, _ slot: Int) {
         guard coordinator.enter(ScopeID(rawValue: file.pointee.scope), for: .cacheWrite, slot: slot).isInside else { return }
-        if !refuses(file.pointee.standing, .cacheWrite), Identity.assume(file.pointee.opener, groups: node.pointee.asksCallers) == 0 {
+        if !refuses(file.pointee.containment, .cacheWrite), Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
+        {
             restoreTime(of: node, file.pointee.descriptor)
         }
         coordinator.leave(slot: slot)
@@ -71,7 +72,7 @@ extension ViewFS {
     @inline(never)
     func restoreTime(of node: NodePointer, _ descriptor: Int32) {
         // Whoever changes it from here on says so again.
-        node.pointee.hasOtherTime.store(false, ordering: .sequentiallyConsistent)
+        node.pointee.isTimeDirty.store(false, ordering: .sequentiallyConsistent)
         var shown = node.pointee.dataVersion.load(ordering: .sequentiallyConsistent)
         // A time that was brought meanwhile is noted first and set afterwards, so it may have been overwritten here, and is looked for once more. Not for as
         // long as somebody sets times: his last one is set by himself.
@@ -96,7 +97,7 @@ extension ViewFS {
 
     /// The time of modification that the kernel shows of a file which may have another one; nil where it has no other.
     func shownTime(of node: NodePointer) -> timespec? {
-        node.pointee.hasOtherTime.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
+        node.pointee.isTimeDirty.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
     }
 
     // MARK: the time of last access
@@ -109,7 +110,7 @@ extension ViewFS {
 
     /// An opened file, after its reading leaves the time of last access alone if it is to. The daemon of a user may that of the user's own files; others it reads as ever.
     @inline(__always)
-    func leavingAccessTime(_ opened: Int32) -> Int32 {
+    func keepingAccessTime(_ opened: Int32) -> Int32 {
         if opened >= 0, leavesAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
         return opened
     }

@@ -11,7 +11,7 @@ extension ViewFS {
             request.reply(error: ENODATA)
             return
         }
-        if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return askedToWrite(view, request, id) }
+        if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return probeWritable(view, request, id) }
         view.onNode(request, id, for: .read) { request, node, descriptor in
             if strcmp(name, hostPathName) == 0, view.names.isBesideNursery(node.pointee.scope) {
                 return replyHostPath(request, of: descriptor, asked: size)
@@ -83,7 +83,7 @@ extension ViewFS {
         }
         view.onNode(request, id, for: .write) { request, node, descriptor in
             let result = view.audited(request, node, .file(descriptor), detail: String(cString: name)) {
-                if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.refusalOfWriting(request.caller, id, node) }
+                if view.kernelOpens, strcmp(name, capabilityName) == 0 { return view.writeRefusal(request.caller, id, node) }
                 return isReserved(name) || view.document(of: id, node) != nil ? -EPERM : clinux_removexattr_descriptor(descriptor, name)
             }
             reply(request, result)

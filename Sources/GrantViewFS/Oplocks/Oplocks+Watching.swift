@@ -14,7 +14,7 @@ extension Oplocks {
         do throws(Errno) {
             try WorkerThread.start("grantfs-openers") { [self] in
                 // Here, because what it opens is this thread's own.
-                guard let openings = try? HeldOpenings(bell: bell) else { return hasBegun.post() }
+                guard let openings = try? OpenPermissionEvents(wakeup: wakeup) else { return hasBegun.post() }
                 hasOpenings.store(true, ordering: .releasing)
                 hasBegun.post()
                 watch(openings)
@@ -22,35 +22,35 @@ extension Oplocks {
             // Until it has done what cannot be done any more once the daemon has given up what it need not do.
             hasBegun.wait()
             guard hasOpenings.load(ordering: .acquiring) else { return }
-            try WorkerThread.start("grantfs-oplocks") { [self] in doChores() }.detach()
-            limit.store(min(HeldOpenings.room / 4, 16384), ordering: .releasing)
+            try WorkerThread.start("grantfs-oplocks") { [self] in runJobs() }.detach()
+            limit.store(min(OpenPermissionEvents.capacity / 4, 16384), ordering: .releasing)
         } catch {
             return
         }
     }
 
-    private func watch(_ openings: borrowing HeldOpenings) {
+    private func watch(_ openings: borrowing OpenPermissionEvents) {
         let own = getpid()
-        var marks: [NodeKey: HeldOpenings.Mark] = [:]
+        var marks: [NodeKey: OpenPermissionEvents.Mark] = [:]
         // Each opening that waits is a descriptor. When the table had no room for the next, the kernel would deny it.
-        let room = min(HeldOpenings.room / 4, 1024)
+        let room = min(OpenPermissionEvents.capacity / 4, 1024)
         var waiting = 0
         while true {
             openings.wait(milliseconds: millisecondsUntilLate, ignoresOpenings: waiting >= room)
-            giveUpLate()
-            for order in takeOrders() {
-                switch order {
+            releaseExpired()
+            for command in drainCommands() {
+                switch command {
                 case .mark(let key, let descriptor, let answer):
                     if let mark = openings.mark(descriptor) {
                         marks[key] = mark
                         answer.isMarked = true
                     }
-                    answer.isThere.post()
+                    answer.isReady.post()
                 case .unmark(let key): marks.removeValue(forKey: key).map { openings.unmark($0) }
                 case .allow(let list):
                     for opening in list { openings.allow(opening) }
                     waiting -= list.count
-                case .tell(let semaphore): semaphore.post()
+                case .barrier(let semaphore): semaphore.post()
                 }
             }
             while waiting < room, let opening = openings.next() {
@@ -63,22 +63,22 @@ extension Oplocks {
         }
     }
 
-    private func takeOrders() -> [Order] {
+    private func drainCommands() -> [Command] {
         state.withLock { state in
-            defer { state.orders = [] }
-            return state.orders
+            defer { state.commands = [] }
+            return state.commands
         }
     }
 
     /// Whether an opening need not wait.
-    private func mayPass(_ opening: HeldOpenings.Opening, isOwn: Bool) -> Bool {
+    private func mayPass(_ opening: OpenPermissionEvents.Opening, isOwn: Bool) -> Bool {
         guard let key = NodeKey(descriptor: opening.descriptor) else { return true }
         let (passes, breaks) = state.withLock { state -> (Bool, Bool) in
             guard var entry = state.entries[key] else { return (true, false) }
             var breaks = false
             switch entry.stage {
             case .looking:
-                if !isOwn { state.entries[key]?.isSpoiled = true }
+                if !isOwn { state.entries[key]?.isContended = true }
                 return (true, false)
             case .held:
                 if isOwn { return (true, false) }
@@ -90,7 +90,7 @@ extension Oplocks {
             state.entries[key] = entry
             return (false, breaks)
         }
-        if breaks { hasChores.post() }
+        if breaks { jobsPending.post() }
         return passes
     }
 
@@ -101,7 +101,7 @@ extension Oplocks {
     }
 
     /// Whoever has waited too long goes on: a file may be incomplete, but nobody waits for ever for a program or a filesystem that hangs.
-    private func giveUpLate() {
+    private func releaseExpired() {
         let (requests, hasLate) = state.withLock { state -> ([GrantSystem.Semaphore], Bool) in
             let now = Clock.monotonic
             guard state.nextDeadline <= now else { return ([], false) }
@@ -109,30 +109,30 @@ extension Oplocks {
             var requests: [GrantSystem.Semaphore] = []
             for key in late { if let entry = state.entries[key] { requests += end(key, entry, &state) } }
             // One word for all of them, and the next look not too soon, however many there are.
-            if !late.isEmpty { state.chores.append(.late) }
+            if !late.isEmpty { state.jobs.append(.late) }
             let next = state.breaking.values.compactMap { state.entries[$0]?.deadline }.min()
             state.nextDeadline = next.map { max($0, now + 50_000_000) } ?? .max
             return (requests, !late.isEmpty)
         }
         for request in requests { request.post() }
-        if hasLate { hasChores.post() }
+        if hasLate { jobsPending.post() }
     }
 
     // MARK: writing down
 
     /// For as long as the daemon lives.
-    private func doChores() {
+    private func runJobs() {
         while true {
-            hasChores.waitForAny()
-            for chore in state.withLock({ state in
-                defer { state.chores = [] }
-                return state.chores
+            jobsPending.waitForAny()
+            for job in state.withLock({ state in
+                defer { state.jobs = [] }
+                return state.jobs
             }) {
-                switch chore {
-                case .writeDown(let key, let node, let scope, let number):
+                switch job {
+                case .writeBack(let key, let node, let scope, let number):
                     // Nobody's share of tasks: there is no user 2³² − 1.
                     writers.run(for: UInt64(truncatingIfNeeded: scope) << 32 | 0xFFFF_FFFF) { [self] in
-                        view?.writeDown(node)
+                        view?.writeBackData(node)
                         written(key, number)
                     }
                 case .late:
@@ -149,6 +149,6 @@ extension Oplocks {
             return end(key, entry, &state)
         }
         for request in requests { request.post() }
-        bell.ring()
+        wakeup.signal()
     }
 }

@@ -10,7 +10,7 @@ import GrantViewTree
 /// written down what programs here have stored in mappings of it.
 ///
 /// That nobody else has a file open is found out when it is first locked, while it is open once: first its openings are made to wait
-/// (`HeldOpenings`), then the kernel is asked who has it open. Who opened it before is counted by then, and who opens it later has to wait.
+/// (`OpenPermissionEvents`), then the kernel is asked who has it open. Who opened it before is counted by then, and who opens it later has to wait.
 ///
 /// Locking: rank 2, held for a moment.
 final class Oplocks: @unchecked Sendable {
@@ -30,11 +30,11 @@ final class Oplocks: @unchecked Sendable {
         /// Tells it from others of the same file, before and after it.
         let number: UInt64
         var stage = Stage.looking
-        var openings: [HeldOpenings.Opening] = []
+        var openings: [OpenPermissionEvents.Opening] = []
         /// Requests that open the file through another grant.
         var requests: [GrantSystem.Semaphore] = []
         /// Somebody else opened it while it was being looked at.
-        var isSpoiled = false
+        var isContended = false
         /// When those who wait go on unless something is written down until then, and when they do in any case, CLOCK_MONOTONIC in nanoseconds.
         var (deadline, end): (Int64, Int64) = (0, 0)
 
@@ -42,22 +42,22 @@ final class Oplocks: @unchecked Sendable {
     }
 
     /// What the watching thread is to do, in this order: marks come and go as entries do.
-    enum Order {
-        case mark(NodeKey, descriptor: Int32, answer: MarkAnswer)
+    enum Command {
+        case mark(NodeKey, descriptor: Int32, answer: MarkResult)
         case unmark(NodeKey)
-        case allow([HeldOpenings.Opening])
-        case tell(GrantSystem.Semaphore)
+        case allow([OpenPermissionEvents.Opening])
+        case barrier(GrantSystem.Semaphore)
     }
 
-    final class MarkAnswer: @unchecked Sendable {
-        // Safe to share: `isMarked` is written before `isThere` is posted and read after that.
-        let isThere = Semaphore()
+    final class MarkResult: @unchecked Sendable {
+        // Safe to share: `isMarked` is written before `isReady` is posted and read after that.
+        let isReady = Semaphore()
         var isMarked = false
     }
 
     /// What is to be written down, or was not in time.
-    enum Chore {
-        case writeDown(NodeKey, node: UInt64, scope: UInt32, number: UInt64)
+    enum Job {
+        case writeBack(NodeKey, node: UInt64, scope: UInt32, number: UInt64)
         case late
     }
 
@@ -69,43 +69,43 @@ final class Oplocks: @unchecked Sendable {
         var breaking: [UInt64: NodeKey] = [:]
         /// No deadline of theirs comes before; CLOCK_MONOTONIC in nanoseconds.
         var nextDeadline: Int64 = .max
-        var orders: [Order] = []
-        var chores: [Chore] = []
+        var commands: [Command] = []
+        var jobs: [Job] = []
         var count: UInt64 = 0
     }
 
     let state = Lock(State())
-    let bell: HeldOpenings.Bell
-    let hasChores = Semaphore()
+    let wakeup: OpenPermissionEvents.Wakeup
+    let jobsPending = Semaphore()
     /// Whether openings can be made to wait.
     let hasOpenings = Atomic<Bool>(false)
     /// How many files there can be: each takes a descriptor of the watching thread's. 0 as long as nobody watches.
     let limit = Atomic<Int>(0)
-    /// What it was before `end`.
+    /// What it was before `breakAll`.
     private let stopped = Atomic<Int>(0)
     /// Which there may be, a bit for the last digits of an inode's number, so that an opening need not take the lock for other files. Cleared when there are none.
     let entryBits = Atomic<UInt64>(0)
     /// How many of them are being written down.
     let breakingCount = Atomic<Int>(0)
-    let writers: KeptThreads
+    let writers: ThreadPool
     weak nonisolated(unsafe) var view: ViewFS?
 
     /// For so long somebody else's opening waits while nothing is written down, and for so long in any case.
-    static let (patience, longest): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
+    static let (stallTimeout, maxTimeout): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
 
-    init(writers: KeptThreads) throws(Errno) {
+    init(writers: ThreadPool) throws(Errno) {
         self.writers = writers
-        bell = try HeldOpenings.Bell()
+        wakeup = try OpenPermissionEvents.Wakeup()
     }
 
     /// Finds out who has a file open that is open once in this mount, behind `descriptor`. For a lock of the file, before it is taken, and for an opening of
     /// a file that was locked before; not when it is known. Waits for the watching thread, which waits for nobody.
-    func look(_ id: UInt64, _ node: NodePointer, _ descriptor: Int32) {
+    func probe(_ id: UInt64, _ node: NodePointer, _ descriptor: Int32) {
         let limit = limit.load(ordering: .acquiring)
         guard limit > 0, node.pointee.openers.load(ordering: .relaxed) == 1 else { return }
         guard clinux_is_on_own_disk(descriptor) else { return node.pointee.oplock.store(.shared, ordering: .relaxed) }
         let key = node.pointee.key
-        let answer = MarkAnswer()
+        let answer = MarkResult()
         let isFirst = state.withLock { state -> Bool in
             // One grant leaves room for others.
             guard state.entries[key] == nil, state.entries.count < limit, state.scopes[node.pointee.scope]?.count ?? 0 < limit / 4 else {
@@ -115,16 +115,16 @@ final class Oplocks: @unchecked Sendable {
             state.scopes[node.pointee.scope, default: []].insert(key)
             state.entries[key] = Entry(node: id, scope: node.pointee.scope, number: state.count)
             entryBits.store(entryBits.load(ordering: .relaxed) | Self.bit(of: key), ordering: .sequentiallyConsistent)
-            state.orders.append(.mark(key, descriptor: descriptor, answer: answer))
+            state.commands.append(.mark(key, descriptor: descriptor, answer: answer))
             return true
         }
         guard isFirst else { return }
-        bell.ring()
-        answer.isThere.wait()
+        wakeup.signal()
+        answer.isReady.wait()
         let isSole = answer.isMarked && clinux_is_sole_opening(descriptor)
         state.withLock { state in
             guard var entry = state.entries[key] else { return }
-            if isSole, !entry.isSpoiled, node.pointee.openers.load(ordering: .relaxed) > 0 {
+            if isSole, !entry.isContended, node.pointee.openers.load(ordering: .relaxed) > 0 {
                 entry.stage = .held
                 state.entries[key] = entry
                 node.pointee.oplock.store(.stale, ordering: .sequentiallyConsistent)
@@ -133,7 +133,7 @@ final class Oplocks: @unchecked Sendable {
                 remove(key, &state)
             }
         }
-        bell.ring()
+        wakeup.signal()
     }
 
     /// A file was opened through this mount. If it is another grant's as well, what was stored through that is written down first, as for an opening on
@@ -147,7 +147,7 @@ final class Oplocks: @unchecked Sendable {
             defer { state.entries[key] = entry }
             switch entry.stage {
             case .looking:
-                entry.isSpoiled = true
+                entry.isContended = true
                 return false
             case .held: startBreaking(&entry, key, &state)
             case .breaking: break
@@ -156,9 +156,9 @@ final class Oplocks: @unchecked Sendable {
             return true
         }
         guard mustWait else { return }
-        bell.ring()
-        hasChores.post()
-        _ = written.wait(until: Clock.monotonic + Self.longest)
+        wakeup.signal()
+        jobsPending.post()
+        _ = written.wait(until: Clock.monotonic + Self.maxTimeout)
     }
 
     @inline(__always)
@@ -174,23 +174,23 @@ final class Oplocks: @unchecked Sendable {
     private func extend(_ id: UInt64) {
         state.withLock { state in
             guard let key = state.breaking[id], let entry = state.entries[key] else { return }
-            state.entries[key]?.deadline = min(Clock.monotonic + Self.patience, entry.end)
+            state.entries[key]?.deadline = min(Clock.monotonic + Self.stallTimeout, entry.end)
         }
     }
 
     /// A file may have been closed for the last time in this mount: what comes next is looked at anew.
     func closed(_ id: UInt64, _ node: NodePointer) {
         let known = node.pointee.oplock.load(ordering: .relaxed)
-        if known == .unknown || known == .rare, node.pointee.lockings.load(ordering: .relaxed) == 0 { return }
+        if known == .unknown || known == .rare, node.pointee.lockRequests.load(ordering: .relaxed) == 0 { return }
         let isWatched = state.withLock { state -> Bool in
             guard node.pointee.openers.load(ordering: .relaxed) == 0 else { return false }
-            let isWorthIt = node.pointee.lockings.exchange(0, ordering: .relaxed) >= Node.manyLockings
+            let isWorthIt = node.pointee.lockRequests.exchange(0, ordering: .relaxed) >= Node.oplockThreshold
             node.pointee.oplock.store(isWorthIt ? .expected : .rare, ordering: .sequentiallyConsistent)
             guard let entry = state.entries[node.pointee.key], entry.node == id, case .held = entry.stage else { return false }
             remove(node.pointee.key, &state)
             return true
         }
-        if isWatched { bell.ring() }
+        if isWatched { wakeup.signal() }
     }
 
     /// Lets go of the files of a scope that is shut and in which nobody is inside; returns when nothing of them is open here.
@@ -204,17 +204,17 @@ final class Oplocks: @unchecked Sendable {
                 view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
                 requests += end(key, entry, &state)
             }
-            state.orders.append(.tell(isDone))
+            state.commands.append(.barrier(isDone))
             return requests
         }
         for request in requests { request.post() }
-        bell.ring()
+        wakeup.signal()
         isDone.wait()
     }
 
     /// Has nobody's opening wait any more, once what programs have stored is written down. False when that is not so by `deadline` (`Clock.monotonic`): then all is as before.
     /// From a thread that serves no requests.
-    func end(until deadline: Int64) -> Bool {
+    func breakAll(until deadline: Int64) -> Bool {
         let before = limit.exchange(0, ordering: .acquiringAndReleasing)
         stopped.store(before, ordering: .releasing)
         state.withLock { state in
@@ -224,11 +224,11 @@ final class Oplocks: @unchecked Sendable {
                 state.entries[key] = entry
             }
         }
-        bell.ring()
-        hasChores.post()
+        wakeup.signal()
+        jobsPending.post()
         while !state.withLock({ $0.entries.isEmpty }) {
             if Clock.monotonic > deadline {
-                goOn()
+                resume()
                 return false
             }
             usleep(500)
@@ -236,8 +236,8 @@ final class Oplocks: @unchecked Sendable {
         return true
     }
 
-    /// Looks again who else has files open, after `end`.
-    func goOn() {
+    /// Looks again who else has files open, after `breakAll`.
+    func resume() {
         let before = stopped.exchange(0, ordering: .acquiringAndReleasing)
         if before > 0 { limit.store(before, ordering: .releasing) }
     }
@@ -249,17 +249,17 @@ final class Oplocks: @unchecked Sendable {
         view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
         entry.stage = .breaking
         let now = Clock.monotonic
-        (entry.deadline, entry.end) = (now + Self.patience, now + Self.longest)
+        (entry.deadline, entry.end) = (now + Self.stallTimeout, now + Self.maxTimeout)
         state.breaking[entry.node] = key
         state.nextDeadline = min(state.nextDeadline, entry.deadline)
         breakingCount.store(state.breaking.count, ordering: .relaxed)
-        state.chores.append(.writeDown(key, node: entry.node, scope: entry.scope, number: entry.number))
+        state.jobs.append(.writeBack(key, node: entry.node, scope: entry.scope, number: entry.number))
     }
 
     /// Takes an entry away and lets those go on who opened the file; returns the requests that wait.
     func end(_ key: NodeKey, _ entry: Entry, _ state: inout State) -> [GrantSystem.Semaphore] {
         remove(key, &state)
-        if !entry.openings.isEmpty { state.orders.append(.allow(entry.openings)) }
+        if !entry.openings.isEmpty { state.commands.append(.allow(entry.openings)) }
         return entry.requests
     }
 
@@ -270,6 +270,6 @@ final class Oplocks: @unchecked Sendable {
         if state.breaking[entry.node] == key { state.breaking[entry.node] = nil }
         breakingCount.store(state.breaking.count, ordering: .relaxed)
         if state.entries.isEmpty { entryBits.store(0, ordering: .sequentiallyConsistent) }
-        state.orders.append(.unmark(key))
+        state.commands.append(.unmark(key))
     }
 }

@@ -118,7 +118,7 @@ public final class ClaimRecords: Sendable {
     }
 
     /// EBADMSG when it makes no sense.
-    public static func read(from left: LeftDescriptors) throws(Errno) -> Left {
+    public static func read(from left: CrashedDescriptors) throws(Errno) -> Left {
         let (page, word) = (left.page, left.page.pointee.claims_valid)
         let count = Int(truncatingIfNeeded: word & ~(1 << 63))
         var result = Left()

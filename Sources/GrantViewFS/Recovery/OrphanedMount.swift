@@ -45,22 +45,24 @@ public final class OrphanedMount: Sendable {
         if cutsFirst { cut() } else { death.post() }
         let (files, directories) = nodes()
         let isDirectory = Set(directories)
-        let calls = LeavableCalls<UInt64>(limit: Self.limit, mayWait: { isDirectory.contains($0) }) { [self] in connection.forgetData($0) }
+        let calls = AbandonableCalls<UInt64>(limit: Self.limit, mayBlock: { isDirectory.contains($0) }) { [self] in
+            connection.invalidateData($0)
+        }
         // Files twice: a page whose write was refused stays the first time (mm/truncate.c, invalidate_inode_pages2_range). Directories last: a program can keep
         // a listing's page locked.
         calls.add(files + files + directories)
-        var (turn, hasLeft): (UInt32, Bool) = (100, false)
+        var (backoff, hasEscaped): (UInt32, Bool) = (100, false)
         while !calls.isDone {
-            usleep(turn)
-            calls.leave(after: Self.patience)
-            turn = min(turn * 2, calls.isUnderWay ? 2_000 : 500_000)
-            if !hasLeft, !calls.isUnderWay, calls.pending == 0 {
-                hasLeft = true
+            usleep(backoff)
+            calls.abandon(after: Self.patience)
+            backoff = min(backoff * 2, calls.isUnderWay ? 2_000 : 500_000)
+            if !hasEscaped, !calls.isUnderWay, calls.pending == 0 {
+                hasEscaped = true
                 cut()
                 leaving()
             }
         }
-        if !hasLeft { cut() }
+        if !hasEscaped { cut() }
     }
 
     private func cut() {

@@ -1,5 +1,6 @@
 import GrantCoordinator
 import GrantFUSE
+import GrantLocks
 import Glibc
 import GrantModel
 import GrantSystem
@@ -9,7 +10,7 @@ import GrantViewTree
 /// What the next daemon has to know of this one should it die, in memory that outlives it, besides the tables of nodes, open files and open directories, which are there themselves.
 ///
 /// A record is written before what it stands for can be used, and goes before its descriptor is closed.
-public final class RecoveryRecords: Sendable {
+public final class RecoveryRecords: LockRecorder {
     /// A grant that is live.
     struct ScopeRecord {
         var scope: UInt32
@@ -24,7 +25,7 @@ public final class RecoveryRecords: Sendable {
         var mount: UInt64
         var opensByHandle: Bool
         var crossesMounts: Bool
-        var asksCallers: Bool
+        var usesCallerGroups: Bool
         var isLocal: Bool
         var isMoveTold: Bool
         var isReadOnly: Bool
@@ -38,17 +39,6 @@ public final class RecoveryRecords: Sendable {
         /// Everything is being withdrawn.
         case begun
         case done
-    }
-
-    /// Who locks something in a file through which descriptor: the locks themselves are the descriptor's.
-    struct LockRecord {
-        var scope: UInt32
-        var descriptor: Int32
-        var node: UInt64
-        var owner: UInt64
-        var handle: UInt64
-        var pid: pid_t
-        var uid: uid_t
     }
 
     private let scopeChunks: SharedChunks
@@ -82,7 +72,7 @@ public final class RecoveryRecords: Sendable {
             scope: scope.id.rawValue, base: scope.nodes.baseNumber, grant: (scope.grant.high, scope.grant.low),
             activation: scope.activation, rootNode: scope.rootNode, rootKey: (root.device, root.inode, root.birth),
             rootStatus: scope.rootStatus, mount: scope.mount ?? 0, opensByHandle: scope.nodes.opensByHandle,
-            crossesMounts: scope.nodes.crossesMounts, asksCallers: scope.nodes.asksCallers, isLocal: scope.isLocal,
+            crossesMounts: scope.nodes.crossesMounts, usesCallerGroups: scope.nodes.usesCallerGroups, isLocal: scope.isLocal,
             isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
             withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
             isReleased: scope.closing.withLock { $0.isReleased })
@@ -93,19 +83,19 @@ public final class RecoveryRecords: Sendable {
     }
 
     /// How far the withdrawal of everything has come.
-    func note(_ withdrawal: Withdrawal, of scope: ScopeID) {
+    func update(_ withdrawal: Withdrawal, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }
     }
 
     /// Whether nothing is written through it any more: what was written before has been written back, or everything is to be.
-    func note(isReadOnly: Bool, of scope: ScopeID) {
+    func update(isReadOnly: Bool, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
     }
 
     /// Before it is.
-    func noteReleased(_ scope: ScopeID) {
+    func markReleased(_ scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReleased = true }
     }
@@ -117,8 +107,7 @@ public final class RecoveryRecords: Sendable {
 
     // MARK: locks
 
-    /// The record's number; nil when there is no room for it.
-    func add(_ record: LockRecord) -> UInt64? { locks.insert(record) }
+    package func add(_ record: LockRecord) -> UInt64? { locks.insert(record) }
 
-    func remove(lock id: UInt64) { locks.remove(id) }
+    package func remove(lock id: UInt64) { locks.remove(id) }
 }

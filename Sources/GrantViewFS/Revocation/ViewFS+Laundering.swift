@@ -18,15 +18,15 @@ extension ViewFS {
     /// hold us as well, so this runs on threads of its own while we watch for progress and release what makes none.
     func launder(
         _ files: [UInt64], _ scope: Scope, _ notifier: Notifier, _ withdrawal: Withdrawal, patience: Int,
-        stuck: inout [Coordinator.Visit]
+        stuck: inout [Coordinator.Occupant]
     ) {
         if files.isEmpty { return }
-        let forgetting = Forgetting(self, notifier, limit: Self.launderedAtOnce)
-        forgetting.add(files)
+        let invalidator = DataInvalidator(self, notifier, limit: Self.launderedAtOnce)
+        invalidator.add(files)
         let gate = coordinator.gate(scope.id)
         var progress = gate.pointee.flushedBytes.load(ordering: .relaxed)
         var moved = Clock.monotonic
-        while !forgetting.isDone {
+        while !invalidator.isDone {
             usleep(100)
             let now = gate.pointee.flushedBytes.load(ordering: .relaxed)
             if now != progress {
@@ -37,7 +37,7 @@ extension ViewFS {
             }
             let still = Clock.monotonic - moved
             // A file that is not written back costs no other its data.
-            if still > Self.stillNanoseconds { forgetting.look() }
+            if still > Self.stillNanoseconds { invalidator.poll() }
             guard still > Int64(truncatingIfNeeded: patience) &* 1_000_000 else { continue }
             // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
@@ -49,22 +49,22 @@ extension ViewFS {
     }
 
     func waitForCacheWrites(
-        _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Visit]
+        _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Occupant]
     ) {
         wait(upTo: patience * 1_000) { unreleased(in: scope, withdrawal, besides: stuck).isEmpty }
         releaseCacheWrites(scope, withdrawal, &stuck)
     }
 
-    private func releaseCacheWrites(_ scope: Scope, _ withdrawal: Withdrawal, _ stuck: inout [Coordinator.Visit]) {
-        for visit in unreleased(in: scope, withdrawal, besides: stuck) {
-            release(visit, withdrawal)
-            stuck.append(visit)
+    private func releaseCacheWrites(_ scope: Scope, _ withdrawal: Withdrawal, _ stuck: inout [Coordinator.Occupant]) {
+        for occupant in unreleased(in: scope, withdrawal, besides: stuck) {
+            release(occupant, withdrawal)
+            stuck.append(occupant)
         }
     }
 
     private func unreleased(
-        in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Visit]
-    ) -> [Coordinator.Visit] {
-        coordinator.visits(in: scope.id).filter { (withdrawal == .all || $0.entry.isChange) && !stuck.contains($0) }
+        in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Occupant]
+    ) -> [Coordinator.Occupant] {
+        coordinator.occupants(of: scope.id).filter { (withdrawal == .all || $0.entry.isChange) && !stuck.contains($0) }
     }
 }

@@ -12,7 +12,7 @@ extension ViewFS {
         scope.closing.withLock { _ in
             if scope.wantsReadOnly.load(ordering: .acquiring) { return }
             droppedWrites.forget(scope.id.rawValue)
-            records?.note(isReadOnly: false, of: scope.id)
+            records?.update(isReadOnly: false, of: scope.id)
             coordinator.widen(scope.id)
         }
     }
@@ -39,8 +39,8 @@ extension ViewFS {
     /// scope it is refused, in one that is read-only `isDropped` knows, for close(2) of who could write as well.
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
-        noteDenial(request.caller, in: scope)
-        if verdict == .readOnly { droppedWrites.note(node, in: scope) }
+        countDenial(request.caller, in: scope)
+        if verdict == .readOnly { droppedWrites.add(node, in: scope) }
         request.reply(written: size)
     }
 
@@ -55,7 +55,7 @@ extension ViewFS {
 final class DroppedWrites: Sendable {
     private let nodes = Lock<[UInt32: Set<UInt64>]>([:])
 
-    func note(_ node: UInt64, in scope: UInt32) { nodes.withLock { _ = $0[scope, default: []].insert(node) } }
+    func add(_ node: UInt64, in scope: UInt32) { nodes.withLock { _ = $0[scope, default: []].insert(node) } }
     func handOver(to state: inout HandoverWriter) {
         let all = nodes.withLock { nodes in nodes.flatMap { scope, nodes in nodes.map { (scope, $0) } } }
         state.put(UInt64(truncatingIfNeeded: all.count))
@@ -67,7 +67,7 @@ final class DroppedWrites: Sendable {
     func takeOver(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 12)) {
             let scope: UInt32 = try state.take()
-            note(try state.take(), in: scope)
+            add(try state.take(), in: scope)
         }
     }
     func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[scope]?.contains(node) ?? false } }

@@ -35,7 +35,7 @@ extension ViewFS {
     /// Who has just forgotten something waits a moment, while thousands are to be: the kernel wakes a reader for each, which costs it as much as the rest, unless nobody waits for requests; and
     /// what has come by then is read at once.
     @inline(__always)
-    func restFromForgetting() {
+    func throttleForget() {
         if prunings.load(ordering: .relaxed) > 0 { usleep(Self.restMicroseconds) }
     }
 

@@ -7,16 +7,16 @@ import GrantViewTree
 // What comes after a withdrawal: the descriptors of the scope go, whoever still holds something of it, so that its filesystem can be unmounted.
 extension ViewFS {
     /// Whether no descriptor of the scope is left.
-    public func hasLetGo(of scope: Scope) -> Bool { scope.letting.load(ordering: .acquiring) == .done }
+    public func hasReleasedDescriptors(of scope: Scope) -> Bool { scope.releaseState.load(ordering: .acquiring) == .done }
 
     /// Begins to let go of the descriptors of a scope, on a thread of its own, because closing a file may wait for its filesystem. Nothing
     /// happens while it is under way, or as long as somebody is inside: then it is to be called again.
-    public func beginLettingGo(of scope: Scope) {
+    public func beginRelease(of scope: Scope) {
         guard isUnused(scope),
-            scope.letting.compareExchange(expected: .notYet, desired: .underWay, ordering: .acquiringAndReleasing).exchanged
+            scope.releaseState.compareExchange(expected: .notYet, desired: .underWay, ordering: .acquiringAndReleasing).exchanged
         else { return }
         _ = BackgroundTask(mayHang: true) { [self] in
-            scope.letting.store(letGo(of: scope) ? .done : .notYet, ordering: .releasing)
+            scope.releaseState.store(releaseDescriptors(of: scope) ? .done : .notYet, ordering: .releasing)
         }
     }
 
@@ -24,13 +24,13 @@ extension ViewFS {
     /// or will be (see `Coordinator`). An operation that hangs in the filesystem has the numbers in its hands, so nothing is done before it
     /// has left.
     private func isUnused(_ scope: Scope) -> Bool {
-        coordinator.gate(scope.id).pointee.refused.isSuperset(of: .shut) && coordinator.visits(in: scope.id).isEmpty
+        coordinator.gate(scope.id).pointee.refused.isSuperset(of: .shut) && coordinator.occupants(of: scope.id).isEmpty
     }
 
-    private func letGo(of scope: Scope) -> Bool {
-        if kernelOpens { closeKept(of: scope.nodes) }
+    private func releaseDescriptors(of scope: Scope) -> Bool {
+        if kernelOpens { closeCached(of: scope.nodes) }
         // First what gives numbers back, of which one is needed then.
-        scope.nodes.document?.letGo()
+        scope.nodes.document?.releaseDescriptors()
         let nodesAreGone = tree.release(scope.nodes)
         locks.forget(scope.id)
         oplocks?.release(scope.id.rawValue)

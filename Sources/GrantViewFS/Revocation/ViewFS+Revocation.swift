@@ -28,7 +28,7 @@ extension ViewFS {
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
         if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
-        if withdrawal == .all { records?.note(.begun, of: scope.id) }
+        if withdrawal == .all { records?.update(.begun, of: scope.id) }
     }
 
     /// Carries a withdrawal through and says what it did. The second call for a scope waits for the first and returns its outcome.
@@ -43,14 +43,14 @@ extension ViewFS {
             if withdrawal == .all, let outcome = closing.outcome { return outcome }
             if withdrawal == .all, let rest = closing.rest, rest.withdrawal == .all { return rest.outcome }
             if withdrawal == .writing, !scope.wantsReadOnly.load(ordering: .acquiring) { return .done }
-            let (outcome, forgetting) = close(scope, withdrawal, patience: patience)
-            if withdrawal == .writing, outcome.isConfirmed { records?.note(isReadOnly: true, of: scope.id) }
-            if !outcome.isConfirmed, let forgetting {
-                closing.rest = (outcome, forgetting, withdrawal)
+            let (outcome, invalidator) = close(scope, withdrawal, patience: patience)
+            if withdrawal == .writing, outcome.isConfirmed { records?.update(isReadOnly: true, of: scope.id) }
+            if !outcome.isConfirmed, let invalidator {
+                closing.rest = (outcome, invalidator, withdrawal)
             } else if withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
-                records?.note(.done, of: scope.id)
+                records?.update(.done, of: scope.id)
             }
             return outcome
         }
@@ -62,8 +62,8 @@ extension ViewFS {
     public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> ClosingOutcome? {
         scope.closing.withLock { closing in
             guard let rest = closing.rest else { return closing.outcome ?? .done }
-            rest.forgetting.look()
-            guard rest.forgetting.isDone else { return nil }
+            rest.invalidator.poll()
+            guard rest.invalidator.isDone else { return nil }
             var outcome = rest.outcome
             outcome.isConfirmed = true
             outcome.unforgotten = []
@@ -71,31 +71,31 @@ extension ViewFS {
             if rest.withdrawal == .all {
                 closing.outcome = outcome
                 scope.isClosed.store(true, ordering: .releasing)
-                records?.note(.done, of: scope.id)
+                records?.update(.done, of: scope.id)
             }
             return outcome
         }
     }
 
-    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (ClosingOutcome, Forgetting?) {
+    private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (ClosingOutcome, DataInvalidator?) {
         let began = Clock.monotonic
         // Before the mount there is nothing that the kernel could know.
         guard let notifier = session?.notifier else {
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
-            if withdrawal == .all { beginLettingGo(of: scope) }
+            if withdrawal == .all { beginRelease(of: scope) }
             return (.done, nil)
         }
         var outcome = ClosingOutcome()
         let gate = coordinator.gate(scope.id)
         let flushedBefore = gate.pointee.flushedBytes.load(ordering: .relaxed)
         shut(scope, withdrawal)
-        refusedReads.withdrawals.wrappingAdd(1, ordering: .relaxed)
-        defer { refusedReads.withdrawals.wrappingSubtract(1, ordering: .relaxed) }
+        refusedReadThrottle.withdrawals.wrappingAdd(1, ordering: .relaxed)
+        defer { refusedReadThrottle.withdrawals.wrappingSubtract(1, ordering: .relaxed) }
         if withdrawal == .all { _ = locks.refuse(scope.id) }
         waiting.end(scope.id, withdrawal)
 
         // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
-        var inside = coordinator.visits(in: scope.id).filter { withdrawal == .all || $0.entry.isChange }
+        var inside = coordinator.occupants(of: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
         scope.progress.withLock { $0 = ClosingProgress(stage: .draining, total: UInt64(truncatingIfNeeded: visited)) }
@@ -103,10 +103,10 @@ extension ViewFS {
             inside.removeAll { !coordinator.isInside($0) }
             return inside.isEmpty
         }
-        var stuck: [Coordinator.Visit] = []
-        for visit in inside where visit.entry != .cacheWrite {
-            release(visit, withdrawal)
-            stuck.append(visit)
+        var stuck: [Coordinator.Occupant] = []
+        for occupant in inside where occupant.entry != .cacheWrite {
+            release(occupant, withdrawal)
+            stuck.append(occupant)
         }
 
         // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
@@ -116,10 +116,10 @@ extension ViewFS {
         let known = scope.nodes.count
         if kernelOpens, withdrawal == .all {
             prune(scope, notifier)
-            asked = forgetAttributes(of: scope.nodes.ids, notifier)
+            asked = invalidateAttributes(of: scope.nodes.ids, notifier)
         }
         let writable = openForWriting(scope.nodes.ids)
-        if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.forgetAttributes(NodeID(file)) } }
+        if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.invalidateAttributes(NodeID(file)) } }
         scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
         for round in 0..<8 where !writable.isEmpty {
             // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
@@ -141,17 +141,17 @@ extension ViewFS {
         if withdrawal == .all { unlocking = BackgroundTask(mayHang: true) { [locks] in locks.releaseScope(scope.id) } }
 
         // 4. The kernel forgets.
-        let forgetting = Forgetting(self, notifier)
+        let invalidator = DataInvalidator(self, notifier)
         if withdrawal == .all {
-            outcome.invalidatedInodes = max(UInt64(clamping: known), forgetAll(scope, notifier, forgetting, besides: asked))
+            outcome.invalidatedInodes = max(UInt64(clamping: known), invalidateAll(scope, notifier, invalidator, besides: asked))
         } else {
             // Pages mapped for writing become read-only again, so that the next store asks.
-            forgetting.add(writable)
+            invalidator.add(writable)
             outcome.invalidatedInodes = UInt64(truncatingIfNeeded: writable.count)
         }
-        follow(forgetting, scope)
-        if withdrawal == .all { forgetLate(scope, notifier, forgetting, since: began - Self.lateNanoseconds) }
-        let unforgotten = forgetting.unfinished
+        follow(invalidator, scope)
+        if withdrawal == .all { invalidateLate(scope, notifier, invalidator, since: began - Self.lateNanoseconds) }
+        let unforgotten = invalidator.unfinished
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
             // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
@@ -168,40 +168,40 @@ extension ViewFS {
         outcome.isConfirmed = unforgotten.isEmpty
         outcome.milliseconds = Double(Clock.monotonic - began) / 1e6
         if withdrawal == .all {
-            beginLettingGo(of: scope)
+            beginRelease(of: scope)
             // Nearly always done in microseconds; then the filesystem can be unmounted when the command returns.
-            wait(upTo: Self.unlockingMicroseconds) { scope.letting.load(ordering: .acquiring) != .underWay }
+            wait(upTo: Self.unlockingMicroseconds) { scope.releaseState.load(ordering: .acquiring) != .underWay }
         }
-        return (outcome, forgetting)
+        return (outcome, invalidator)
     }
 
     /// How far the withdrawal of a scope has come; nil when none is under way.
     public func progress(of scope: Scope) -> ClosingProgress? { scope.progress.withLock { $0 } }
 
     /// Answers a request in the place of a worker that is stuck in the backing file system.
-    func release(_ visit: Coordinator.Visit, _ withdrawal: Withdrawal) {
-        _ = session?.answer(slot: visit.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(visit) }
+    func release(_ occupant: Coordinator.Occupant, _ withdrawal: Withdrawal) {
+        _ = session?.answer(slot: occupant.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(occupant) }
     }
 
     /// By several threads where there are many: each takes some microseconds in the kernel, and waits for nobody.
     private func obscureSizes(of nodes: [UInt64], _ notifier: Notifier) {
-        let turn = { @Sendable (part: ArraySlice<UInt64>) in for node in part { _ = notifier.obscureSize(NodeID(node)) } }
+        let obscure = { @Sendable (part: ArraySlice<UInt64>) in for node in part { _ = notifier.obscureSize(NodeID(node)) } }
         let threads =
             nodes.count < 1_000 ? 1 : min(4, max(1, Int(truncatingIfNeeded: sysconf(Int32(truncatingIfNeeded: _SC_NPROCESSORS_ONLN)))))
         let size = nodes.count / threads
         let tasks = (1..<threads).map { number in
-            BackgroundTask { turn(nodes[(number * size)..<(number == threads - 1 ? nodes.count : (number + 1) * size)]) }
+            BackgroundTask { obscure(nodes[(number * size)..<(number == threads - 1 ? nodes.count : (number + 1) * size)]) }
         }
-        turn(nodes[..<(threads == 1 ? nodes.count : size)])
+        obscure(nodes[..<(threads == 1 ? nodes.count : size)])
         for task in tasks { while !task.isDone { usleep(100) } }
     }
 
     /// Directories first. Returns of which the kernel has forgotten them; others may be on their way to it.
-    private func forgetAttributes(of nodes: [UInt64], _ notifier: Notifier) -> Set<UInt64> {
+    private func invalidateAttributes(of nodes: [UInt64], _ notifier: Notifier) -> Set<UInt64> {
         var done = Set<UInt64>(minimumCapacity: nodes.count)
         for directories in [true, false] {
             for node in nodes where isDirectory(node) == directories {
-                if notifier.forgetAttributes(NodeID(node)) == 0 { done.insert(node) }
+                if notifier.invalidateAttributes(NodeID(node)) == 0 { done.insert(node) }
             }
         }
         return done
@@ -223,25 +223,25 @@ extension ViewFS {
     /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
     func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) &* 1_000
-        var turn: UInt32 = 10
+        var backoff: UInt32 = 10
         while !isDone(), Clock.monotonic < deadline {
-            usleep(turn)
-            turn = min(turn * 2, 500)
+            usleep(backoff)
+            backoff = min(backoff * 2, 500)
         }
     }
 
     /// Frees what a closed scope still has, once nobody is inside and the kernel has forgotten its nodes. True when done.
     public func reap(_ scope: Scope) -> Bool {
-        guard coordinator.visits(in: scope.id).isEmpty else { return false }
+        guard coordinator.occupants(of: scope.id).isEmpty else { return false }
         scope.closing.withLock { closing in
             if !closing.isReleased {
                 closing.isReleased = true
-                records?.noteReleased(scope.id)
+                records?.markReleased(scope.id)
                 tree.forget(scope.rootNode, 1)
             }
         }
-        beginLettingGo(of: scope)
-        guard hasLetGo(of: scope), scope.nodes.count == 0 else { return false }
+        beginRelease(of: scope)
+        guard hasReleasedDescriptors(of: scope), scope.nodes.count == 0 else { return false }
         // Whoever forgot the last node may still be on its way out of it: the second look finds nobody.
         let isSecondLook = scope.closing.withLock { closing in
             defer { closing.isEmpty = true }
@@ -251,7 +251,7 @@ extension ViewFS {
         tree.removeScope(scope.id.rawValue)
         records?.remove(scope.id)
         droppedWrites.forget(scope.id.rawValue)
-        refusers.forget(scope.id.rawValue)
+        lastRefused.forget(scope.id.rawValue)
         lostWrites.forget(scope.id.rawValue)
         return true
     }

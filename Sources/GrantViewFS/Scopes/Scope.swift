@@ -29,7 +29,7 @@ public final class Scope: @unchecked Sendable {
     /// Whether a withdrawal of everything was carried through.
     let isClosed = Atomic<Bool>(false)
     /// Whether every descriptor of it has been let go.
-    let letting = Atomic<Letting>(.notYet)
+    let releaseState = Atomic<ReleaseState>(.notYet)
     /// Whether the grant is meant to be read-only now: a narrowing that is overtaken by a widening does nothing.
     let wantsReadOnly: Atomic<Bool>
     /// What its filesystem last said of its space, and whether it is being asked just now.
@@ -41,18 +41,18 @@ public final class Scope: @unchecked Sendable {
     let closing = Lock(Closing())
     /// When its name was last looked up, CLOCK_MONOTONIC in nanoseconds; 0 before. Changed under the lock of the root's table.
     let named = Atomic<Int64>(0)
-    /// The next lookup of its name makes the kernel drop what it knows below it: see `ViewFS.dropTrees`.
-    let isToBeDropped = Atomic<Bool>(false)
+    /// The next lookup of its name makes the kernel drop what it knows below it: see `ViewFS.dropDentries`.
+    let dropsOnNextLookup = Atomic<Bool>(false)
 
     /// Whether it is of one file and shows just that, under the grant's name.
     var isFile: Bool { nodes.document.map { !$0.isDirectory } ?? false }
 
-    enum Letting: UInt8, AtomicRepresentable { case notYet, underWay, done }
+    enum ReleaseState: UInt8, AtomicRepresentable { case notYet, underWay, done }
 
     struct Closing {
         var outcome: ClosingOutcome?
         /// What was withdrawn so far, and what the kernel has still to forget.
-        var rest: (outcome: ClosingOutcome, forgetting: Forgetting, withdrawal: ViewFS.Withdrawal)?
+        var rest: (outcome: ClosingOutcome, invalidator: DataInvalidator, withdrawal: ViewFS.Withdrawal)?
         var isReleased = false
         var isEmpty = false
     }

@@ -29,12 +29,12 @@ extension ViewFS {
         guard status.st.st_mode & S_IFMT == S_IFDIR else { throw Errno(ENOTDIR) }
         guard let id = coordinator.makeScope(refusing: readOnly ? .readOnly : .none) else { throw Errno(ENOSPC) }
         // Before the descriptor is given away.
-        audit?.note(id.rawValue, of: grant)
+        audit?.register(id.rawValue, of: grant)
         var number: UInt64 = 0
         let hasNumber = clinux_mount_number(descriptor.number, &number) == 0
         let kind = FilesystemKind(of: descriptor)
         let nodes = tree.addScope(
-            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, asksCallers: kind.hasServer)
+            id.rawValue, handleBase: handleBase(descriptor, status), crossesMounts: crossesMounts, usesCallerGroups: kind.hasServer)
         nodes.document = document
         hostWatch?.begin(nodes, directory: descriptor)
         let isTold = nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue && !crossesMounts
@@ -126,7 +126,7 @@ extension ViewFS {
     public var directoryMoves: UInt64? { hostWatch?.movesSeen }
 
     /// The mounts have changed, and with them where directories are.
-    public func noteMounts() { hostWatch?.noteMoved() }
+    public func mountsChanged() { hostWatch?.countMove() }
 
     /// Finds the scopes of which one's directory lies in another's, and has the kernel ask for everything below them, so that what is
     /// changed through one shows through the other at once. A scope once found stays so.
@@ -140,7 +140,7 @@ extension ViewFS {
             // In this order everything below a directory follows it at once.
             while let last = above.last, !place.path.starts(with: last.path) { above.removeLast() }
             if let last = above.last {
-                for scope in [last.scope, place.scope] { scope.nodes.distrust.bitwiseOr(ScopeNodes.overlap, ordering: .relaxed) }
+                for scope in [last.scope, place.scope] { scope.nodes.cacheBypass.bitwiseOr(ScopeNodes.overlap, ordering: .relaxed) }
             }
             above.append(place)
         }
@@ -148,7 +148,7 @@ extension ViewFS {
 
     /// How many inodes the kernel knows of a scope, how many operations are in it, and what has gone through it.
     public func load(of scope: Scope) -> (inodes: Int, inFlight: Int, counts: ScopeCounts) {
-        (scope.nodes.count, coordinator.visits(in: scope.id).count, coordinator.counts(of: scope.id))
+        (scope.nodes.count, coordinator.occupants(of: scope.id).count, coordinator.counts(of: scope.id))
     }
 
     /// Descriptors that nodes, open files and open directories hold.
@@ -184,8 +184,8 @@ extension ViewFS {
     ///
     /// The names themselves are not told: that would take the lock of the directory (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists it
     /// holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
-    /// before long; `VirtualDirectories.lapse` says when that is for certain.
-    public func noteNamesChanged() {
-        for id in names.takeUntold().union([NodeID.root.rawValue]) { _ = session?.notifier.forgetAttributes(NodeID(id)) }
+    /// before long; `VirtualDirectories.cachedUntil` says when that is for certain.
+    public func invalidateVirtualDirectories() {
+        for id in names.takeUnannounced().union([NodeID.root.rawValue]) { _ = session?.notifier.invalidateAttributes(NodeID(id)) }
     }
 }

@@ -14,7 +14,7 @@ enum ReserveThreads {
     }
 
     private static let queue = Lock(Queue())
-    private static let call = Semaphore()
+    private static let wakeup = Semaphore()
     private static let count = Atomic<Int>(0)
     /// Of which as many may be in tasks that hang.
     private static let wanted = 4
@@ -37,13 +37,13 @@ enum ReserveThreads {
         queue.withLock { queue in
             if mayHang { queue.hanging.append(task) } else { queue.tasks.append(task) }
         }
-        call.post()
+        wakeup.post()
         return true
     }
 
     private static func serve() {
         while true {
-            if queue.withLock({ $0.hanging.isEmpty }) { call.wait() } else { _ = call.wait(until: Clock.monotonic + turn) }
+            if queue.withLock({ $0.hanging.isEmpty }) { wakeup.wait() } else { _ = wakeup.wait(until: Clock.monotonic + turn) }
             while let task = queue.withLock({ $0.tasks.isEmpty ? nil : $0.tasks.removeFirst() }) {
                 // Threads may be had again, and this one stays free for the next.
                 if let thread = try? WorkerThread.start("grantfs-task", task) { thread.detach() } else { task() }

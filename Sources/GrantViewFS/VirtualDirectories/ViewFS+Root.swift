@@ -24,10 +24,11 @@ extension ViewFS {
         case .nothing: request.reply(error: ENOENT)
         case .directory(let id): replyDirectory(NodeID(id), request)
         case .place(.refused(let grant)):
-            names.note(refusal: grant, uid: request.caller.uid, thread: request.caller.pid)
+            names.countRefusal(of: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
         case .place(.open(let scope)):
-            if scope.isToBeDropped.load(ordering: .acquiring), scope.isToBeDropped.exchange(false, ordering: .acquiringAndReleasing) {
+            if scope.dropsOnNextLookup.load(ordering: .acquiring), scope.dropsOnNextLookup.exchange(false, ordering: .acquiringAndReleasing)
+            {
                 request.reply(error: ESTALE)
             } else {
                 replyRoot(of: scope, request)
@@ -62,7 +63,7 @@ extension ViewFS {
             parameters.ino = root
             parameters.generation = UInt64(truncatingIfNeeded: generation)
             parameters.attr = attributes(file?.status ?? scope.nodes.rootStatus.withLock { $0 } ?? scope.rootStatus)
-            if scope.nodes.distrust.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
+            if scope.nodes.cacheBypass.load(ordering: .relaxed) == 0 { parameters.entry_timeout = min(policy.timeout, Self.nameTimeout) }
             if !request.reply(entry: &parameters) { tree.forget(root, 1) }
         } else {
             request.reply(error: ENOENT)
@@ -74,7 +75,8 @@ extension ViewFS {
         guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
         attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
-        attributes.st_mode = S_IFDIR | 0o555
+        // fusermount3 mounts only where its user may write, by the mode; the daemon refuses that all the same.
+        attributes.st_mode = S_IFDIR | (status.isMountpoint ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
         attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
         attributes.st_gid = getegid()
@@ -151,7 +153,7 @@ extension ViewFS {
     ///
     /// The kernel puts an entry to those that it keeps if it lies where the last one ended (fs/fuse/readdir.c, fuse_add_dirent_to_cache), and uses them once a listing
     /// has ended there. So one listing ends after its first entry, at a place that nobody will ever begin from.
-    public func leaveRootUnkept(_ root: borrowing FileDescriptor) {
+    public func keepRootListingUncached(_ root: borrowing FileDescriptor) {
         guard kernelOpens, let directory = try? FileDescriptor.openAt(root.number, ".".utf8, O_RDONLY | O_DIRECTORY) else { return }
         rootLister.store(clinux_gettid(), ordering: .releasing)
         defer { rootLister.store(-1, ordering: .releasing) }

@@ -3,14 +3,14 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// A node on its way from one daemon to the next: all that the kernel goes by, and a way to the file.
+// Hands nodes over to the next daemon: everything that the kernel relies on, and a way to the file.
 extension Node {
-    /// What lies in memory in the same way in both daemons, or is not handed over.
+    /// The sizes of structures that are copied whole, which both daemons must agree on.
     static let layout: [UInt32] = [
         UInt32(truncatingIfNeeded: MemoryLayout<NodeKey>.size), UInt32(truncatingIfNeeded: MemoryLayout<FileStatus>.size),
     ]
 
-    /// `hasDied`: of a daemon whose memory is gone, but for the node itself.
+    /// `hasDied`: the daemon's memory is gone, except for the node itself.
     func handOver(_ id: UInt64, to state: inout HandoverWriter, hasDied: Bool = false) {
         state.put(id)
         state.put(key.device)
@@ -19,7 +19,7 @@ extension Node {
         state.put(scope)
         state.put(type)
         state.put(lookups.load(ordering: .relaxed))
-        state.put(descriptor: Int32(truncatingIfNeeded: hold.load(ordering: .acquiring) & Self.descriptorMask) - 1)
+        state.put(descriptor: Int32(truncatingIfNeeded: pinState.load(ordering: .acquiring) & Self.descriptorMask) - 1)
         let handle = handle.copy(withBlock: !hasDied)
         state.put(flag: handle != nil)
         if let handle {
@@ -37,25 +37,25 @@ extension Node {
         state.put(dataVersion.load(ordering: .relaxed))
         state.put(openers.load(ordering: .relaxed))
         state.put(writers.load(ordering: .relaxed))
-        state.put(flag: isKept.load(ordering: .relaxed))
-        state.put(flag: wasToldStale.load(ordering: .relaxed))
+        state.put(flag: keepsDescriptor.load(ordering: .relaxed))
+        state.put(flag: reportedStale.load(ordering: .relaxed))
         state.put(flag: isShared.load(ordering: .relaxed))
-        state.put(lockings.load(ordering: .relaxed))
-        state.put(flag: isListedBare.load(ordering: .relaxed))
-        state.put(flag: hasOtherTime.load(ordering: .relaxed))
-        state.put(standing.load(ordering: .relaxed))
+        state.put(lockRequests.load(ordering: .relaxed))
+        state.put(flag: wasListedBare.load(ordering: .relaxed))
+        state.put(flag: isTimeDirty.load(ordering: .relaxed))
+        state.put(containment.load(ordering: .relaxed))
         state.put(lookedAt.load(ordering: .relaxed))
-        handOverKept(to: &state)
+        handOverCachedOpens(to: &state)
     }
 
-    /// A node of the scope that `scopes` finds. Who else has its file open is not known any more: as if somebody had.
+    /// Restores a node of a scope that `scopes` finds. Who else has its file open is unknown, so it counts as shared.
     static func takeOver(from state: inout HandoverReader, _ scopes: (UInt32) -> ScopeNodes?) throws(Errno) -> Node {
         let key = NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take())
         let scope: UInt32 = try state.take()
         guard let owner = scopes(scope) else { throw Errno(EBADMSG) }
         let type: mode_t = try state.take()
         let lookups: UInt64 = try state.take()
-        // Who has failed here ends, and the number with it.
+        // After an error here the process ends, and closes the number.
         let node = Node(key: key, owner: owner, type: type, descriptor: try state.takeDescriptor())
         try node.takeOver(rest: &state, lookups: lookups)
         return node
@@ -70,7 +70,7 @@ extension Node {
             guard bytes.count <= MemoryLayout.size(ofValue: copy.bytes) else { throw Errno(EBADMSG) }
             copy.length = UInt32(truncatingIfNeeded: bytes.count)
             withUnsafeMutableBytes(of: &copy.bytes) { $0.copyBytes(from: bytes) }
-            handle.keep(copy)
+            handle.store(copy)
         }
         let name = try state.takeBytes()
         if !name.isEmpty { self.name.store(withCString(name) { UInt(bitPattern: strdup($0)) }, ordering: .relaxed) }
@@ -81,15 +81,15 @@ extension Node {
         dataVersion.store(try state.take(), ordering: .relaxed)
         openers.store(try state.take(), ordering: .relaxed)
         writers.store(try state.take(), ordering: .relaxed)
-        isKept.store(try state.takeFlag(), ordering: .relaxed)
-        wasToldStale.store(try state.takeFlag(), ordering: .relaxed)
+        keepsDescriptor.store(try state.takeFlag(), ordering: .relaxed)
+        reportedStale.store(try state.takeFlag(), ordering: .relaxed)
         isShared.store(try state.takeFlag(), ordering: .relaxed)
-        lockings.store(try state.take(), ordering: .relaxed)
-        isListedBare.store(try state.takeFlag(), ordering: .relaxed)
-        hasOtherTime.store(try state.takeFlag(), ordering: .relaxed)
-        standing.store(try state.take(), ordering: .relaxed)
+        lockRequests.store(try state.take(), ordering: .relaxed)
+        wasListedBare.store(try state.takeFlag(), ordering: .relaxed)
+        isTimeDirty.store(try state.takeFlag(), ordering: .relaxed)
+        containment.store(try state.take(), ordering: .relaxed)
         lookedAt.store(try state.take(), ordering: .relaxed)
-        try takeOverKept(from: &state)
+        try takeOverCached(from: &state)
         oplock.store(type == S_IFREG && openers.load(ordering: .relaxed) > 0 ? .shared : .unknown, ordering: .relaxed)
     }
 }

@@ -3,15 +3,15 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// All nodes of a mount, with the scopes that they belong to, on their way from one daemon to the next. Nobody uses the tree meanwhile.
+// Hands all nodes of a mount over to the next daemon, with their scopes. Nobody uses the tree meanwhile.
 extension NodeTree {
-    /// What is copied as it lies in memory; two daemons of which this differs cannot hand over.
+    /// Sizes of structures that are copied whole; daemons that differ cannot hand over.
     public static var handoverLayout: [UInt32] { Node.layout }
 
     public func handOver(to state: inout HandoverWriter) {
         devices.handOver(to: &state)
         let scopes = scopes.withLock { $0.values.sorted { $0.scope < $1.scope } }
-        // Several scopes may have one base.
+        // Scopes may share a base.
         let bases = Set(scopes.map(\.baseNumber).filter { $0 >= 0 }).sorted()
         state.put(UInt64(truncatingIfNeeded: bases.count))
         for base in bases { state.put(descriptor: base) }
@@ -27,12 +27,12 @@ extension NodeTree {
         }
     }
 
-    /// Not what only a lost worker holds.
+    /// Excludes nodes that only a lost worker holds.
     private func isHandedOver(_ index: UInt32) -> Bool {
         nodes.element(at: index).map { $0.element.pointee.lookups.load(ordering: .relaxed) > 0 } ?? false
     }
 
-    /// Makes an empty tree what another one was.
+    /// Restores an empty tree.
     public func takeOver(from state: inout HandoverReader) throws(Errno) {
         try devices.takeOver(from: &state)
         var bases: [HandleBase] = []
@@ -44,7 +44,7 @@ extension NodeTree {
         for _ in 0..<(try state.takeCount(ofAtLeast: 4)) {
             let scope = try ScopeNodes.takeOver(from: &state, bases)
             scopes.withLock { $0[scope.scope] = scope }
-            budget.grant(1)
+            budget.addRoots(1)
         }
         try nodes.takeOverIDs(from: &state)
         let known = scopes.withLock { $0 }
@@ -52,8 +52,8 @@ extension NodeTree {
             let id: UInt64 = try state.take()
             let node = try Node.takeOver(from: &state) { known[$0] }
             let (key, owner, type) = (node.key, node.owner, node.type)
-            let hasDeparted = node.standing.load(ordering: .relaxed) & Standing.left != 0
-            let hasDescriptor = node.hold.load(ordering: .relaxed) & Node.descriptorMask != 0
+            let hasDeparted = node.containment.load(ordering: .relaxed) & Containment.escaped != 0
+            let hasDescriptor = node.pinState.load(ordering: .relaxed) & Node.descriptorMask != 0
             try nodes.takeOver(id, node, isMarked: type == S_IFDIR)
             owner.takeOver(id, key, hasDeparted: hasDeparted, in: nodes)
             if hasDescriptor { _ = budget.add(owner.scope) }
@@ -65,13 +65,13 @@ extension ScopeNodes {
     fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
         state.put(scope)
         state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
-        // Whose base is gone opens nothing any more, and does not go by names either.
+        // A scope whose base is gone opens nothing any more, not even by name.
         state.put(flag: opensByHandle)
         state.put(flag: crossesMounts)
-        state.put(flag: asksCallers)
+        state.put(flag: usesCallerGroups)
         state.put(flag: isReleased.load(ordering: .relaxed))
         state.put(flag: isUnwatched.load(ordering: .relaxed))
-        state.put(distrust.load(ordering: .relaxed))
+        state.put(cacheBypass.load(ordering: .relaxed))
         state.put(flag: root != nil)
         if let root {
             state.put(root.id)
@@ -87,11 +87,11 @@ extension ScopeNodes {
         guard place == .max || Int(truncatingIfNeeded: place) < bases.count else { throw Errno(EBADMSG) }
         let base = place == .max ? nil : bases[Int(truncatingIfNeeded: place)]
         let made = ScopeNodes(
-            scope: number, handleBase: base, crossesMounts: try state.takeFlag(), asksCallers: try state.takeFlag(),
+            scope: number, handleBase: base, crossesMounts: try state.takeFlag(), usesCallerGroups: try state.takeFlag(),
             opensByHandle: opensByHandle)
         made.isReleased.store(try state.takeFlag(), ordering: .relaxed)
         made.isUnwatched.store(try state.takeFlag(), ordering: .relaxed)
-        made.distrust.store(try state.take(), ordering: .relaxed)
+        made.cacheBypass.store(try state.take(), ordering: .relaxed)
         if try state.takeFlag() {
             made.root = (try state.take(), NodeKey(device: try state.take(), inode: try state.take(), birth: try state.take()))
         }

@@ -3,7 +3,7 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Open files and directories on their way from one daemon to the next. The descriptions behind their descriptors stay the same, with the locks on them.
+// Hands open files and directories over to the next daemon. Their open file descriptions stay the same, with their locks.
 extension OpenFiles {
     public func handOver(to state: inout HandoverWriter) {
         table.handOverIDs(to: &state)
@@ -25,8 +25,8 @@ extension OpenFiles {
             let file = OpenFile(
                 descriptor: FileDescriptor(owning: descriptor), node: node, scope: scope, opener: opener, flags: flags,
                 appendsOnly: try state.takeFlag())
-            file.standing.store(try state.take(), ordering: .relaxed)
-            file.lossesTold.store(try state.take(), ordering: .relaxed)
+            file.containment.store(try state.take(), ordering: .relaxed)
+            file.reportedLosses.store(try state.take(), ordering: .relaxed)
             try table.takeOver(id, file)
             shares.takeOver(scope: scope, user: opener.uid)
         }
@@ -52,7 +52,7 @@ extension OpenDirectories {
             guard descriptor >= 0 else { throw Errno(EBADMSG) }
             let (node, scope, user): (UInt64, UInt32, UInt32) = (try state.take(), try state.take(), try state.take())
             let directory = OpenDirectory(descriptor: FileDescriptor(owning: descriptor), node: node, scope: scope, user: user)
-            directory.standing.store(try state.take(), ordering: .relaxed)
+            directory.containment.store(try state.take(), ordering: .relaxed)
             let stream = try DirectoryStream(from: &state)
             directory.stream.withLock { $0 = stream }
             try table.takeOver(id, directory)
@@ -72,19 +72,19 @@ extension OpenFile {
         state.put(pid)
         state.put(flags)
         state.put(flag: appendsOnly)
-        state.put(standing.load(ordering: .relaxed))
-        state.put(lossesTold.load(ordering: .relaxed))
+        state.put(containment.load(ordering: .relaxed))
+        state.put(reportedLosses.load(ordering: .relaxed))
     }
 }
 
 extension OpenDirectory {
-    /// All but where it stands.
+    /// Writes everything but the position.
     func handOver(_ id: UInt64, to state: inout HandoverWriter) {
         state.put(id)
         state.put(descriptor: descriptor)
         state.put(node)
         state.put(scope)
         state.put(user)
-        state.put(standing.load(ordering: .relaxed))
+        state.put(containment.load(ordering: .relaxed))
     }
 }

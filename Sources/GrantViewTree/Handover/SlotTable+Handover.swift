@@ -1,9 +1,9 @@
 import Glibc
 import GrantSystem
 
-// Ids that go from one daemon to the next. The kernel knows them, so each stands for the same as before, and none that ever was is given out again.
+// Hands ids over to the next daemon. The kernel knows them, so each keeps its meaning, and none is ever reused.
 extension SlotTable where Element: ~Copyable {
-    /// Writes the generations of all cells, in use or not.
+    /// Writes the generations of all cells, used or not.
     func handOverIDs(to state: inout HandoverWriter) {
         state.put(UInt32(truncatingIfNeeded: Self.cellsPerChunk))
         state.put(UInt32(truncatingIfNeeded: listCount))
@@ -20,7 +20,8 @@ extension SlotTable where Element: ~Copyable {
         }
     }
 
-    /// Makes an empty table one that has had the same ids. Those that are in use are put in by `takeOver(_:_:)` then. EPROTO when the other daemon's is of another shape.
+    /// Restores the ids of an empty table; `takeOver(_:_:)` then restores the elements. Throws EPROTO when the other table has
+    /// another shape.
     func takeOverIDs(from state: inout HandoverReader) throws(Errno) {
         let (cells, lists): (UInt32, UInt32) = (try state.take(), try state.take())
         guard Int(truncatingIfNeeded: cells) == Self.cellsPerChunk, Int(truncatingIfNeeded: lists) == listCount else { throw Errno(EPROTO) }
@@ -30,7 +31,7 @@ extension SlotTable where Element: ~Copyable {
             let generations = try state.takeFlag() ? try state.takeBytes() : []
             guard generations.isEmpty || generations.count == Self.cellsPerChunk * MemoryLayout<UInt32>.stride else { throw Errno(EBADMSG) }
             let isMade = withList(list) { cells -> Bool in
-                // They come in the order of their numbers.
+                // Chunks come in ascending order.
                 guard cells.chunks.count == own, addChunk(to: list, &cells) == own, let chunk = chunks[Int(truncatingIfNeeded: place)]
                 else {
                     return false
@@ -41,7 +42,7 @@ extension SlotTable where Element: ~Copyable {
                     for cell in 0..<(bytes.count / MemoryLayout<UInt32>.stride) {
                         let generation = bytes.load(fromByteOffset: cell * MemoryLayout<UInt32>.stride, as: UInt32.self)
                         let index = UInt32(truncatingIfNeeded: cell)
-                        // One in use counts as ended until its element is there.
+                        // A used cell counts as freed until its element is restored.
                         Self.generation(index, in: chunk).pointee.store(generation + generation % 2, ordering: .relaxed)
                         if generation % 2 == 0, generation >= UInt32.max - 2 {
                             cells.occupy(cell, of: own, Self.taken(in: chunk), isLive: false)
@@ -54,7 +55,7 @@ extension SlotTable where Element: ~Copyable {
         }
     }
 
-    /// Puts an element in under an id that was in use. EBADMSG for one that cannot have been.
+    /// Restores an element under its id. Throws EBADMSG for an impossible id.
     func takeOver(_ id: UInt64, _ element: consuming Element, isMarked: Bool = false) throws(Errno) {
         var element: Element? = element
         let (index, generation) = (UInt32(truncatingIfNeeded: id), UInt32(truncatingIfNeeded: id >> 32))

@@ -3,11 +3,12 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// The tables of a daemon that has died, written down as it would have handed them over: `NodeTree.takeOver`, `OpenFiles.takeOver`, `OpenDirectories.takeOver`. What they refer to by
-// an address is gone.
+// Writes the tables of a crashed daemon as that would have handed them over: `NodeTree.takeOver`, `OpenFiles.takeOver`,
+// `OpenDirectories.takeOver`. Memory behind pointers in them is gone.
 
 extension MappedChunks where Element: ~Copyable {
-    /// As `SlotTable.handOverIDs`. EPROTO when a chunk is missing: then it died as it gave one back, and nobody knows which ids there were.
+    /// As `SlotTable.handOverIDs`. Throws EPROTO when a chunk is missing: the daemon died while it returned one to the kernel, and
+    /// the ids in it are unknown.
     func handOverIDs(lists: Int, to state: inout HandoverWriter) throws(Errno) {
         state.put(UInt32(truncatingIfNeeded: ChunkHead.cells))
         state.put(UInt32(truncatingIfNeeded: lists))
@@ -26,30 +27,30 @@ extension MappedChunks where Element: ~Copyable {
     }
 }
 
-/// A scope of a daemon that has died.
-public struct LeftScope: Sendable {
+/// A scope of a crashed daemon.
+public struct CrashedScope: Sendable {
     public let scope: UInt32
-    /// The number of the handle base in that daemon; nil where there was none, and in a scope that is withdrawn.
+    /// The handle base's descriptor number in that daemon; nil where there was none, and in a withdrawn scope.
     public let base: Int32?
     public let opensByHandle: Bool
     public let crossesMounts: Bool
-    public let asksCallers: Bool
+    public let usesCallerGroups: Bool
     public let root: (id: UInt64, key: NodeKey)
 
     public init(
-        scope: UInt32, base: Int32?, opensByHandle: Bool, crossesMounts: Bool, asksCallers: Bool, root: UInt64,
+        scope: UInt32, base: Int32?, opensByHandle: Bool, crossesMounts: Bool, usesCallerGroups: Bool, root: UInt64,
         rootKey: (device: UInt64, inode: UInt64, birth: Int64)
     ) {
         (self.scope, self.base, self.opensByHandle) = (scope, base, opensByHandle)
-        (self.crossesMounts, self.asksCallers) = (crossesMounts, asksCallers)
+        (self.crossesMounts, self.usesCallerGroups) = (crossesMounts, usesCallerGroups)
         self.root = (root, NodeKey(device: rootKey.device, inode: rootKey.inode, birth: rootKey.birth))
     }
 }
 
 extension NodeTree {
-    /// `devices`: in the order in which they came. `file`: of the daemon that has died.
+    /// `devices`: in order of arrival. `file`: the crashed daemon's node table.
     public static func recover(
-        devices: [UInt64], scopes: [LeftScope], openings: borrowing LeftOpenings, from file: borrowing FileDescriptor,
+        devices: [UInt64], scopes: [CrashedScope], openings: borrowing CrashedOpenFiles, from file: borrowing FileDescriptor,
         to state: inout HandoverWriter
     ) throws(Errno) {
         state.put(UInt64(truncatingIfNeeded: devices.count))
@@ -65,7 +66,7 @@ extension NodeTree {
         let nodes = try MappedChunks<Node>(of: file, withElements: true)
         try nodes.handOverIDs(lists: 1, to: &state)
         let known = Set(scopes.map(\.scope))
-        // A scope's nodes go before its record does.
+        // A scope's nodes are removed before its record.
         let isHandedOver = { (node: UnsafeMutablePointer<Node>) in
             node.pointee.lookups.load(ordering: .relaxed) > 0 && known.contains(node.pointee.scope)
         }
@@ -75,7 +76,7 @@ extension NodeTree {
         let openers = openings.openers
         nodes.forEach { id, node in
             guard isHandedOver(node) else { return }
-            // Of what was opened and answered to nobody, or released and not closed, there may be too many.
+            // The counts in the node may include files that were opened and never reported, or released and not closed.
             let counted = openers[id] ?? (0, 0)
             node.pointee.openers.store(counted.all, ordering: .relaxed)
             node.pointee.writers.store(counted.writing, ordering: .relaxed)
@@ -84,15 +85,15 @@ extension NodeTree {
     }
 }
 
-extension LeftScope {
+extension CrashedScope {
     /// As `ScopeNodes.handOver`.
     fileprivate func handOver(to state: inout HandoverWriter, base: Int?) {
         state.put(scope)
         state.put(base.map { UInt32(truncatingIfNeeded: $0) } ?? .max)
         state.put(flag: opensByHandle)
         state.put(flag: crossesMounts)
-        state.put(flag: asksCallers)
-        // Whether it was let go of, and what is watched, is found out anew.
+        state.put(flag: usesCallerGroups)
+        // Whether it was released, and what is watched, is found out again.
         state.put(flag: false)
         state.put(flag: true)
         state.put(0 as UInt8)
@@ -104,8 +105,8 @@ extension LeftScope {
     }
 }
 
-/// What programs had open in a daemon that has died, but for what the kernel has released.
-public struct LeftOpenings: ~Copyable {
+/// The open files and directories of a crashed daemon, without those that the kernel has released.
+public struct CrashedOpenFiles: ~Copyable {
     private let files: MappedChunks<OpenFile>
     private let directories: MappedChunks<OpenDirectory>
     /// The ids of the files.
@@ -113,8 +114,8 @@ public struct LeftOpenings: ~Copyable {
     /// How often each node is open, and how often for writing.
     private(set) var openers: [UInt64: (all: UInt32, writing: UInt32)] = [:]
 
-    public static func read(files: borrowing FileDescriptor, directories: borrowing FileDescriptor) throws(Errno) -> LeftOpenings {
-        var left = LeftOpenings(
+    public static func read(files: borrowing FileDescriptor, directories: borrowing FileDescriptor) throws(Errno) -> CrashedOpenFiles {
+        var left = CrashedOpenFiles(
             try MappedChunks(of: files, withElements: true), try MappedChunks(of: directories, withElements: true))
         left.look()
         return left
@@ -147,7 +148,7 @@ public struct LeftOpenings: ~Copyable {
         files.forEach { id, file in if handles.contains(id) { file.pointee.handOver(id, to: &state) } }
     }
 
-    /// As `OpenDirectories.handOver`. Positions are those that the kernel comes with.
+    /// As `OpenDirectories.handOver`. The kernel supplies the positions.
     public func writeDirectories(to state: inout HandoverWriter) throws(Errno) {
         try directories.handOverIDs(lists: 1, to: &state)
         var count: UInt64 = 0

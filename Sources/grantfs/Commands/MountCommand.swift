@@ -15,6 +15,9 @@ enum MountCommand {
             OptionDeclaration(
                 "views", help: "VIEW is a pattern, such as 'build-*': each view that matches is shown in a directory of its name"),
             OptionDeclaration("foreground", short: "f", help: "stay in the foreground"),
+            OptionDeclaration("mountpoints", help: "the mountpoints of -o separate alone", isHidden: true),
+            OptionDeclaration("private", help: "the mountpoints are for this user alone", isHidden: true),
+            OptionDeclaration("below", help: "on a mountpoint of a mount of several views or not at all", isHidden: true),
             OptionDeclaration("portal", help: "the documents of the desktop's programs, for grantfs portal", isHidden: true),
             OptionDeclaration("sloppy", help: "pass over unknown mount options", isHidden: true),
             OptionDeclaration("fake", help: "check everything and mount nothing", isHidden: true),
@@ -23,11 +26,12 @@ enum MountCommand {
             OptionDeclaration("go-fd", value: "N", help: "where it is said that there is something to be mounted", isHidden: true),
         ],
         notes: [
-            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views recover "
+            "Mount options: ro rw allow_other default_permissions nosuid nodev noexec noatime nodiratime store=DIR submounts audit audit-of=KINDS new views separate recover "
                 + "cache=shared|exclusive|none idle=auto|poll|halt, and what mount(8) passes along. nosuid and nodev are on by default.",
             "A VIEW that no grant names, and none has, is refused, unless --new or the mount option new says that it is meant.",
             "With --views (or the mount option views) views come and go while it is mounted; a view has a directory once something was granted to it. Such a mount is not taken over by "
-                + "grantfs upgrade, nor with -o recover, and callers who may attack each other had better have a mount each (docs/decisions/several-views.md).",
+                + "grantfs upgrade, nor with -o recover. With -o separate each view is a mount with a daemon of its own, for callers who may attack each other: no lock of the kernel is common to two "
+                + "of them, and upgrade and recover work (docs/decisions/several-views.md). grantfs unmount MOUNTPOINT, or umount -R, takes them all away.",
             "A dead mount of a view of this store at MOUNTPOINT is cleaned away first.",
         ],
         run: run)
@@ -35,8 +39,9 @@ enum MountCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         var parser = MountOptionParser(isSloppy: arguments.has("sloppy"))
         for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
-        let options = parser.options
-        // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
+        var options = parser.options
+        options.isPrivate = arguments.has("private")
+        // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()
         if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
         let shown = try shown(arguments, parser)
@@ -44,23 +49,51 @@ enum MountCommand {
         if parser.isRemount { return try remount(mountpoint, options) }
 
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
-        // Of another command's own view nobody else knows.
+        // A temporary mount shows a view of the command that started this one, which may be new.
         let mayBeNew = arguments.has("new") || parser.isNew || arguments.has("temporary")
         if !mayBeNew, let view = shown.onlyView { try requireKnown(view, directory) }
         if arguments.has("fake") { return 0 }
         if !arguments.has("foreground") { return try background() }
+        if case .mountpoints = shown, !arguments.has("mountpoints") {
+            return try mountSeparately(shown, mountpoint, directory, parser, arguments)
+        }
 
         let temporary = try arguments.text("temporary")
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
-        // Until it is mounted, or has failed.
-        var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
-        try mountpoint.prepare(for: shown, store: store, lookout: .command, isTemporary: temporary != nil) { Terminal.note($0) }
+        // Held until the mount answers or has failed.
+        var turn: MountLock? = try mountpoint.lockForMounting(in: store)
+        try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
+            Terminal.note($0)
+        }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
         if ready != nil { BackgroundStart.settle() }
         return Daemon.run(
             store: store, shown: shown, mountpoint: mountpoint.path, options: options, isBackground: ready != nil, temporary: temporary
         ) { error in
             turn.take()?.end()
+            if let error {
+                Terminal.report(error)
+            } else if let ready {
+                BackgroundStart.announce(on: ready)
+            }
+        }
+    }
+
+    /// Mounts with `-o separate`: this process starts daemons and serves no mount itself.
+    private static func mountSeparately(
+        _ shown: ShownViews, _ mountpoint: Mountpoint, _ directory: String, _ parser: MountOptionParser, _ arguments: ParsedArguments
+    ) throws(GrantError) -> Int32 {
+        let store = try GrantStore(directory: directory, create: true)
+        let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
+        if ready != nil {
+            BackgroundStart.settle()
+            ServiceManager.leave()
+        }
+        SystemLog.open(isForeground: ready == nil)
+        var lists: [String] = []
+        for list in arguments.options["options"] ?? [] { lists.append(try ParsedArguments.text(list, "the value of -o")) }
+        let mounts = ViewMounts(store: store, shown: shown, mountpoint: mountpoint, options: parser.options, lists: lists)
+        return mounts.run { error in
             if let error {
                 Terminal.report(error)
             } else if let ready {
@@ -81,17 +114,22 @@ enum MountCommand {
     private static func shown(_ arguments: ParsedArguments, _ parser: MountOptionParser) throws(GrantError) -> ShownViews {
         let word = arguments.operands[0]
         let isPortal = arguments.has("portal")
-        guard isPortal || arguments.has("views") || parser.hasSeveralViews else { return .one(try view(word)) }
-        if parser.options.recovers {
+        let isSeparate = parser.isSeparate || arguments.has("mountpoints")
+        guard isPortal || arguments.has("views") || parser.hasSeveralViews || arguments.has("mountpoints") else {
+            if !isSeparate { return .one(try view(word)) }
+            throw GrantError(
+                .usage, "the mount option “separate” is for several views", advice: "grantfs mount --views PATTERN MOUNTPOINT -o separate")
+        }
+        if parser.options.recovers, !isSeparate {
             throw GrantError(
                 .usage, "several views cannot be mounted with -o recover",
                 cause: "another daemon would not know which of them has which directory",
-                advice: "mount each by itself, or leave recover out")
+                advice: "mount each by itself, with -o separate as well; or leave recover out")
         }
         if isPortal { return .documents }
         let text = try ParsedArguments.text(word, "the pattern of views")
         do throws(GrantName.Flaw) {
-            return .matching(try ViewPattern(text))
+            return isSeparate ? .mountpoints(try ViewPattern(text)) : .matching(try ViewPattern(text))
         } catch {
             throw GrantError(
                 .usage, "“\(text)” is no pattern of views", cause: error.rawValue,
@@ -108,7 +146,7 @@ enum MountCommand {
         }
     }
 
-    /// A view that nobody has granted anything to is a slip of the keyboard, more often than not. No store is made for one.
+    /// Refuses a view that has no grant, because its name is usually a typing error. Creates no store.
     private static func requireKnown(_ view: ViewName, _ directory: String) throws(GrantError) {
         let advice = "grant something to it first: grantfs grant --view \(view) DIR; or mount --new \(view) shows it empty until then"
         let store: GrantStore

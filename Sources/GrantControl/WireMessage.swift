@@ -1,0 +1,87 @@
+import GrantModel
+
+/// One of several cases: a number, then the fields of that case. Both directions follow from `cases`:
+///
+///     extension HandoverMessage: WireMessage {
+///         package static let cases: [WireCase<HandoverMessage>] = [
+///             WireCase(2, state) { if case .state(let bytes, let descriptors) = $0 { (bytes, descriptors) } else { nil } },
+///             WireCase(3, .ready),
+///         ]
+///     }
+package protocol WireChoice: WireValue {
+    /// Each number once. The first that takes a value writes it.
+    static var cases: [WireCase<Self>] { get }
+}
+
+extension WireChoice {
+    package func write(to writer: inout BinaryWriter) {
+        for form in Self.cases where form.write(self, &writer) { return }
+        // A case that is missing from the table: whoever reads this says that it does not know it. The tests have a sample of each.
+        writer.write(0 as UInt8)
+    }
+
+    package static func read(from reader: inout BinaryReader) throws(CodingFlaw) -> Self {
+        let number = try UInt8.read(from: &reader)
+        guard let form = cases.first(where: { $0.number == number }) else { throw .unknownKind }
+        return try form.read(&reader)
+    }
+}
+
+/// A case as it goes over the wire: its number, what it is made of its fields by, and what gives them, in the order of the wire.
+package struct WireCase<Value>: Sendable {
+    /// Never 0, and never one that had another meaning in a release.
+    let number: UInt8
+    /// Writes nothing, and says false, if the value is another case.
+    fileprivate let write: @Sendable (Value, inout BinaryWriter) -> Bool
+    fileprivate let read: @Sendable (inout BinaryReader) throws(CodingFlaw) -> Value
+
+    /// `make` throws what is wrong with fields that do not go together; `take` gives nil for another case.
+    package init<each Field: WireValue>(
+        _ number: UInt8, _ make: @escaping @Sendable (repeat each Field) throws(CodingFlaw) -> Value,
+        _ take: @escaping @Sendable (Value) -> (repeat each Field)?
+    ) {
+        self.number = number
+        write = { value, writer in
+            guard let fields = take(value) else { return false }
+            writer.write(number)
+            repeat (each fields).write(to: &writer)
+            return true
+        }
+        read = { (reader) throws(CodingFlaw) in try make(repeat try (each Field).read(from: &reader)) }
+    }
+
+    /// A case without fields.
+    package init(_ number: UInt8, _ value: Value) where Value: Equatable & Sendable {
+        self.number = number
+        write = { other, writer in
+            guard other == value else { return false }
+            writer.write(number)
+            return true
+        }
+        read = { (_) throws(CodingFlaw) in value }
+    }
+}
+
+/// The version of the protocol. A daemon and a command of different versions do not talk; both say so.
+let protocolVersion: UInt8 = 1
+
+/// A choice that is sent: the protocol's version is before it.
+package protocol WireMessage: WireChoice {}
+
+extension WireMessage {
+    package var encoded: [UInt8] {
+        var writer = BinaryWriter()
+        writer.write(protocolVersion)
+        write(to: &writer)
+        return writer.bytes
+    }
+
+    /// Reads one message that fills `bytes`. Any input is answered with a message or an error, never with a trap.
+    package static func decode(_ bytes: [UInt8]) throws(CodingFlaw) -> Self {
+        var reader = BinaryReader(bytes[...])
+        guard try UInt8.read(from: &reader) == protocolVersion else { throw .otherVersion }
+        let message = try read(from: &reader)
+        guard reader.isAtEnd else { throw .hasMore }
+        return message
+    }
+}

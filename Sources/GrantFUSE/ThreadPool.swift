@@ -1,0 +1,106 @@
+import Glibc
+import GrantSystem
+
+/// Runs short tasks that may hang, each on a thread that has nothing else to do meanwhile. Threads are kept for a while: a task that comes
+/// often does not pay for making one. Tasks act as nobody in particular: a thread's identity is the daemon's.
+///
+/// Locking: its own, rank 3, held for a moment.
+package final class ThreadPool: Sendable {
+    private struct State {
+        var tasks: [@Sendable () -> Void] = []
+        /// Threads that wait, and of which nobody has taken one for a task.
+        var idle = 0
+        /// How many tasks of each are being run, and those that are to be run when one of them has ended.
+        var shares: [UInt64: Share] = [:]
+    }
+
+    private struct Share {
+        var running = 0
+        var queue: [@Sendable () -> Void] = []
+        /// The first of the queue that has not been run.
+        var first = 0
+    }
+
+    private let state = Lock(State())
+
+    package init() {}
+
+    private let wakeup = Semaphore()
+    /// So long a thread waits for the next task before it ends.
+    private static let idleTimeout: Int64 = 10_000_000_000
+    /// So many tasks of one share run at once.
+    package static let shareLimit = 32
+
+    /// As `run`, but of one `share` only so many at once, the others after them: who has tasks that hang takes threads from nobody else.
+    package func run(for share: UInt64, _ task: @escaping @Sendable () -> Void) {
+        let mayRun = state.withLock { state -> Bool in
+            let running = state.shares[share]?.running ?? 0
+            if running < Self.shareLimit {
+                state.shares[share, default: Share()].running += 1
+            } else {
+                state.shares[share]?.queue.append(task)
+            }
+            return running < Self.shareLimit
+        }
+        guard mayRun else { return }
+        run { [self] in
+            task()
+            while let next = nextTask(of: share) { next() }
+        }
+    }
+
+    private func nextTask(of share: UInt64) -> (@Sendable () -> Void)? {
+        state.withLock { state in
+            guard let place = state.shares.index(forKey: share) else { return nil }
+            let first = state.shares.values[place].first
+            if first == state.shares.values[place].queue.count {
+                (state.shares.values[place].queue, state.shares.values[place].first) = ([], 0)
+                state.shares.values[place].running -= 1
+                if state.shares.values[place].running == 0 { state.shares.remove(at: place) }
+                return nil
+            }
+            state.shares.values[place].first += 1
+            return state.shares.values[place].queue[first]
+        }
+    }
+
+    /// Has `task` run at once, by a thread that waits or by a new one; without one it is done here and now.
+    package func run(_ task: @escaping @Sendable () -> Void) {
+        let isTaken = state.withLock { state -> Bool in
+            guard state.idle > 0 else { return false }
+            state.idle -= 1
+            state.tasks.append(task)
+            return true
+        }
+        if isTaken {
+            wakeup.post()
+            return
+        }
+        do throws(Errno) {
+            // Of the thread that asks it would inherit whom that acts for.
+            try WorkerThread.start("grantfs-task") { [self] in
+                Identity.resetOnThisThread()
+                task()
+                while let next = next() { next() }
+            }.detach()
+        } catch {
+            task()
+        }
+    }
+
+    /// The next task for a thread that has none; nil when there was none for a while.
+    private func next() -> (@Sendable () -> Void)? {
+        state.withLock { $0.idle += 1 }
+        if !wakeup.wait(until: Clock.monotonic + Self.idleTimeout) {
+            let isIdle = state.withLock { state -> Bool in
+                guard state.idle > 0 else { return false }
+                state.idle -= 1
+                return true
+            }
+            if isIdle { return nil }
+            // Somebody has just taken a thread for a task, and is about to call.
+            wakeup.wait()
+        }
+        return state.withLock { $0.tasks.removeFirst() }
+    }
+}

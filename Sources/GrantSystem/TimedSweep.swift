@@ -1,0 +1,83 @@
+/// Processes many items, such as directories or processes, in sequence, without being blocked by those that hang.
+public enum TimedSweep {
+    /// Timeouts for items that hang, in nanoseconds.
+    public struct Timeouts: Sendable {
+        /// For the first item that hangs.
+        public var first: Int64
+        /// For each later one.
+        public var later: Int64
+        /// After this many abandoned items the remaining ones are not started.
+        public var most: Int
+
+        public init(first: Int64 = 1_000_000_000, later: Int64 = 100_000_000, most: Int = .max) {
+            (self.first, self.later, self.most) = (first, later, most)
+        }
+    }
+
+    private struct Progress {
+        var next = 0
+        /// The worker that takes items now; earlier ones were abandoned with theirs.
+        var worker = 0
+        /// When the current item was started.
+        var began = Clock.monotonic
+        var isDone = false
+    }
+
+    /// Calls `body` for each item on another thread, with a tool that is made for that thread. An item that exceeds its timeout is
+    /// abandoned: its thread keeps it, `leaving` is called, and a new thread takes the rest. Returns when each item is done or
+    /// abandoned. Without a thread the work runs on the caller's.
+    public static func run<Item: Sendable, Tool>(
+        _ items: [Item], patience: Timeouts = Timeouts(), with tool: @escaping @Sendable () -> Tool, leaving: (Item) -> Void,
+        _ body: @escaping @Sendable (Item, Tool) -> Void
+    ) {
+        if items.isEmpty { return }
+        let progress = Lock(Progress())
+        let signal = Semaphore()
+        let work: @Sendable (Int) -> Void = { worker in
+            let tool = tool()
+            while true {
+                let index = progress.withLock { progress -> Int? in
+                    guard progress.worker == worker else { return nil }
+                    guard progress.next < items.count else {
+                        progress.isDone = true
+                        return nil
+                    }
+                    defer { progress.next += 1 }
+                    progress.began = Clock.monotonic
+                    return progress.next
+                }
+                guard let index else { break }
+                body(items[index], tool)
+            }
+            signal.post()
+        }
+        var worker = 0
+        start(work, worker)
+        while true {
+            let limit = worker == 0 ? patience.first : patience.later
+            signal.waitForAny(within: Int(clamping: max(1, limit / 10_000_000)))
+            let left = progress.withLock { progress -> Int? in
+                guard !progress.isDone, progress.next > 0, Clock.monotonic - progress.began > limit else { return nil }
+                progress.worker += 1
+                progress.began = Clock.monotonic
+                return progress.next - 1
+            }
+            if let left {
+                leaving(items[left])
+                worker += 1
+                if worker >= patience.most {
+                    for item in items[(left + 1)...] { leaving(item) }
+                    return
+                }
+                start(work, worker)
+            }
+            if progress.withLock({ $0.isDone }) { return }
+        }
+    }
+
+    private static func start(_ work: @escaping @Sendable (Int) -> Void, _ worker: Int) {
+        // Without a thread it takes its turn here.
+        guard let thread = try? WorkerThread.start("grantfs-look", { work(worker) }) else { return work(worker) }
+        thread.detach()
+    }
+}

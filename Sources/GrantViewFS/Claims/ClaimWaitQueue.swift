@@ -1,0 +1,241 @@
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+/// Operations that wait for claims, without a worker: their requests are put aside as the kernel wrote them, and served from the start when the claim
+/// has ended. None of this is looked at unless the gate of a scope says that claims are held there.
+///
+/// Locking: `state` is rank 2: while it is held, no file is looked at and nothing is answered.
+final class ClaimWaitQueue: @unchecked Sendable {
+    // Safe to share: `view` is set before the first request comes.
+    nonisolated(unsafe) unowned var view: ViewFS!
+    private let state = Lock(State())
+
+    private struct State {
+        var holds: [UInt64: Hold] = [:]
+        /// By the kernel's number for the request.
+        var waiting: [UInt64: Waiter] = [:]
+        /// Whether a thread looks for those whose time is over.
+        var hasTimer = false
+    }
+
+    private struct Waiter {
+        let scope: UInt32
+        /// Of the file, or directory, that it works on.
+        let node: UInt64
+        let hold: UInt64
+        let deadline: Int64?
+        /// What is to be written down should it be refused.
+        let call: AuditTrail.PendingCall?
+    }
+
+    struct Hold {
+        let process: Int32
+        let patience: Int64?
+        /// The scopes that are bound, and by which accesses: those in `whole` cover all of it.
+        var scopes: Set<UInt32>
+        var accesses: [ItemAccess]
+        var whole: [UInt32: [ItemUse]]
+        /// Reads of data pass until the kernel has forgotten what it has: its invalidation waits for them.
+        var letsReadsPass = true
+        /// The file that the kernel is just made to forget. What works on it passes until that is done, because the kernel keeps pages locked for it.
+        var flushing: UInt64?
+        /// How often a page of that file went to somebody who may store into it.
+        var mapped = 0
+    }
+
+    /// How an operation uses what it touches.
+    struct Use {
+        var uses: [ItemUse]
+        /// It reads data, for the kernel's cache or past it.
+        var readsData = false
+        /// What it reads may be mapped by somebody who stores into it.
+        var mayMap = false
+        /// The file, unless a name in a directory is what it works on.
+        var node: UInt64?
+    }
+
+    // MARK: handing over
+
+    /// The claims that bind somebody, and nil while one is only beginning to.
+    var settledHolds: [UInt64: Hold]? {
+        state.withLock { state in
+            state.holds.values.allSatisfy { !$0.letsReadsPass && $0.flushing == nil } ? state.holds : nil
+        }
+    }
+
+    /// How a claim binds; nil while it does not, or is only beginning to.
+    func hold(_ id: UInt64) -> Hold? {
+        state.withLock { state in state.holds[id].flatMap { $0.letsReadsPass || $0.flushing != nil ? nil : $0 } }
+    }
+
+    // MARK: claims come and go
+
+    func begin(_ id: UInt64, _ hold: Hold) {
+        state.withLock { state in
+            state.holds[id] = hold
+            for scope in hold.scopes { mark(scope, true) }
+        }
+    }
+
+    /// From now on reads of data wait as well.
+    func holdReads(_ id: UInt64) { state.withLock { $0.holds[id]?.letsReadsPass = false } }
+
+    /// Makes the kernel write back and forget a file, by `body`, while operations on it pass: of those that wait some keep its pages locked. Again, when
+    /// a page went to somebody meanwhile who may have stored into it.
+    func flush(_ id: UInt64, _ node: UInt64, _ body: () -> Void) {
+        for _ in 0..<8 {
+            let ready = state.withLock { state -> [UInt64] in
+                state.holds[id]?.flushing = node
+                state.holds[id]?.mapped = 0
+                let ready = state.waiting.filter { $0.value.hold == id && $0.value.node == node }.keys.sorted()
+                for unique in ready { state.waiting[unique] = nil }
+                return ready
+            }
+            view.session?.resume(ready)
+            body()
+            let mapped = state.withLock { state -> Int in
+                state.holds[id]?.flushing = nil
+                return state.holds[id]?.mapped ?? 0
+            }
+            if mapped == 0 { return }
+        }
+    }
+
+    /// The claim has ended: whoever waits for it is served, and looks for other claims.
+    func end(_ id: UInt64) -> Hold? {
+        let (hold, ready) = state.withLock { state -> (Hold?, [UInt64]) in
+            guard let hold = state.holds.removeValue(forKey: id) else { return (nil, []) }
+            for scope in hold.scopes where !state.holds.values.contains(where: { $0.scopes.contains(scope) }) { mark(scope, false) }
+            let ready = state.waiting.filter { $0.value.hold == id }.keys.sorted()
+            for unique in ready { state.waiting[unique] = nil }
+            return (hold, ready)
+        }
+        view.session?.resume(ready)
+        return hold
+    }
+
+    private func mark(_ scope: UInt32, _ isClaimed: Bool) {
+        if let nodes = view.tree.scope(scope) {
+            if isClaimed {
+                nodes.cacheBypass.bitwiseOr(ScopeNodes.claims, ordering: .relaxed)
+            } else {
+                nodes.cacheBypass.bitwiseAnd(~ScopeNodes.claims, ordering: .relaxed)
+            }
+        }
+        view.coordinator.setClaimed(ScopeID(rawValue: scope), isClaimed)
+    }
+
+    /// Who waits in a scope that was withdrawn gets EACCES; in one that was narrowed all are served again, and changes refused.
+    func end(_ scope: ScopeID, _ withdrawal: ViewFS.Withdrawal) {
+        let found = state.withLock { state -> [UInt64: Waiter] in
+            let found = state.waiting.filter { $0.value.scope == scope.rawValue }
+            for unique in found.keys { state.waiting[unique] = nil }
+            return found
+        }
+        guard !found.isEmpty, let session = view.session else { return }
+        if withdrawal == .writing { return session.resume(found.keys.sorted()) }
+        // A withdrawal does not wait for the log.
+        for (unique, waiter) in found {
+            recordOutcome(waiter.call, error: EACCES)
+            session.answer(parked: unique, error: EACCES)
+        }
+    }
+
+    /// A request is about to be answered because it was interrupted.
+    func cancel(_ unique: UInt64) {
+        if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
+    }
+
+    private func recordOutcome(_ call: AuditTrail.PendingCall?, error: Int32) {
+        if let call { view.audit?.record(call, error: error) }
+    }
+
+    // MARK: operations
+
+    /// The claim that an operation has to wait for; nil when there is none. `item` may look at files.
+    func blocker(_ scope: UInt32, _ use: Use, _ caller: Caller, _ item: () -> OperationItem) -> UInt64? {
+        let holds = state.withLock { state -> [UInt64: Hold] in
+            var holds = state.holds.filter { $0.value.scopes.contains(scope) && !(use.readsData && $0.value.letsReadsPass) }
+            if let node = use.node {
+                for (id, hold) in holds where hold.flushing == node {
+                    holds[id] = nil
+                    if use.mayMap { state.holds[id]?.mapped += 1 }
+                }
+            }
+            return holds
+        }
+        var touched: OperationItem?
+        for (id, hold) in holds.sorted(by: { $0.key < $1.key }) {
+            var isHit = hold.whole[scope]?.contains { held in use.uses.contains { held.excludes($0) } } ?? false
+            for access in hold.accesses where !isHit && use.uses.contains(where: { access.use.excludes($0) }) {
+                if touched == nil { touched = item() }
+                isHit = touched?.isCovered(by: access.item) ?? true
+            }
+            guard isHit else { continue }
+            if caller.pid == getpid() || ProcessAncestry.process(of: caller.pid, isOrComesFrom: hold.process) { continue }
+            return id
+        }
+        return nil
+    }
+
+    /// Puts a request aside until the claim has ended. Its worker is outside of the scope by now.
+    /// `call`: what is to be written down should it be refused.
+    func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.PendingCall?) {
+        guard let session = view.session else { return }
+        let unique: UInt64
+        switch session.park(request, scope: scope) {
+        case .parked(let number): unique = number
+        case .answered(let error): return recordOutcome(call, error: error)
+        }
+        let (isOver, startsTimer) = state.withLock { state -> (Bool, Bool) in
+            guard let held = state.holds[hold], held.flushing != node else { return (true, false) }
+            state.waiting[unique] = Waiter(
+                scope: scope, node: node, hold: hold, deadline: held.patience.map { Clock.monotonic + $0 }, call: call)
+            let starts = held.patience != nil && !state.hasTimer
+            if starts { state.hasTimer = true }
+            return (false, starts)
+        }
+        if isOver { return session.resume([unique]) }
+        if startsTimer { _ = BackgroundTask { [self] in runTimer() } }
+        // It was interrupted before it could be found here.
+        if !session.isParked(unique) { return cancel(unique) }
+        // Whoever withdraws shuts the gate and then answers those who wait: one of the two sees the other.
+        if view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.read),
+            state.withLock({ $0.waiting.removeValue(forKey: unique) }) != nil
+        {
+            recordOutcome(call, error: EACCES)
+            session.answer(parked: unique, error: EACCES)
+        }
+    }
+
+    /// Answers those whose time is over, for as long as there is somebody with a time.
+    private func runTimer() {
+        while true {
+            usleep(20_000)
+            let now = Clock.monotonic
+            let (late, isOver) = state.withLock { state -> ([UInt64: Waiter], Bool) in
+                let late = state.waiting.filter { $0.value.deadline.map { $0 <= now } ?? false }
+                for unique in late.keys { state.waiting[unique] = nil }
+                let isOver = !state.waiting.values.contains { $0.deadline != nil }
+                if isOver { state.hasTimer = false }
+                return (late, isOver)
+            }
+            for (unique, waiter) in late {
+                let answer: @Sendable () -> Void = { [view] in view?.session?.answer(parked: unique, error: EAGAIN) }
+                if let audit = view.audit, let call = waiter.call {
+                    audit.record(call, error: EAGAIN, answer: answer)
+                } else {
+                    answer()
+                }
+            }
+            if isOver { return }
+        }
+    }
+
+    /// How many operations wait.
+    var count: Int { state.withLock { $0.waiting.count } }
+}

@@ -1,0 +1,283 @@
+import GrantFUSE
+import Glibc
+import GrantSystem
+import GrantViewTree
+
+/// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests, holds no lock while it notifies, and leaves to
+/// others what may wait for a program (`BlockingNotifications`).
+final class HostChangeRelay {
+    private let view: ViewFS
+    private let watch: ChangeWatch
+    private let places: WatchedDirectories
+    private let process = getpid()
+    /// Those that are watched by these means, and the version of the root's table that they are from.
+    private var scopes: [ScopeNodes] = []
+    private var version: UInt64 = 0
+    private var busy = BusyDirectories()
+    private let blocking: BlockingNotifications
+    private var repeated = RepeatedChanges()
+    /// The most nodes there were since the last sweep, and how many directories it left.
+    private var (mostLive, placesLeft) = (0, fewPlaces)
+    private static let fewPlaces = 1024
+
+    init(view: ViewFS, watch: ChangeWatch, places: WatchedDirectories) {
+        self.view = view
+        self.watch = watch
+        self.places = places
+        blocking = BlockingNotifications(view)
+    }
+
+    /// Whether the kernel keeps names, sizes and times until it is told otherwise.
+    private var keeps: Bool { view.policy.writeBack }
+
+    /// Before the changes of one waking: which scopes there are.
+    func begin() {
+        let now = view.names.version
+        if now == version { return }
+        version = now
+        let means = watch.means == .data ? .names : watch.means
+        scopes = view.names.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
+    }
+
+    /// Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew when the
+    /// claim ends.
+    private func isRelayed(_ scope: ScopeNodes) -> Bool { scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
+
+    func relay(_ change: Change) {
+        let kinds = ChangeKinds(rawValue: change.kinds)
+        if kinds.contains(.overflow) || kinds.contains(.directory) { view.hostWatch?.countMove() }
+        if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.countRename() }
+        if kinds.contains(.overflow) { return invalidateAll() }
+        guard let notifier = view.session?.notifier else { return }
+        // The kernel knows what came through this mount.
+        let isOwn = change.process == process
+        if watch.means == .data { return relayData(change, isOwn: isOwn, notifier) }
+        let found = change.has_directory && (!isOwn || kinds.contains(.moved)) ? places.places(under: change.directory) : []
+        if kinds.contains(.moved) { lookAfter(change, movedFrom: found, isOwn: isOwn) }
+        if isOwn { return }
+        if kinds.contains(.ended) {
+            places.remove(change.directory)
+            watch.remove(directory: change.directory, isGone: true)
+            return
+        }
+        guard let name = change.name else {
+            for place in found {
+                _ = notifier.invalidateAttributes(NodeID(place.node))
+                if keeps { scheduleRepeat(scope: place.scope, directory: 0, name: nil, file: place.identity) }
+            }
+            // The link count of a file changed, which is told without a directory.
+            if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
+            return
+        }
+        // Changes in other directories are for others.
+        if found.isEmpty { return }
+        if kinds.contains(.names) {
+            for place in found {
+                forget(name, in: place.node, of: place.scope, notifier)
+                if keeps { scheduleRepeat(scope: place.scope, directory: place.node, name: name) }
+            }
+        }
+        if kinds.isDisjoint(with: [.data, .attributes]) { return }
+        if change.file.length > 0 {
+            forget(change, data: kinds.contains(.data), notifier, named: (name, found))
+            return
+        }
+        for place in found {
+            guard let scope = scope(place.scope), let key = view.tree.key(of: name, in: place, scope)
+            else { continue }
+            forget(key, in: scope, data: kinds.contains(.data), notifier, named: (name, [place]))
+        }
+    }
+
+    private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
+        blocking.expire(name, in: directory, of: scope)
+        // And with the directory's times its cached listing, where the kernel looks at them.
+        _ = notifier.invalidateAttributes(NodeID(directory))
+        if keeps { blocking.invalidateListing(of: directory, in: scope) }
+    }
+
+    // MARK: told twice more
+
+    private func scheduleRepeat(scope: UInt32, directory: UInt64, name: UnsafePointer<CChar>?, file: NodeKey? = nil) {
+        let name = name.map { Array(UnsafeBufferPointer(start: $0, count: strlen($0) + 1)) } ?? []
+        repeated.add(RepeatedChanges.Item(scope: scope, directory: directory, name: name, file: file), now: Clock.monotonic)
+    }
+
+    private func relayAgain(_ notifier: Notifier) {
+        let due = repeated.takeDue(now: Clock.monotonic)
+        if due.all { invalidateEverything() }
+        for item in due.items {
+            guard let scope = scope(item.scope) else { continue }
+            item.name.withUnsafeBufferPointer { name in
+                guard let file = item.file else {
+                    if let name = name.baseAddress { forget(name, in: item.directory, of: item.scope, notifier) }
+                    return
+                }
+                forget(file, in: scope, notifier, named: name.baseAddress.map { ($0, [item.directory]) })
+            }
+        }
+    }
+
+    // MARK: each write, told by handle alone
+
+    private func relayData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
+        if !isOwn { forget(change, data: true, notifier) }
+        // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
+        guard change.has_directory, busy.isBusy(change, isOwn: isOwn, now: Clock.monotonic), let scope = scope(of: change) else { return }
+        _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
+    }
+
+    /// How long may be waited for changes before `relayDue`.
+    var millisecondsUntilDue: Int32 {
+        let now = Clock.monotonic
+        return min(busy.millisecondsUntilDue(now: now), blocking.due ?? .max, repeated.millisecondsUntilDue(now: now))
+    }
+
+    /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
+    func relayDue() {
+        if keeps, let notifier = view.session?.notifier {
+            blocking.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
+            relayAgain(notifier)
+        }
+        blocking.send()
+        blocking.poll()
+        if keeps,
+            blocking.takeDropped() || watch.means != .data && view.hostWatch?.mayHaveMissed.exchange(false, ordering: .acquiring) == true
+        {
+            invalidateAll()
+        }
+        guard let notifier = view.session?.notifier else { return }
+        while let due = busy.takeDue(now: Clock.monotonic) {
+            guard let directory = due.directory, let scope = scope(of: directory) else { continue }
+            // In this order: a write is either told anew or was there before the kernel forgets.
+            _ = view.tree.withFile(directory.directory_handle, in: scope) { watch.add(directory: $0) }
+            for file in due.files { forget(file, data: true, notifier) }
+        }
+    }
+
+    /// They are in the order of their numbers.
+    private func scope(_ number: UInt32) -> ScopeNodes? {
+        var (low, high) = (0, scopes.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if scopes[middle].scope < number { low = middle + 1 } else { high = middle }
+        }
+        return low < scopes.count && scopes[low].scope == number && isRelayed(scopes[low]) ? scopes[low] : nil
+    }
+
+    private func scope(of change: Change) -> ScopeNodes? {
+        scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed($0) }
+    }
+
+    // MARK: what was moved
+
+    /// Has it seen whether something that was renamed has left its grant. What came through this mount cannot have, but where one grant lies in another.
+    private func lookAfter(_ change: Change, movedFrom found: [WatchedDirectories.Place], isOwn: Bool) {
+        if found.isEmpty { return }
+        if change.name == nil {
+            for place in found { view.departures.check(at: place.node, in: place.scope) }
+            return
+        }
+        guard change.file.length > 0 else { return }
+        var key: NodeKey?
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
+            if isOwn, scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.overlap == 0 { continue }
+            if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
+            guard let key else { return }
+            if let node = view.tree.find(key, in: scope) { view.departures.check(at: node, in: scope.scope) }
+        }
+    }
+
+    // MARK: forgetting
+
+    /// Forgets a file that is named by its handle, in every scope that leads to it.
+    private func forget(_ change: Change, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
+        var key: NodeKey?
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed(scope) {
+            if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
+            guard let key else { return }
+            forget(key, in: scope, data: data, notifier, named: named)
+        }
+    }
+
+    /// What a file is called, and in which directories.
+    private typealias ToldName = (name: UnsafePointer<CChar>, places: [WatchedDirectories.Place])
+
+    private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
+        if keeps {
+            let places = named?.places.filter { $0.scope == scope.scope }.map(\.node) ?? []
+            forget(key, in: scope, notifier, named: named.map { ($0.name, places) })
+            // Also of a file that the kernel does not know: somebody may be finding it.
+            if places.isEmpty { scheduleRepeat(scope: scope.scope, directory: 0, name: nil, file: key) }
+            for place in places { scheduleRepeat(scope: scope.scope, directory: place, name: named?.name, file: key) }
+            return
+        }
+        guard let node = view.tree.find(key, in: scope) else { return }
+        // Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
+        if data, view.tree.isOpen(node, key, in: scope) {
+            if view.isDirectory(node) {
+                blocking.invalidateListing(of: node, in: scope.scope)
+            } else {
+                _ = notifier.invalidateData(NodeID(node))
+            }
+        } else {
+            _ = notifier.invalidateAttributes(NodeID(node))
+        }
+    }
+
+    /// Where the kernel goes by what it knows until it is told. `named`: what the file is called, in which directories.
+    private func forget(
+        _ key: NodeKey, in scope: ScopeNodes, _ notifier: Notifier, named: (name: UnsafePointer<CChar>, directories: [UInt64])?
+    ) {
+        guard let node = view.tree.find(key, in: scope) else { return }
+        if view.isDirectory(node) {
+            _ = notifier.invalidateAttributes(NodeID(node))
+            return blocking.invalidateListing(of: node, in: scope.scope)
+        }
+        // Who is not told of his own changes from others' goes by who could have made them.
+        if watch.means == .directories, view.isWrittenHere(node) { return }
+        _ = notifier.invalidateAttributes(NodeID(node))
+        blocking.invalidateFile(node, in: scope.scope)
+        guard let named else { return }
+        for directory in named.directories { blocking.invalidateFile(named: named.name, in: directory, of: scope.scope) }
+    }
+
+    /// Changes were lost, so anything may have changed. Names hold for less than a second, or are asked for anew where the kernel can do that, or for a minute (`CachePolicy`).
+    private func invalidateAll() {
+        if keeps { repeated.addAll(now: Clock.monotonic) }
+        invalidateEverything()
+    }
+
+    private func invalidateEverything() {
+        guard let notifier = view.session?.notifier else { return }
+        if keeps { _ = notifier.expireAllEntries() }
+        for scope in scopes where isRelayed(scope) {
+            for node in scope.ids {
+                if view.isDirectory(node) {
+                    _ = notifier.invalidateAttributes(NodeID(node))
+                    blocking.invalidateListing(of: node, in: scope.scope)
+                } else if !keeps {
+                    _ = notifier.invalidateData(NodeID(node))
+                } else {
+                    blocking.invalidateFile(node, in: scope.scope)
+                }
+            }
+        }
+        blocking.send()
+    }
+
+    /// Lets go of the directories that the kernel has forgotten, once it has forgotten half of what it knew, or twice as many are
+    /// watched as after the last time. Their watches count for others then.
+    func sweepIfWorthwhile() {
+        let live = view.tree.nodes.count
+        mostLive = max(mostLive, live)
+        guard places.count > Self.fewPlaces, places.count > 2 * placesLeft || live < mostLive / 2 else { return }
+        sweep()
+        (mostLive, placesLeft) = (live, max(Self.fewPlaces, places.count))
+    }
+
+    private func sweep() {
+        let ended = places.sweep { view.tree.nodes.find($0.node) != nil }
+        for key in ended { watch.remove(directory: key, isGone: false) }
+    }
+}

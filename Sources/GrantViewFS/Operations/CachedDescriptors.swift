@@ -1,0 +1,238 @@
+import CGrantSystem
+import GrantCoordinator
+import GrantFUSE
+import Glibc
+import GrantSystem
+import Synchronization
+import GrantViewTree
+
+/// What the daemon has open where the kernel opens files by itself: of each node a file for reading, one for writing, or a directory, opened when a request
+/// needs it. Nobody says when it is needed no more, so what was not used for a second is closed if it can be opened again, and sooner when there is much.
+///
+/// Locking: its own, rank 2, held for a moment.
+final class CachedDescriptors: Sendable {
+    /// Nodes of which something is kept, once for each time that it was opened.
+    private let nodes = Lock<[UInt64]>([])
+    private let wake = Semaphore()
+    private let isUnderPressure = Atomic<Bool>(false)
+    /// So many are kept without being in use.
+    private let limit: Int
+    private static let pause = 1_000
+    /// Nobody waits for the sweeper that often.
+    private static let shortPause: UInt32 = 1_000
+
+    init(limit: Int) { self.limit = limit }
+
+    /// Something was opened of a node.
+    func add(_ id: UInt64) {
+        let count = nodes.withLock { nodes in
+            nodes.append(id)
+            return nodes.count
+        }
+        if count == limit || count % max(limit, 1) == 0 { wake.post() }
+    }
+
+    /// All that nobody uses is to be closed now.
+    func requestFullSweep() {
+        isUnderPressure.store(true, ordering: .relaxed)
+        wake.post()
+    }
+
+    func drain() -> [UInt64] {
+        nodes.withLock { nodes in
+            defer { nodes = [] }
+            return nodes
+        }
+    }
+
+    func putBack(_ ids: [UInt64]) { if !ids.isEmpty { nodes.withLock { $0 += ids } } }
+
+    /// Before the first request. Without the thread nothing is closed until the kernel forgets it.
+    func start(for view: ViewFS) {
+        _ = try? WorkerThread.start("grantfs-kept") { [self, weak view] in
+            Identity.resetOnThisThread()
+            while let view, view.session?.hasEnded != true {
+                let isUnderPressure = isUnderPressure.exchange(false, ordering: .relaxed)
+                view.pauseGate.run { view.closeUnused(all: isUnderPressure || nodes.withLock { $0.count } > limit) }
+                usleep(Self.shortPause)
+                wake.waitForAny(within: Self.pause)
+            }
+        }.detach()
+    }
+}
+
+// Finding, opening and closing what is kept.
+extension ViewFS {
+    /// The slot of the thread that closes what is not used.
+    static let sweeperSlot = lockSlots.upperBound
+
+    /// What is kept of a node for reading, or for writing, opened if it is not. For who is inside the node's scope, acts as whom it is opened for, has the
+    /// node pinned (`descriptor`) and has begun a use. A negative error number where that fails.
+    ///
+    /// `must`: what was acknowledged is to be written: whatever share of descriptors there is, and however long somebody's lease takes.
+    @inline(__always)
+    func cachedFile(
+        _ id: UInt64, _ node: NodePointer, _ descriptor: Int32, forWriting writes: Bool, as caller: Caller, must: Bool = false
+    ) -> (file: UnsafeMutablePointer<OpenFile>?, error: Int32) {
+        let kept = node.pointee.cachedOpens
+        if kept.writer != 0, let file = files.find(kept.writer), writes || file.pointee.canRead { return (file, 0) }
+        if !writes, kept.reader != 0, let file = files.find(kept.reader) { return (file, 0) }
+        return open(id, node, descriptor, forWriting: writes, as: caller, must: must)
+    }
+
+    @inline(never)
+    private func open(
+        _ id: UInt64, _ node: NodePointer, _ descriptor: Int32, forWriting writes: Bool, as caller: Caller, must: Bool
+    ) -> (file: UnsafeMutablePointer<OpenFile>?, error: Int32) {
+        if descriptor < 0 { return (nil, descriptor) }
+        let waiting = must ? 0 : O_NONBLOCK
+        var (flags, appendsOnly) = (writes ? O_RDWR : O_RDONLY, false)
+        var opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | waiting) }
+        if writes, opened == -EACCES {
+            flags = O_WRONLY
+            opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | waiting) }
+        }
+        if writes, opened == -EPERM {
+            // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
+            (flags, appendsOnly) = (O_RDWR, true)
+            opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | O_APPEND | waiting) }
+        }
+        if opened < 0 { return (nil, opened) }
+        return cacheFile(keepingAccessTime(opened), of: id, node, flags, as: caller, appendsOnly: appendsOnly, must: must)
+    }
+
+    /// Keeps an opened file. Takes the descriptor over, also when it fails.
+    func cacheFile(
+        _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, as caller: Caller, appendsOnly: Bool = false,
+        must: Bool = false
+    ) -> (file: UnsafeMutablePointer<OpenFile>?, error: Int32) {
+        let descriptor = FileDescriptor(owning: opened)
+        let scope = node.pointee.scope
+        if !reserveShare(scope, caller.uid) {
+            guard must else { return (nil, -ENFILE) }
+            tree.forceReserveShare(scope: scope, user: caller.uid)
+        }
+        let file = OpenFile(
+            descriptor: descriptor, node: id, scope: scope, opener: (caller.uid, caller.gid, caller.pid), flags: flags,
+            appendsOnly: appendsOnly)
+        let canWrite = file.canWrite
+        guard let number = files.add(file, by: Int(truncatingIfNeeded: id)) else { return (nil, -ENFILE) }
+        let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
+        if containment & Containment.escaped != 0 { files.inherit(containment, number) }
+        let found = node.pointee.cacheOpen(number, forWriting: canWrite)
+        if found == number { cachedDescriptors.add(id) } else { files.drop(number) }
+        return (files.find(found), 0)
+    }
+
+    /// A share of descriptors, perhaps of what is kept and not used.
+    private func reserveShare(_ scope: UInt32, _ user: UInt32) -> Bool {
+        for _ in 0..<Self.sweeps {
+            if tree.reserveShare(scope: scope, user: user) { return true }
+            cachedDescriptors.requestFullSweep()
+            usleep(1_000)
+        }
+        return false
+    }
+
+    private static let sweeps = 100
+
+    /// As `cachedFile`, for a directory.
+    func cachedDirectory(
+        _ id: UInt64, _ node: NodePointer, _ descriptor: Int32, as caller: Caller
+    ) -> (directory: UnsafeMutablePointer<OpenDirectory>?, error: Int32) {
+        let kept = node.pointee.cachedOpens.reader
+        if kept != 0, let directory = directories.find(kept) { return (directory, 0) }
+        if descriptor < 0 { return (nil, descriptor) }
+        let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_RDONLY | O_DIRECTORY) }
+        if opened < 0 { return (nil, opened) }
+        if leavesDirectoryAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
+        let backing = FileDescriptor(owning: opened)
+        let scope = node.pointee.scope
+        guard reserveShare(scope, caller.uid),
+            let number = directories.add(OpenDirectory(descriptor: backing, node: id, scope: scope, user: caller.uid))
+        else { return (nil, -ENFILE) }
+        let found = node.pointee.cacheOpen(number, forWriting: false)
+        if found == number { cachedDescriptors.add(id) } else { directories.drop(number) }
+        return (directories.find(found), 0)
+    }
+
+    // MARK: closing
+
+    /// Closes what was not used since the last call, or `all` that nobody uses just now. By one thread, the slot of which is `sweeperSlot`.
+    func closeUnused(all: Bool) {
+        var left: [UInt64] = []
+        var seen = Set<UInt64>()
+        for id in cachedDescriptors.drain() {
+            guard seen.insert(id).inserted, let number = tree.nodes.find(id)?.pointee.scope, let scope = tree.scope(number) else {
+                continue
+            }
+            let isLeft = tree.withLive(id, in: scope) { node -> Bool in
+                guard node.pointee.hasCachedOpens else { return false }
+                if node.pointee.testAndClearUsed(), !all { return true }
+                return !close(id, node)
+            }
+            if isLeft == true { left.append(id) }
+        }
+        cachedDescriptors.putBack(left)
+    }
+
+    /// Closes what is kept of a node; false when it is in use, or could not be opened again.
+    private func close(_ id: UInt64, _ node: NodePointer) -> Bool {
+        let slot = Self.sweeperSlot
+        guard coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside else {
+            // With the scope.
+            return false
+        }
+        defer { coordinator.leave(slot: slot) }
+        if node.pointee.type == S_IFREG, !canReopen(id, node) { return false }
+        guard let kept = node.pointee.takeCachedOpens() else { return false }
+        closeCached(kept.reader, kept.writer, isDirectory: node.pointee.type == S_IFDIR)
+        return true
+    }
+
+    private func canReopen(_ id: UInt64, _ node: NodePointer) -> Bool {
+        // A server may have another mind, and may not know a file without a name.
+        if node.pointee.usesCallerGroups { return false }
+        node.pointee.beginUse()
+        defer { node.pointee.endUse() }
+        let kept = node.pointee.cachedOpens
+        if let file = files.find(kept.writer) {
+            settleCachedTime(of: node, file)
+            return reopens(file, O_RDWR)
+        }
+        // Root may read whatever there is.
+        if Identity.isRoots { return true }
+        return files.find(kept.reader).map { reopens($0, O_RDONLY) } ?? true
+    }
+
+    private func reopens(_ file: UnsafeMutablePointer<OpenFile>, _ flags: Int32) -> Bool {
+        if file.pointee.appendsOnly { return false }
+        let opened = clinux_reopen(file.pointee.descriptor, flags | O_NONBLOCK)
+        return opened >= 0 && clinux_close(opened) == 0
+    }
+
+    func closeCached(_ reader: UInt64, _ writer: UInt64, isDirectory: Bool) {
+        if isDirectory {
+            directories.drop(reader)
+            return
+        }
+        if reader != 0 { files.drop(reader) }
+        if writer != 0 { files.drop(writer) }
+    }
+
+    /// Closes what is kept of a scope that is shut and in which nobody is inside.
+    func closeCached(of scope: ScopeNodes) {
+        for id in scope.ids {
+            _ = tree.withLive(id, in: scope) { node in
+                guard node.pointee.hasCachedOpens, let kept = node.pointee.takeCachedOpens() else { return }
+                closeCached(kept.reader, kept.writer, isDirectory: node.pointee.type == S_IFDIR)
+            }
+        }
+    }
+
+    /// What another daemon kept is this one's to close.
+    func takeOverCached() {
+        files.forEachUnpinned { cachedDescriptors.add($0.node) }
+        directories.forEachUnpinned { cachedDescriptors.add($0.node) }
+    }
+}

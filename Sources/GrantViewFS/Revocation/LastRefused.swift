@@ -1,0 +1,45 @@
+import GrantCoordinator
+import GrantFUSE
+import GrantSystem
+
+/// Who was refused last in each scope, by name: whoever tells it later finds many a process ended.
+///
+/// Locking: rank 2, held for a moment.
+public final class LastRefused: Sendable {
+    public struct RefusedCaller: Sendable {
+        public let uid: UInt32
+        /// The process's, and its name: see `ProcessName.ofProcess`.
+        public let pid: Int32
+        public let program: [UInt8]
+
+        init(_ caller: Caller) {
+            uid = caller.uid
+            (pid, program) = ProcessName.ofProcess(withThread: caller.pid)
+        }
+    }
+
+    private let last = Lock<[UInt32: RefusedCaller]>([:])
+
+    func record(_ caller: Caller, in scope: UInt32) {
+        let refuser = RefusedCaller(caller)
+        last.withLock { $0[scope] = refuser }
+    }
+
+    func last(in scope: UInt32) -> RefusedCaller? { last.withLock { $0[scope] } }
+    func forget(_ scope: UInt32) { last.withLock { _ = $0.removeValue(forKey: scope) } }
+}
+
+extension ViewFS {
+    /// Counts a refusal, with who asked.
+    @inline(never)
+    func countDenial(_ caller: Caller, in scope: UInt32) {
+        lastRefused.record(caller, in: scope)
+        coordinator.countDenial(ScopeID(rawValue: scope))
+    }
+
+    /// Refused operations of a scope since the last call, and who was the last; nil when there were none.
+    public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?)? {
+        let count = coordinator.takeDenials(scope.id)
+        return count == 0 ? nil : (count, lastRefused.last(in: scope.id.rawValue))
+    }
+}
