@@ -68,7 +68,8 @@ let package = Package(
         library("GrantFUSE", ["CGrantFUSE", "CGrantSystem", "GrantSystem"]),
         library("GrantViewTree", ["GrantModel", "CGrantSystem", "GrantSystem"]),
         library("GrantLocks", ["GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem"]),
-        library("GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
+        library(
+            "GrantViewFS", ["GrantLocks", "GrantFUSE", "GrantViewTree", "GrantCoordinator", "CGrantSystem", "GrantSystem", "GrantModel"]),
         library("GrantControl", ["GrantModel", "GrantSystem"]),
         library("GrantAdministration", ["GrantFiles", "GrantModel", "GrantBookmarks", "GrantStore", "GrantControl", "GrantSystem"]),
         library("GrantFleet", ["CGrantFleet", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
@@ -169,7 +170,7 @@ let package = Package(
         tests(
             "GrantKitTests",
             ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
-        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client"]),
+        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client", "chooser-backend"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),

@@ -1,23 +1,24 @@
 import GrantModel
 import GrantStore
 
-/// Finds out what has to be done so that what is granted is what was declared.
+/// Computes the changes that make the granted state match the declared one.
 public struct ApplyPlanner: Sendable {
-    /// nil as long as there is no store: then nothing is granted.
+    /// nil if there is no store yet: then nothing is granted.
     private let administrator: GrantAdministrator?
-    /// Where the store is, or will be.
+    /// The directory of the store, which may not exist yet.
     private let directory: String
-    private let lookout: Lookout
+    private let probe: DirectoryProbe
 
-    public init(administrator: GrantAdministrator?, store directory: String, lookout: Lookout = .here) {
-        (self.administrator, self.directory, self.lookout) = (administrator, directory, lookout)
+    public init(administrator: GrantAdministrator?, store directory: String, probe: DirectoryProbe = .inProcess) {
+        (self.administrator, self.directory, self.probe) = (administrator, directory, probe)
     }
 
-    /// What has to be done for the declared state. Everything is checked here, so that what cannot be done is known before the first change:
-    /// `.invalidFile`, `.invalidDirectory`, `.usage`, each with the place that declares it, and `.permission` for what the administrator's policy does not allow.
+    /// Returns the plan for a declared state. Everything is checked here, so that errors show before the first change: `.invalidFile`,
+    /// `.invalidDirectory`, `.usage`, each with the location of the declaration, and `.permission` for what the administrator's policy
+    /// denies.
     ///
-    /// A grant that was revoked by somebody, or has expired, stays so, unless `restores`: a file that is applied at each start of the machine must not
-    /// bring back what was taken away.
+    /// A grant that was revoked or has expired stays so, unless `restores`: a file that is applied at each boot must not bring back
+    /// what was taken away.
     public func plan(_ state: DeclaredState, restores: Bool = false) throws(GrantError) -> ApplyPlan {
         let now = GrantAdministrator.now
         let grants = try (administrator?.store.grants() ?? []).filter { state.views.contains($0.view) }
@@ -44,7 +45,7 @@ public struct ApplyPlanner: Sendable {
 
     private func requireAllowed(_ steps: [ApplyPlan.Step]) throws(GrantError) {
         let actor = administrator?.actor ?? .current()
-        guard let judge = try PolicyJudge.current(for: actor.uid, lookout: lookout) else { return }
+        guard let judge = try PolicyJudge.current(for: actor.uid, probe: probe) else { return }
         for step in steps {
             switch step {
             case .create(let choice), .replace(_, let choice):
@@ -66,14 +67,14 @@ public struct ApplyPlanner: Sendable {
         let name: GrantName
     }
 
-    /// The name that the item has, and its directory; an error where it has none now.
+    /// Returns the item's name and directory; an error if it has none now.
     private func look(
         at item: DeclaredState.Item, _ known: [Grant]
     ) throws(GrantError) -> (GrantName, Result<GrantAdministrator.Proposal, GrantError>) {
         let found: Result<GrantAdministrator.Proposal, GrantError>
         do throws(GrantError) {
             let proposal = try GrantAdministrator.propose(
-                directory: item.path, name: item.name, store: directory, document: item.form, lookout: lookout)
+                directory: item.path, name: item.name, store: directory, document: item.form, probe: probe)
             if item.form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(.invalidFile, "asDirectory is for files", cause: "it is a directory")
             }
@@ -84,7 +85,7 @@ public struct ApplyPlanner: Sendable {
         }
         if let name = item.name { return (name, found) }
         if case .success(let proposal) = found { return (proposal.name, found) }
-        // A directory that is not there now has the name of its path, if it was granted by that.
+        // A directory that is missing now has the last name of its path, if it was granted under that.
         if let name = try? GrantName(entry: CanonicalPath.lastName(of: item.path)), known.contains(where: { $0.name == name }) {
             return (name, found)
         }
@@ -104,7 +105,7 @@ public struct ApplyPlanner: Sendable {
         switch found {
         case .success(let proposal):
             let (old, new) = (existing.bookmark, proposal.bookmark)
-            // A document that was saved is another file, and the same document.
+            // A document that was saved is another file and still the same document.
             let isSaved = old.document != nil && old.path == new.path && isAt(existing, new.path)
             let isOther = old.filesystem != new.filesystem || old.identity != new.identity
             if (isOther && !isSaved) || old.document?.form != new.document?.form {
@@ -112,7 +113,7 @@ public struct ApplyPlanner: Sendable {
                 return [.replace(existing, choice(item, name, proposal))]
             }
         case .failure(let error):
-            // Its volume may be away, or it was moved: the grant follows it, and the file may say where it was.
+            // Its volume may be absent, or it was moved: the grant follows it, and the file may have the old path.
             guard existing.bookmark.path == CanonicalPath.plain(item.path) || isElsewhere(existing) else { throw error }
         }
         var change = ApplyPlan.Change()

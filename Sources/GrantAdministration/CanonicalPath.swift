@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Paths as bytes.
 public enum CanonicalPath {
-    /// The path from the root, `.`, `..` and doubled slashes as they are.
+    /// Makes a path absolute; `.`, `..` and doubled slashes stay.
     public static func absolute(_ path: [UInt8]) -> [UInt8] {
         if path.first == UInt8(ascii: "/") { return path }
         guard let current = getcwd(nil, 0) else { return path }
@@ -11,7 +11,7 @@ public enum CanonicalPath {
         return bytes(of: current) + [UInt8(ascii: "/")] + path
     }
 
-    /// realpath(3). Throws ENOENT, ENOTDIR, EACCES, ELOOP.
+    /// Calls realpath(3). Throws ENOENT, ENOTDIR, EACCES, ELOOP.
     public static func resolve(_ path: [UInt8]) throws(Errno) -> [UInt8] {
         var error: Int32 = 0
         let result: [UInt8]? = withCString(path) { path in
@@ -26,7 +26,7 @@ public enum CanonicalPath {
         return result
     }
 
-    /// The directory above is resolved, the last name stays as it is: for a mountpoint whose filesystem may not answer.
+    /// Resolves the parent directory and keeps the last name: for a mountpoint whose filesystem may hang.
     public static func resolveAbove(_ path: [UInt8]) throws(Errno) -> [UInt8] {
         var names = absolute(path).split(separator: UInt8(ascii: "/"))
         guard let last = names.popLast() else { return [UInt8(ascii: "/")] }
@@ -35,7 +35,8 @@ public enum CanonicalPath {
         return join(parent, Array(last))
     }
 
-    /// The absolute path without `.`, `..` and doubled slashes, by its words alone: nothing is looked at, links are not followed.
+    /// Returns the absolute path without `.`, `..` and doubled slashes. It works on the text alone: nothing is looked up, links are not
+    /// followed.
     public static func plain(_ path: [UInt8]) -> [UInt8] {
         var names: [ArraySlice<UInt8>] = []
         for name in absolute(path).split(separator: UInt8(ascii: "/")) where name != [UInt8(ascii: ".")] {
@@ -44,7 +45,7 @@ public enum CanonicalPath {
         return [UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")])
     }
 
-    /// Resolves as much of the path as there is; names behind that stay.
+    /// Resolves as much of the path as exists and appends the rest.
     public static func resolveWhatExists(_ path: [UInt8]) -> [UInt8] {
         var names = absolute(path).split(separator: UInt8(ascii: "/")).filter { $0 != [UInt8(ascii: ".")] }
         var missing: [[UInt8]] = []
@@ -57,7 +58,7 @@ public enum CanonicalPath {
         }
     }
 
-    /// readlink(2). Throws EINVAL for what is no link.
+    /// Calls readlink(2). Throws EINVAL if it is not a link.
     public static func target(of link: [UInt8]) throws(Errno) -> [UInt8] {
         var buffer = [UInt8](repeating: 0, count: 4 * Int(PATH_MAX))
         let count = withCString(link) { link in
@@ -67,13 +68,13 @@ public enum CanonicalPath {
         return Array(buffer[..<count])
     }
 
-    /// Everything before the last name of an absolute path; `/` for a path of one name, and for the root.
+    /// Returns everything before the last name of an absolute path; `/` for a path of one name, and for the root.
     public static func parent(of path: [UInt8]) -> [UInt8] {
         let names = path.split(separator: UInt8(ascii: "/"))
         return [UInt8(ascii: "/")] + names.dropLast().joined(separator: [UInt8(ascii: "/")])
     }
 
-    /// Empty for the root.
+    /// Returns the last name; empty for the root.
     public static func lastName(of path: [UInt8]) -> [UInt8] { path.split(separator: UInt8(ascii: "/")).last.map { Array($0) } ?? [] }
 
     public static func join(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {

@@ -4,15 +4,16 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Asks recorded mounts.
+/// Sends requests to recorded mounts.
 enum Daemons {
     enum Failure: Error {
         /// The process has ended.
         case dead
-        case silent(String)
+        case unresponsive(String)
     }
 
-    /// As below, and asks the daemon that has taken the mount over, should that happen meanwhile: it is on record before the old one ends.
+    /// As below, and retries with the daemon that has taken the mount over, if that happens meanwhile: it is recorded before the old
+    /// one ends.
     static func ask(_ record: MountRecord, _ request: ControlRequest, of store: GrantStore, deadline: Int64) -> Result<
         ControlReply, Failure
     > {
@@ -26,18 +27,18 @@ enum Daemons {
         }
     }
 
-    /// Asks until there is an answer, the daemon is seen to be dead, or `deadline` (`Clock.monotonic`) has passed. A daemon
-    /// that lives and does not listen yet is asked again.
+    /// Asks until there is an answer, the daemon is known to be dead, or `deadline` (`Clock.monotonic`) has passed. It retries while a
+    /// live daemon does not listen yet.
     ///
-    /// The process table alone is not believed: from within another PID namespace a living daemon has no number. One counts
-    /// as dead when it is in no process table and nobody listens at its socket either; or when it is in this one and known to serve nobody any more,
-    /// with its socket open all the same.
+    /// The process table alone is not enough: from another PID namespace a live daemon has no pid. A daemon counts as dead if it is in
+    /// no process table and nobody listens at its socket; or if it is in this process table, known to be defunct, even with its socket
+    /// still open.
     static func ask(
         _ record: MountRecord, _ request: ControlRequest, in directory: String, deadline: Int64
     ) -> Result<ControlReply, Failure> {
         var hungUp = 0
-        if record.isOver(in: directory) { return .failure(.dead) }
-        let silence = { (reason: String) -> Failure in record.isOver(in: directory) ? .dead : .silent(reason) }
+        if record.isDefunct(in: directory) { return .failure(.dead) }
+        let silence = { (reason: String) -> Failure in record.isDefunct(in: directory) ? .dead : .unresponsive(reason) }
         while true {
             do {
                 return .success(
@@ -47,9 +48,9 @@ enum Daemons {
                 case .absent:
                     if !record.isServed(in: directory) { return .failure(.dead) }
                 case .hungUp:
-                    // It ended, or is about to; a third try that is hung up on is an answer.
+                    // It has ended, or is about to; if it hangs up a third time, that is the answer.
                     hungUp += 1
-                    if hungUp > 20 && record.isServed(in: directory) { return .failure(.silent(error.description)) }
+                    if hungUp > 20 && record.isServed(in: directory) { return .failure(.unresponsive(error.description)) }
                 case .timedOut, .stranger, .nonsense, .system:
                     return .failure(silence(error.description))
                 }

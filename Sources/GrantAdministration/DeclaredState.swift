@@ -1,18 +1,18 @@
 import GrantModel
 
-/// What is to be granted, as somebody has declared it: of each view that is named, all of its grants.
+/// A declared state: all grants of each view that it names.
 public struct DeclaredState: Sendable {
     public struct Item: Sendable {
         public let view: ViewName
-        /// nil: the directory's own.
+        /// nil: the directory's own name.
         public let name: GrantName?
         public let path: [UInt8]
         public let access: Access
         public let expires: Instant?
         public let coordination: Coordination
-        /// How a file is shown.
+        /// How a granted file is shown.
         public let form: DocumentBookmark.Form
-        /// Where it is declared, for people.
+        /// The location of the declaration, for people.
         public let place: String
 
         public init(
@@ -25,16 +25,16 @@ public struct DeclaredState: Sendable {
         }
     }
 
-    /// Whoever is in none of them is left alone.
+    /// The declared views; all others stay as they are.
     public let views: Set<ViewName>
     public let items: [Item]
 
     public init(views: Set<ViewName>, items: [Item]) { (self.views, self.items) = (views.union(items.map(\.view)), items) }
 }
 
-/// What is to be done so that what is granted is what was declared. Nothing has been changed yet.
+/// The changes that make the granted state match the declared one. Nothing has been changed yet.
 public struct ApplyPlan: Sendable {
-    /// What differs of a grant, with what it is to become; nil where it stays.
+    /// The properties of a grant to be changed; nil where they stay.
     public struct Change: Sendable {
         public var access: Access?
         public var expires: Instant??
@@ -48,14 +48,14 @@ public struct ApplyPlan: Sendable {
     public enum Step: Sendable {
         case create(GrantAdministrator.Choice)
         case change(Grant, Change)
-        /// Another directory stands at the declared path than the grant is of.
+        /// Another directory is at the declared path than the granted one.
         case replace(Grant, GrantAdministrator.Choice)
-        /// It is in no file any more: revoked, and forgotten.
+        /// No file declares it any more: it is revoked and removed.
         case withdraw(Grant)
-        /// It was revoked, or has expired, and is made active again.
+        /// It was revoked or has expired, and is made active again.
         case restore(Grant)
         case keep(Grant)
-        /// It is not as declared, and stays as it is; for people.
+        /// It differs from its declaration and stays so; `reason` is for people.
         case leave(view: ViewName, name: GrantName, reason: String)
 
         public var place: (view: ViewName, name: GrantName) {
@@ -67,7 +67,7 @@ public struct ApplyPlan: Sendable {
             }
         }
 
-        /// Whether something is changed by it.
+        /// Whether the step changes anything.
         public var isChange: Bool {
             switch self {
             case .create, .change, .replace, .withdraw, .restore: true
@@ -75,7 +75,7 @@ public struct ApplyPlan: Sendable {
             }
         }
 
-        /// Whether somebody loses something by it.
+        /// Whether the step takes something away from somebody.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true
@@ -86,6 +86,6 @@ public struct ApplyPlan: Sendable {
         }
     }
 
-    /// By view and name.
+    /// Sorted by view and name.
     public let steps: [Step]
 }

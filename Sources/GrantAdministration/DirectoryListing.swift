@@ -2,28 +2,28 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The directories in a directory, for whoever chooses one.
+/// The subdirectories of a directory, for a person to choose from.
 public struct DirectoryListing: Sendable, Equatable {
     /// Canonical.
     public let path: [UInt8]
-    /// In no order.
+    /// Unsorted.
     public let directories: [[UInt8]]
-    /// Symbolic links. They were not followed, so they may lead anywhere.
+    /// Symbolic links. They were not resolved, so they may lead anywhere.
     public let links: [[UInt8]]
 
-    /// Lists what `directory`, a path by which it can be reached, holds. `.invalidDirectory` when it cannot be read or does not answer.
-    public static func of(_ directory: [UInt8], lookout: Lookout) throws(GrantError) -> DirectoryListing {
-        switch lookout.ask([.listing(directory: directory)])[0] {
+    /// Lists a directory, by any path to it. `.invalidDirectory` if it cannot be read or its filesystem does not answer.
+    public static func of(_ directory: [UInt8], probe: DirectoryProbe) throws(GrantError) -> DirectoryListing {
+        switch probe.ask([.listing(directory: directory)])[0] {
         case .listed(let listing): return listing
         case .errno(let error): throw refusal(directory, error.description)
         default: throw refusal(directory, "its filesystem does not answer")
         }
     }
 
-    /// The links that lead to directories; nil when one of them leads to where nobody answers.
-    public func linksToDirectories(lookout: Lookout) -> [[UInt8]]? {
+    /// Returns the links that lead to directories; nil if the filesystem of one does not answer.
+    public func linksToDirectories(probe: DirectoryProbe) -> [[UInt8]]? {
         if links.isEmpty { return [] }
-        guard case .links(let names) = lookout.ask([.links(directory: path, names: links)])[0] else { return nil }
+        guard case .links(let names) = probe.ask([.links(directory: path, names: links)])[0] else { return nil }
         return names
     }
 
@@ -31,7 +31,7 @@ public struct DirectoryListing: Sendable, Equatable {
         (self.path, self.directories, self.links) = (path, directories, links)
     }
 
-    /// `progress` is called now and then. Throws what open(2) and getdents64(2) give.
+    /// Lists a directory; `progress` is called now and then. Throws the errors of open(2) and getdents64(2).
     init(of directory: [UInt8], progress: () -> Void) throws(Errno) {
         if directory.contains(0) { throw Errno(EINVAL) }
         let descriptor = try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK)

@@ -3,11 +3,12 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The directory in which a document's program makes what it needs beside it for a moment: on the host beside the document, so that what is written
-/// there can take the document's place in one step; of this mount alone; closed to everybody but the document's owner; removed with the mount.
+/// The directory in which a program makes temporary files beside a document. It lies on the host beside the document, so that a file
+/// written there can replace the document in one step. It belongs to one mount, is accessible to the document's owner alone, and is
+/// removed with the mount.
 ///
-/// A file in the store's `run` directory says where it is, and is locked by whoever uses it: what a daemon that was killed has left behind is removed
-/// by the next one (docs/decisions/documents.md).
+/// A record in the store's `run` directory has its path, and is locked by the daemon that uses it. The next daemon removes what a
+/// killed one has left behind (docs/decisions/documents.md).
 public final class DocumentWorkplace: Sendable {
     /// O_PATH.
     public let directory: FileDescriptor
@@ -26,12 +27,12 @@ public final class DocumentWorkplace: Sendable {
         (self.name, self.record) = (name, record)
     }
 
-    /// What its directory is called on the host, before 16 hexadecimal digits; its record has the digits as well.
+    /// The prefix of its name on the host, before 16 hexadecimal digits. The record's name has the same digits.
     static let prefix = ".grantfs-"
     private static let recordPrefix = "document-"
 
-    /// Makes one in the directory of the host in which a document lies, for the document's owner; `path`: that directory's. Where nothing can be made
-    /// there, an empty one in the store's directory in which nobody can make anything.
+    /// Makes a workplace in the host directory of a document, with the path `path`, for the document's owner. If nothing can be made
+    /// there, it is an empty directory in the store's directory in which nobody can make anything.
     public static func make(in parent: borrowing FileDescriptor, at path: [UInt8], for owner: FileStatus, store: GrantStore) throws(Errno)
         -> DocumentWorkplace
     {
@@ -55,13 +56,13 @@ public final class DocumentWorkplace: Sendable {
         _ name: [UInt8], in parent: consuming FileDescriptor, at path: [UInt8], _ owner: FileStatus, _ record: String,
         _ lock: consuming FileLock
     ) throws(Errno) -> DocumentWorkplace {
-        // First where it will be: an empty directory of that name can be removed whoever made it.
+        // The record comes first. An empty directory of that name may be removed, whoever made it.
         try write(Place(parent: path, name: name, identity: nil), record)
         try DirectoryEntry.makeDirectory(parent.number, name, 0o700)
         do throws(Errno) {
             let directory = try FileDescriptor.openBeneath(parent.number, name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
             let status = try directory.status()
-            // Somebody who may write there could have put another one in its place just now.
+            // Somebody with write access may have exchanged the directory just now.
             guard status.st.st_uid == geteuid(), status.st.st_mode & 0o7777 == 0o700, status.st.st_dev == (try parent.status()).st.st_dev,
                 try isEmpty(directory)
             else { throw Errno(ESTALE) }
@@ -91,19 +92,19 @@ public final class DocumentWorkplace: Sendable {
         return DocumentWorkplace(directory, named: name, in: parent, record: record, lock: lock)
     }
 
-    /// Removes it with all that is left in it. The document is not there: what its name led to never lies in it alone.
+    /// Removes the directory with its contents. The document itself is never there alone.
     public func remove() {
         do throws(Errno) {
             try TreeRemoval.remove(directory, named: name, in: parent)
         } catch {
-            // As long as the record is there, somebody tries again: also when it has another name just now.
+            // While the record exists, others try again, even if the directory was renamed.
             guard error == Errno(ENOENT) else { return }
         }
         unlink(record + ".place")
         unlink(record)
     }
 
-    /// Removes what daemons that were killed have left behind. Best effort; it may wait for their filesystems.
+    /// Removes what killed daemons have left behind, best effort. It may wait for their filesystems.
     public static func sweep(_ store: GrantStore) {
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {
             let text = String(decoding: name, as: UTF8.self)
@@ -118,7 +119,7 @@ public final class DocumentWorkplace: Sendable {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Returns whether nothing is left.
     private static func removeLeft(_ record: String) -> Bool {
         guard let place = read(record) else { return true }
         guard let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else { return false }
@@ -126,7 +127,8 @@ public final class DocumentWorkplace: Sendable {
         do throws(Errno) {
             let parent = try FileDescriptor.openBeneath(root.number, below, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
             let directory = try FileDescriptor.openBeneath(parent.number, place.name, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
-            // Another directory of that name is somebody else's; of one that was never written down only an empty one goes.
+            // Another directory of that name belongs to somebody else. If its identity was never recorded, only an empty one is
+            // removed.
             if let known = place.identity, try identity(directory.status()) != known { return true }
             if place.identity == nil {
                 try DirectoryEntry.remove(parent.number, place.name, isDirectory: true)
@@ -151,7 +153,7 @@ public final class DocumentWorkplace: Sendable {
         Array("\(status.st.st_ino) \(status.has_birth ? "\(status.birth_seconds).\(status.birth_nanoseconds)" : "-")".utf8)
     }
 
-    /// Three strings of bytes, each with a NUL behind it.
+    /// Three byte strings, each terminated by NUL.
     private static func write(_ place: Place, _ record: String) throws(Errno) {
         let bytes = place.parent + [0] + place.name + [0] + (place.identity.map { $0 + [0] } ?? [])
         let file = try FileDescriptor.open((record + ".place").utf8, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, mode: 0o600)

@@ -2,7 +2,7 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Does what was planned: first what takes away. When it throws, what was done until then stays; the same plan made anew does the rest.
+    /// Carries out a plan, first what takes away. If it throws, the changes so far stay; a new plan does the rest.
     public func apply(
         _ plan: ApplyPlan, timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
@@ -25,13 +25,13 @@ extension GrantAdministrator {
                     grant, access: change.access, name: nil, expires: change.expires, coordination: change.coordination, timeout: timeout,
                     progress: progress))
         }
-        // After a change: what comes back comes back as it is declared.
+        // After the changes: a restored grant comes back as it is declared.
         let back = plan.steps.compactMap { step in if case .restore(let grant) = step { grant } else { Grant?.none } }
         if !back.isEmpty { changes += try restore(back, timeout: timeout) }
         if !new.isEmpty { changes += try grant(new, timeout: timeout) }
-        // Nothing changes for them; a mount that has not confirmed them since the last time is asked once more.
+        // Nothing changes for them, but mounts that have not confirmed them before are asked again.
         let kept = plan.steps.compactMap { step in if case .keep(let grant) = step { grant } else { Grant?.none } }
-        if !kept.isEmpty { changes += try announce(kept, timeout) }
+        if !kept.isEmpty { changes += try broadcast(kept, timeout) }
         return changes
     }
 }

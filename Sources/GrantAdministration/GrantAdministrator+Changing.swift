@@ -3,13 +3,13 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// Withdraws the grants: on disk first, then in every mount. When the store cannot be written the mounts shut the grants all
-    /// the same, and the error says that nothing was recorded. `progress`: called on this thread while it takes long.
+    /// Revokes the grants: on disk first, then in every mount. If the store cannot be written, the mounts close the grants all the
+    /// same, and the error says that nothing was recorded. `progress` is called on this thread while it takes long.
     ///
-    /// `endsHolders`: of a mount whose daemon has died, the processes that hold something of it are killed, because nothing else makes the kernel
-    /// forget. What they hold may be of any grant of that mount.
+    /// `endsHolders`: kills the processes that hold something of a mount whose daemon has died, because nothing else makes the kernel
+    /// drop its cache. They may hold something of any grant of that mount.
     ///
-    /// `recorded`: called once the withdrawal is on disk, before any mount is asked.
+    /// `recorded` is called once the revocation is on disk, before any mount is asked.
     public func revoke(
         _ grants: [Grant], timeout: Double = standardTimeout, endsHolders: Bool = false, progress: ((CoordinationProgress) -> Void)? = nil,
         recorded: (() -> Void)? = nil
@@ -18,31 +18,31 @@ extension GrantAdministrator {
         do throws(GrantError) {
             withdrawn = try store.revoke(grants.map(\.id), by: actor)
         } catch {
-            let shut = Announcer(store: store, withdraws: true).shut(grants, timeout: timeout)
+            let shut = ChangeBroadcast(store: store, withdraws: true).close(grants, timeout: timeout)
             throw GrantError(
                 error.code, "the withdrawal is not recorded", cause: error.description,
                 advice: "until they are mounted anew, access is shut in \(shut.done) of \(shut.all) mounts; mend the store and revoke again"
             )
         }
         recorded?()
-        return try announce(withdrawn, timeout, withdraws: true, endsHolders: endsHolders, progress: progress)
+        return try broadcast(withdrawn, timeout, withdraws: true, endsHolders: endsHolders, progress: progress)
     }
 
-    /// Makes the grants active again. `.invalidDirectory` when one of them now holds a mount of the store, or lies in one, `.permission` when the
-    /// policy of the administrator does not allow it.
+    /// Makes the grants active again. `.invalidDirectory` if one of them now contains or lies in a mount of the store, `.permission` if
+    /// the administrator's policy denies it.
     public func restore(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         try requireOwn(grants, "restored")
-        let placement = try Placement(store: store)
+        let placement = try LoopCheck(store: store)
         let described = describe(grants)
-        for grant in described where grant.finding.isUsable || grant.isSilent { try placement.check(grant.path) }
-        // What is active gets nothing by it.
+        for grant in described where grant.finding.isUsable || grant.isUnresponsive { try placement.check(grant.path) }
+        // Active grants gain nothing.
         let now = GrantAdministrator.now
         try requireAllowed(described.filter { $0.grant.state(at: now) != .active }.map { ($0.path, $0.grant.view, $0.grant.access) })
-        return try announce(try store.restore(grants.map(\.id), by: actor), timeout)
+        return try broadcast(try store.restore(grants.map(\.id), by: actor), timeout)
     }
 
-    /// Revokes, then forgets. The records are forgotten also when a mount has not confirmed: it refuses what it finds no
-    /// record of. What comes back is what the mounts said to the revocation. `recorded`: called once the revocation is on disk.
+    /// Revokes the grants, then removes their records, even if a mount has not confirmed: a mount refuses grants without a record.
+    /// Returns the mounts' answers to the revocation. `recorded` is called once the revocation is on disk.
     public func remove(
         _ grants: [Grant], timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil,
         recorded: (() -> Void)? = nil
@@ -50,13 +50,13 @@ extension GrantAdministrator {
         try requireOwn(grants, "removed")
         let changes = try revoke(grants, timeout: timeout, progress: progress, recorded: recorded)
         try store.remove(grants.map(\.id), by: actor)
-        // Now their names are unknown instead of refused. Nothing hangs on when a mount hears of it.
-        if changes.areConfirmed { _ = try? announce(grants, timeout) }
+        // Now their names are unknown instead of refused. It does not matter when a mount hears of it.
+        if changes.areConfirmed { _ = try? broadcast(grants, timeout) }
         return changes
     }
 
-    /// Changes what is given; `expires` as `GrantStore.update` takes it. `recorded`: called once it is on disk. `.permission` when it gives more than
-    /// before and the policy of the administrator does not allow it.
+    /// Changes a grant; `expires` is as for `GrantStore.update`. `recorded` is called once the change is on disk. `.permission` if it
+    /// gives more than before and the administrator's policy denies it.
     public func set(
         _ grant: Grant, access: Access?, name: GrantName?, expires: Instant??, coordination: Coordination? = nil,
         timeout: Double = standardTimeout, progress: ((CoordinationProgress) -> Void)? = nil, recorded: (() -> Void)? = nil
@@ -67,6 +67,6 @@ extension GrantAdministrator {
         }
         let changed = try store.update(grant.id, access: access, name: name, expires: expires, coordination: coordination, by: actor)
         recorded?()
-        return try announce([changed], timeout, progress: progress)[0]
+        return try broadcast([changed], timeout, progress: progress)[0]
     }
 }

@@ -3,9 +3,9 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-// What an agent does on its host for the fleet, by the same ways as the commands.
+// What the agent of a host does for the fleet, by the same functions as the commands.
 extension GrantAdministrator {
-    /// `.permission` when one of the grants is the fleet's: here they can be withdrawn, and nothing else.
+    /// `.permission` if one of the grants belongs to the fleet: on this host those can only be revoked.
     func requireOwn(_ grants: [Grant], _ verb: String) throws(GrantError) {
         guard let grant = grants.first(where: { $0.fleetActivation != nil }) else { return }
         throw GrantError(
@@ -13,10 +13,10 @@ extension GrantAdministrator {
             advice: "an administrator of the fleet does it with --fleet")
     }
 
-    /// The bookmark of a directory that the fleet wants to grant here, if the policy of this host's administrator allows it; nothing is written.
+    /// Bookmarks a directory that the fleet wants to grant here, if this host's policy permits it. Writes nothing.
     public func bookmark(ofFleetDirectory path: String, view: ViewName, access: Access) -> Result<Bookmark, GrantError> {
         do throws(GrantError) {
-            let proposal = try Self.propose(directory: Array(path.utf8), name: nil, store: store.directory, lookout: lookout)
+            let proposal = try Self.propose(directory: Array(path.utf8), name: nil, store: store.directory, probe: probe)
             guard proposal.bookmark.path == Array(path.utf8) else {
                 throw GrantError(.invalidDirectory, "“\(path)” cannot be granted", cause: "a link leads from there to somewhere else")
             }
@@ -28,8 +28,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Tells every mount of these grants' views what the store says, and waits until it is so there.
+    /// Tells every mount of the grants' views to apply the store's state, and waits until they have.
     public func confirm(_ grants: [Grant], timeout: Double) throws(GrantError) -> [GrantChange] {
-        grants.isEmpty ? [] : try announce(grants, timeout, withdraws: true)
+        grants.isEmpty ? [] : try broadcast(grants, timeout, withdraws: true)
     }
 }

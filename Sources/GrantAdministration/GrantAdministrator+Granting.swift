@@ -5,25 +5,25 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// A directory that was looked at and may be granted, before anything is written.
+    /// A directory or file that was checked and may be granted. Nothing has been written yet.
     public struct Proposal: Sendable {
         public let bookmark: Bookmark
         public let name: GrantName
         let mountDevice: DeviceNumber
-        /// The tag that it carries already.
+        /// The tag that the directory has already.
         let tag: DirectoryTag?
     }
 
-    /// The cause of `propose`'s error where the path leads to something else than a directory.
+    /// The cause of `propose`'s error if the path is not a directory.
     public static let isNoDirectory = BookmarkResolver.isNoDirectory
 
-    /// Bookmarks a directory, or a file (`document`: how it is to be shown; nil refuses files). `name` nil takes its own name. `.invalidDirectory`, also
-    /// when it has to do with the store's directory, which need not exist yet; `.usage` when it has no name.
+    /// Bookmarks a directory, or a file (`document`: how it is shown; nil refuses files). `name` nil takes its own name.
+    /// `.invalidDirectory`, also if it overlaps the store's directory, which need not exist yet; `.usage` if it has no name.
     public static func propose(
-        directory: [UInt8], name: GrantName?, store: String, document: DocumentBookmark.Form? = nil, lookout: Lookout = .here
+        directory: [UInt8], name: GrantName?, store: String, document: DocumentBookmark.Form? = nil, probe: DirectoryProbe = .inProcess
     ) throws(GrantError) -> Proposal {
-        let found = try look(at: directory, document, lookout)
-        try Placement.check(found.bookmark.path, store: store)
+        let found = try look(at: directory, document, probe)
+        try LoopCheck.check(found.bookmark.path, store: store)
         if Trash.holds(found.bookmark.path) {
             let shown = String(decoding: found.bookmark.path, as: UTF8.self)
             throw GrantError(.invalidDirectory, "“\(shown)” cannot be granted", cause: "it lies in a Trash")
@@ -36,14 +36,16 @@ extension GrantAdministrator {
         return Proposal(bookmark: found.bookmark, name: name, mountDevice: found.device, tag: found.tag)
     }
 
-    /// `form`: how a file is shown; `.file` also where nothing was said. nil: a directory alone.
-    private static func look(at place: [UInt8], _ form: DocumentBookmark.Form?, _ lookout: Lookout) throws(GrantError) -> NamedDirectory {
+    /// `form`: how a file is shown; `.file` by default. nil: directories only.
+    private static func look(at place: [UInt8], _ form: DocumentBookmark.Form?, _ probe: DirectoryProbe) throws(GrantError)
+        -> NamedDirectory
+    {
         let directory = place
-        switch lookout.ask([.bookmark(directory: directory)])[0] {
+        switch probe.ask([.bookmark(directory: directory)])[0] {
         case .bookmarked(let named): return named
         case .failed(let error):
             guard error.cause == isNoDirectory, let form else { throw error }
-            switch lookout.ask([.document(place, form)])[0] {
+            switch probe.ask([.document(place, form)])[0] {
             case .bookmarked(let named): return named
             case .failed(let error): throw error
             default: throw refusal(place, "its filesystem does not answer")
@@ -52,8 +54,8 @@ extension GrantAdministrator {
         }
     }
 
-    /// Grants what was proposed; `isTagged`: its directory carries a tag afterwards. `.invalidDirectory` when it holds or lies in the
-    /// store or one of its mounts, or takes no tag, `.alreadyExists` when the name is taken. Nothing is changed then.
+    /// Grants a proposal. `isTagged`: the directory gets a tag. `.invalidDirectory` if it contains or lies in the store or one of its
+    /// mounts, or can have no tag; `.alreadyExists` if the name is taken. Nothing is changed then.
     public func grant(
         _ proposal: Proposal, view: ViewName, access: Access, expires: Instant?, isTagged: Bool = false, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
@@ -61,14 +63,14 @@ extension GrantAdministrator {
         return try grant([choice], timeout: timeout)[0]
     }
 
-    /// What is to be granted to whom.
+    /// A proposal with the view, name and rights to grant it with.
     public struct Choice: Sendable {
         public var proposal: Proposal
         public var name: GrantName
         public var view: ViewName
         public var access: Access
         public var expires: Instant?
-        /// Its directory carries a tag afterwards.
+        /// Whether the directory gets a tag.
         public var isTagged: Bool
         public var coordination: Coordination
 
@@ -81,12 +83,12 @@ extension GrantAdministrator {
         }
     }
 
-    /// `.invalidDirectory` when the directory holds or lies in one of the store's mounts.
+    /// `.invalidDirectory` if the directory contains or lies in a mount of the store.
     public func check(_ proposal: Proposal) throws(GrantError) {
-        try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+        try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
     }
 
-    /// Grants all of them, or, with an error as the other `grant` gives, or that of `PolicyJudge.require`, none.
+    /// Grants all choices or none. Throws as the other `grant`, or as `PolicyJudge.require`.
     public func grant(_ choices: [Choice], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for choice in choices { try check(choice.proposal) }
         try requireAllowed(choices.map { ($0.proposal.bookmark.path, $0.view, $0.access) })
@@ -107,14 +109,14 @@ extension GrantAdministrator {
             }
             try store.insert(grants, by: actor)
         } catch {
-            for proposal in tagged { _ = lookout.ask([.tag(proposal.bookmark, proposal.tag)]) }
+            for proposal in tagged { _ = probe.ask([.tag(proposal.bookmark, proposal.tag)]) }
             throw error
         }
-        return try announce(grants, timeout)
+        return try broadcast(grants, timeout)
     }
 
-    /// The grant that is there already just as it was chosen: of the same directory, active, with the same access and expiry. nil when the name
-    /// is free; `.alreadyExists` when what has it is not the same, with what to do.
+    /// Returns an existing grant that equals the choice: of the same directory, active, with the same access and expiry. nil if the
+    /// name is free; `.alreadyExists`, with advice, if the name belongs to a different grant.
     public func existing(_ choice: Choice) throws(GrantError) -> Grant? {
         guard let grant = try store.grants(view: choice.view).first(where: { $0.name == choice.name }) else { return nil }
         let (old, new) = (grant.bookmark, choice.proposal.bookmark)
@@ -146,8 +148,8 @@ extension GrantAdministrator {
         return grant
     }
 
-    /// Leaves the directory the tag it has, unless a grant of another directory has the same: then this one is a copy, made with its
-    /// attributes.
+    /// Keeps the directory's tag, unless a grant of another directory has the same: then this directory is a copy, made with its
+    /// attributes, and gets a new one.
     private func tag(_ proposal: Proposal) throws(GrantError) -> DirectoryTag {
         let bookmark = proposal.bookmark
         if let tag = proposal.tag {
@@ -159,7 +161,7 @@ extension GrantAdministrator {
         }
         let tag = DirectoryTag.random()
         let cause: String
-        switch lookout.ask([.tag(bookmark, tag)])[0] {
+        switch probe.ask([.tag(bookmark, tag)])[0] {
         case .tagged: return tag
         case .errno(let error):
             cause = error == Errno(EOPNOTSUPP) ? "its filesystem takes no extended attributes of users" : "it takes no tag: \(error)"

@@ -1,14 +1,14 @@
 import GrantModel
 import GrantStore
 
-/// Another grant through which files of a grant can be reached as well.
+/// Another grant that gives access to some of the same files.
 public struct Overlap: Sendable {
     public enum Relation: String, Sendable {
-        /// Of the same directory.
+        /// It is of the same directory.
         case same
-        /// Of a directory that holds it.
+        /// It is of a directory that contains this one.
         case above
-        /// Of a directory inside it: some of its files.
+        /// It is of a directory inside this one, so it has some of its files.
         case below
     }
 
@@ -17,10 +17,10 @@ public struct Overlap: Sendable {
 }
 
 extension GrantAdministrator {
-    /// The other active grants through which files of `grant` can be reached, of one view or of all, except those with these ids. It goes by what is
-    /// recorded: no directory is looked at, so none makes anybody wait.
+    /// Returns the other active grants that give access to files of `grant`, in one view or in all, except those in `ids`. It compares
+    /// recorded paths: no directory is looked up, so it never blocks.
     public func overlaps(with grant: Grant, view: ViewName? = nil, except ids: Set<GrantID> = []) throws(GrantError) -> [Overlap] {
-        let table = try Placement.currentTable()
+        let table = try LoopCheck.currentTable()
         let place = Place(grant.bookmark.path, in: table)
         let now = GrantAdministrator.now
         return try store.grants(view: view).compactMap { other in
@@ -28,9 +28,9 @@ extension GrantAdministrator {
             let (mine, theirs) = (grant.bookmark, other.bookmark)
             let otherPlace = Place(theirs.path, in: table)
             if mine.filesystem == theirs.filesystem && mine.identity == theirs.identity { return Overlap(grant: other, relation: .same) }
-            // Two directories that stand at one path were there one after the other.
+            // Two directories with one path existed one after the other.
             if mine.path == theirs.path {
-                // A document is what stands there.
+                // A document is whatever file is at the path.
                 return mine.document != nil && theirs.document != nil ? Overlap(grant: other, relation: .same) : nil
             }
             if otherPlace.holds(place) { return Overlap(grant: other, relation: .above) }

@@ -2,15 +2,15 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Nothing when there is no policy, or it allows all of them; else what `PolicyFiles.read` and `PolicyJudge.require` throw. Every way by which
-    /// somebody gets more than before comes by here.
+    /// Throws what `PolicyFiles.read` and `PolicyJudge.require` do, unless there is no policy or it permits all. Every change that
+    /// gives somebody more than before comes here.
     func requireAllowed(_ wishes: [(path: [UInt8], view: ViewName, access: Access)]) throws(GrantError) {
         guard !wishes.isEmpty, let judge = try judge() else { return }
         for wish in wishes { try judge.require(wish.path, view: wish.view, access: wish.access, by: actor) }
     }
 
-    /// nil when there is no policy. Throws what `PolicyFiles.read` does.
-    func judge() throws(GrantError) -> PolicyJudge? { try PolicyJudge.current(for: actor.uid, lookout: lookout) }
+    /// Returns nil if there is no policy. Throws what `PolicyFiles.read` does.
+    func judge() throws(GrantError) -> PolicyJudge? { try PolicyJudge.current(for: actor.uid, probe: probe) }
 
     /// Whether the change gives more than before, or for longer.
     func widens(_ grant: Grant, access: Access?, expires: Instant??) -> Bool {
@@ -19,8 +19,7 @@ extension GrantAdministrator {
         return expires.map { $0 > before } ?? true
     }
 
-    /// Of which of the grants the policy says that they could not be granted any more, with the reason; those that are active alone. Nothing is taken
-    /// away by that.
+    /// Returns the active grants that the policy would no longer permit, with the reasons. Nothing is revoked by that.
     public func forbidden(among grants: [GrantDescription]) throws(GrantError) -> [GrantID: PolicyJudge.Verdict] {
         guard let judge = try judge() else { return [:] }
         var result: [GrantID: PolicyJudge.Verdict] = [:]
@@ -31,11 +30,11 @@ extension GrantAdministrator {
         return result
     }
 
-    /// Where the directory or file is that a person has named: canonical, as the policy judges it; what is not there keeps its name. `.invalidDirectory` when
-    /// its filesystem does not answer.
-    public static func judgedPath(of named: [UInt8], lookout: Lookout = .here) throws(GrantError) -> [UInt8] {
+    /// Resolves a path that a person has given, for the policy; missing names stay. `.invalidDirectory` if the filesystem does not
+    /// answer.
+    public static func judgedPath(of named: [UInt8], probe: DirectoryProbe = .inProcess) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: named, as: UTF8.self)
-        guard case .canonical(let path) = lookout.ask([.canonical(named)])[0] else {
+        guard case .canonical(let path) = probe.ask([.canonical(named)])[0] else {
             throw GrantError(.invalidDirectory, "“\(shown)” cannot be looked at", cause: "its filesystem does not answer")
         }
         return path

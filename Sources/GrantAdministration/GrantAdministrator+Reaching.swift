@@ -3,22 +3,22 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// The grants, of every view and in whatever state, through which the directory can be reached: of itself, of one above
-    /// it, of one below it. A directory that is gone, or whose filesystem does not answer, is compared by the path it had.
+    /// Returns the grants, of every view and in whatever state, through which the directory can be reached: of itself, of a parent, of
+    /// a subdirectory. If it is gone, or its filesystem does not answer, its recorded path is compared.
     ///
-    /// A path in a mounted view of this store stands for what it shows; no daemon is asked for that. `.notFound` for a name that the view does not
+    /// A path in a mount of this store stands for what it shows; no daemon is asked. `.notFound` for a name that the view does not
     /// have, `.usage` for the view itself.
     public func grants(reaching given: [UInt8]) throws(GrantError) -> [Grant] {
-        let table = try Placement.currentTable()
+        let table = try LoopCheck.currentTable()
         let directory = try hostPath(ofShown: CanonicalPath.plain(given), in: table) ?? given
-        var looked = lookout.ask([.canonical(directory), .bookmark(directory: directory)])
+        var looked = probe.ask([.canonical(directory), .bookmark(directory: directory)])
         var path = CanonicalPath.plain(directory)
         if case .canonical(let canonical) = looked[0] {
             path = canonical
-            // A link has led into a view.
+            // A link leads into a view.
             if let shown = try hostPath(ofShown: canonical, in: table) {
                 path = shown
-                looked = lookout.ask([.canonical(shown), .bookmark(directory: shown)])
+                looked = probe.ask([.canonical(shown), .bookmark(directory: shown)])
                 if case .canonical(let canonical) = looked[0] { path = canonical }
             }
         }
@@ -32,7 +32,7 @@ extension GrantAdministrator {
         }.map(\.grant)
     }
 
-    /// Where on the host lies what a mount of this store shows at `path`, which is absolute; nil for a path that lies in none.
+    /// Maps an absolute path in a mount of this store to the path on the host; nil if it is in none.
     private func hostPath(ofShown path: [UInt8], in table: MountTable) throws(GrantError) -> [UInt8]? {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType else { return nil }
         let record = try store.mounts().first { record in

@@ -4,21 +4,21 @@ import GrantStore
 import GrantSystem
 
 extension GrantAdministrator {
-    /// The grants, of one view or of all, with where they are now; revoked and expired ones with `all`. Nothing is changed.
+    /// Returns the grants of one view or of all, with their present paths; revoked and expired ones only with `all`. Changes nothing.
     public func list(view: ViewName? = nil, all: Bool = false) throws(GrantError) -> [GrantDescription] {
         let now = GrantAdministrator.now
         return describe(try store.grants(view: view).filter { all || $0.state(at: now) == .active })
     }
 
-    /// Looks where the directories are. Nothing is changed.
+    /// Looks the directories up. Changes nothing.
     public func describe(_ grants: [Grant]) -> [GrantDescription] {
         let held = placesHeld(of: grants)
-        let answers = lookout.ask(grants.map { .find($0.bookmark, heldAt: held[$0.id]) })
+        let answers = probe.ask(grants.map { .find($0.bookmark, heldAt: held[$0.id]) })
         let now = GrantAdministrator.now
         return zip(grants, answers).map { GrantDescription($0, $1, now: now) }
     }
 
-    /// Where running mounts say that they hold the directories. A mount that does not answer soon has nothing to say.
+    /// Returns the paths at which running mounts hold the directories. Mounts that do not answer soon are left out.
     private func placesHeld(of grants: [Grant]) -> [GrantID: [UInt8]] {
         let views = Set(grants.map(\.view))
         let records = ((try? store.mounts()) ?? []).filter { views.contains(where: $0.shows) }

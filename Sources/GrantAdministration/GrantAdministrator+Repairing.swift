@@ -2,55 +2,55 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A grant that is not as it was granted, and what it would need.
+/// A grant whose directory is not where it was, and what would repair it.
 public struct RepairProposal: Sendable {
     public enum Need: String, Sendable {
-        /// Nothing: the directory was followed, and its next mount records where it is.
+        /// Nothing: the directory was found elsewhere, and its next mount records the path.
         case renewal
-        /// To be taken out of the Trash.
+        /// It has to be taken out of the Trash.
         case untrashing
-        /// Its volume to be mounted, or what covers it to be unmounted.
+        /// Its volume has to be mounted, or a mount over it to be unmounted.
         case volume
-        /// Its filesystem to answer.
+        /// Its filesystem has to answer.
         case answer
-        /// Somebody to accept the other directory, or to put the old one back.
+        /// Somebody has to accept the other directory, or put the old one back.
         case confirmation
-        /// Copies to be unmounted or removed, so that one is left.
+        /// Copies have to be unmounted or removed until one is left.
         case choice
-        /// The directory to come back; else the grant can be removed.
+        /// The directory has to come back; otherwise the grant can be removed.
         case directory
     }
 
     public let grant: GrantDescription
     public let need: Need
 
-    /// nil for a grant that needs nothing.
+    /// nil for a grant that needs no repair.
     init?(_ grant: GrantDescription, isInTrash: Bool) {
         self.grant = grant
         switch grant.finding {
         case .ok, .weak: return nil
         case .moved: need = .renewal
         case .missing: need = isInTrash ? .untrashing : .directory
-        case .unavailable: need = grant.isSilent ? .answer : .volume
+        case .unavailable: need = grant.isUnresponsive ? .answer : .volume
         case .replaced: need = .confirmation
         case .ambiguous: need = .choice
         }
     }
 
-    /// Whether `--prune` removes it: its filesystem is there, and it is nowhere on it.
+    /// Whether `--prune` removes it: its filesystem is mounted, and the directory is nowhere on it.
     public var isPrunable: Bool { need == .directory }
 }
 
 extension GrantAdministrator {
-    /// Every grant, in whatever state, whose directory is not found where it was. Nothing is changed.
+    /// Returns every grant, in whatever state, whose directory is not where it was. Changes nothing.
     public func repairs(view: ViewName? = nil) throws(GrantError) -> [RepairProposal] {
         let grants = try store.grants(view: view)
         return describe(grants).compactMap { RepairProposal($0, isInTrash: $0.finding == .missing && $0.reason != nil) }
     }
 
-    /// Accepts the directory that now stands at the path of a grant whose own directory is nowhere any more, or the one that carries
-    /// its tag, wherever that lies. What was reached through the old one stays refused. `.invalidDirectory` when the grant's directory was not replaced, when a link stands in
-    /// its place, and for whatever could not be granted.
+    /// Accepts the directory that is now at the path of a grant whose own directory is gone, or the one that carries its tag, wherever
+    /// it is. What was reached through the old one stays refused. `.invalidDirectory` if the grant's directory was not replaced, a link
+    /// is in its place, or it could not be granted.
     public func confirm(_ grant: Grant, timeout: Double = standardTimeout) throws(GrantError) -> GrantChange {
         let described = describe([grant])[0]
         let path = described.copy ?? grant.bookmark.path
@@ -62,15 +62,15 @@ extension GrantAdministrator {
                     + (described.reason.map { ", \($0)" } ?? ""))
         }
         let proposal = try GrantAdministrator.propose(
-            directory: path, name: grant.name, store: store.directory, document: grant.bookmark.document?.form, lookout: lookout)
-        // Whoever confirms means the place that was named to him. Where a link leads, somebody else may decide.
+            directory: path, name: grant.name, store: store.directory, document: grant.bookmark.document?.form, probe: probe)
+        // The person has confirmed the path that was shown. Where a link leads, others may decide.
         guard proposal.bookmark.path == path else {
             throw GrantError(
                 .invalidDirectory, "“\(place)” cannot be accepted",
                 cause: "a link to \(String(decoding: proposal.bookmark.path, as: UTF8.self)) is in the way",
                 advice: "remove this grant and grant that directory, if it is meant")
         }
-        try Placement(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
+        try LoopCheck(store: store).check(proposal.bookmark.path, device: proposal.mountDevice)
         var bookmark = proposal.bookmark
         guard (bookmark.document == nil) == (grant.bookmark.document == nil) else {
             throw GrantError(
@@ -78,7 +78,7 @@ extension GrantAdministrator {
                 cause: grant.bookmark.document == nil ? "the grant is of a directory" : "the grant is of a file",
                 advice: "remove this grant and grant that, if it is meant")
         }
-        // The program goes on to know it by the name that it was granted by.
+        // The program keeps the name under which it knows the document.
         bookmark.document = grant.bookmark.document
         if proposal.tag == grant.bookmark.tag { bookmark.tag = proposal.tag }
         guard described.copy == nil || bookmark.tag != nil else {
@@ -87,16 +87,16 @@ extension GrantAdministrator {
         }
         try requireOwn([grant], "given another directory")
         try requireAllowed([(proposal.bookmark.path, grant.view, grant.access)])
-        return try announce([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
+        return try broadcast([try store.rebookmark(grant, to: bookmark, by: actor)], timeout, withdraws: true)[0]
     }
 
-    /// Makes every mount of the grants' views let go of their directories, whoever holds something of them through the mount, so that the
-    /// filesystems can be unmounted. The grants stay granted; a mount shows each again once its filesystem was unmounted and is back.
-    /// A mount in which an operation hangs in the filesystem, which nothing but its end lets go of, has not confirmed.
+    /// Makes every mount of the grants' views close their directories, even if processes hold something of them, so that the
+    /// filesystems can be unmounted. The grants stay; a mount shows each again once its filesystem was unmounted and is back. A mount
+    /// in which an operation hangs in the filesystem does not confirm: nothing but the operation's end releases it.
     public func release(_ grants: [Grant], timeout: Double = standardTimeout) throws(GrantError) -> [GrantChange] {
         for grant in grants { try store.append(.released, view: grant.view, grant: grant.id, name: grant.name, by: actor) }
-        var announcer = Announcer(store: store, withdraws: false)
+        var announcer = ChangeBroadcast(store: store, withdraws: false)
         announcer.request = { .release(grants: $0, timeoutMilliseconds: $1) }
-        return try announcer.announce(grants, timeout: timeout)
+        return try announcer.broadcast(grants, timeout: timeout)
     }
 }

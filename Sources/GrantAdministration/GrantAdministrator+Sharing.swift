@@ -2,16 +2,17 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// Gives another view what a grant is of, by the same bookmark: also when it cannot be found just now. `.invalidDirectory` where it was last seen in the store or one of its
-    /// mounts, `.alreadyExists` when the name is taken there, `.permission` when the administrator's policy does not allow it.
+    /// Grants another view the same directory, by the same bookmark, even if it cannot be found now. `.invalidDirectory` if its last
+    /// path is in the store or one of its mounts, `.alreadyExists` if the name is taken, `.permission` if the administrator's policy
+    /// denies it.
     public func share(
         _ grant: Grant, with view: ViewName, as name: GrantName, access: Access, timeout: Double = standardTimeout
     ) throws(GrantError) -> GrantChange {
-        try Placement(store: store).check(grant.bookmark.path)
+        try LoopCheck(store: store).check(grant.bookmark.path)
         try requireAllowed([(grant.bookmark.path, view, access)])
         let shared = Grant(
             id: .random(), view: view, name: name, bookmark: grant.bookmark, access: access, created: GrantAdministrator.now)
         try store.insert([shared], by: actor)
-        return try announce([shared], timeout)[0]
+        return try broadcast([shared], timeout)[0]
     }
 }

@@ -3,21 +3,21 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A mount, and who holds something of it.
+/// The status of a mount, and the processes that hold something of it.
 public struct MountReport: Sendable {
     public let record: MountRecord
-    /// nil when the daemon did not answer; `silence` then says why.
+    /// nil if the daemon did not answer; `unresponsiveReason` is the reason.
     public private(set) var status: MountStatus?
-    public let silence: String?
+    public let unresponsiveReason: String?
     public let holders: [Holder]
-    /// Who may be a holder and could not be looked at.
+    /// Processes that may hold something and could not be inspected.
     public let unseen: [UnseenProcess]
-    /// Its daemon has ended, and something is left of it.
+    /// Whether its daemon has died and something is left of the mount.
     public var isDead = false
-    /// What it counts, where that was asked for.
+    /// Its counters, if they were asked for.
     public var counts: MountMetrics?
 
-    /// The same, with those of its grants alone that meet a condition.
+    /// Returns the same report with only those grants for which the condition holds.
     public func showing(_ isMeant: (GrantStatus) -> Bool) -> MountReport {
         var report = self
         report.status?.grants.removeAll { !isMeant($0) }
@@ -26,27 +26,27 @@ public struct MountReport: Sendable {
 }
 
 extension GrantAdministrator {
-    /// The mountpoints of this store's mounts that stand and whose daemon has ended, and of every other dead view that this user may look at.
+    /// Returns the mountpoints of this store's mounts whose daemon has died, and of any other dead view that this user may inspect.
     public func deadMounts() throws(GrantError) -> [[UInt8]] {
         let records = try store.mounts()
-        let entries = try Placement.currentTable().entries.filter { $0.type == GrantAdministrator.filesystemType }
+        let entries = try LoopCheck.currentTable().entries.filter { $0.type == GrantAdministrator.filesystemType }
         let paths = Set(entries.map(\.mountpoint)).sorted { $0.lexicographicallyPrecedes($1) }
         let isDead = inParallel(paths) { path in
             if records.contains(where: { $0.mountpoint == path && $0.isServed(in: store.runDirectory) }) { return false }
-            let isOver = records.contains { $0.mountpoint == path && $0.isOver(in: store.runDirectory) }
+            let isOver = records.contains { $0.mountpoint == path && $0.isDefunct(in: store.runDirectory) }
             return (try? Mountpoint(path))?.isDead(ifSilent: isOver) ?? false
         }
         return zip(paths, isDead).filter(\.1).map(\.0)
     }
 
-    /// Every mount of the store that is alive or of which something is left, with what it counts if `counting`. All daemons are asked at once;
-    /// each has `timeout` seconds. Records of which nothing is left are forgotten.
+    /// Returns every mount of the store that is live or of which something is left, with its counters if `counting`. All daemons are
+    /// asked concurrently; each has `timeout` seconds. Records of mounts of which nothing is left are removed.
     public func status(view: ViewName? = nil, timeout: Double = 2, counting: Bool = false) throws(GrantError) -> [MountReport] {
         let records = try store.mounts(view: view)
         let answers = inParallel(records) { record in
             Daemons.ask(record, counting ? .metrics : .status, of: store, deadline: Clock.deadline(seconds: timeout))
         }
-        let remains = try store.remains(of: zip(records, answers).filter { $1.isDead }.map(\.0))
+        let deadMounts = try store.deadMounts(of: zip(records, answers).filter { $1.isDead }.map(\.0))
         let table = (try? MountTable.current()) ?? MountTable(entries: [])
         let devices = zip(records, answers).map { $1.isDead ? nil : $0.device(in: table) }
         let search = Holder.search(of: Set(devices.compactMap { $0 }))
@@ -55,17 +55,19 @@ extension GrantAdministrator {
             let (held, unseen) = (devices[index].flatMap { search.holders[$0] } ?? [], search.unseen)
             switch answers[index] {
             case .failure(.dead):
-                guard let left = remains.first(where: { $0.record.id == record.id }) else { return nil }
-                return MountReport(record: record, status: nil, silence: nil, holders: left.holders, unseen: left.unseen, isDead: true)
+                guard let left = deadMounts.first(where: { $0.record.id == record.id }) else { return nil }
+                return MountReport(
+                    record: record, status: nil, unresponsiveReason: nil, holders: left.holders, unseen: left.unseen, isDead: true)
             case .success(.status(let status)):
-                return MountReport(record: record, status: status, silence: nil, holders: held, unseen: unseen)
+                return MountReport(record: record, status: status, unresponsiveReason: nil, holders: held, unseen: unseen)
             case .success(.metrics(let counts)):
-                return MountReport(record: record, status: counts.status, silence: nil, holders: held, unseen: unseen, counts: counts)
-            case .success(.failed(let reason)), .failure(.silent(let reason)):
-                return MountReport(record: record, status: nil, silence: reason, holders: held, unseen: unseen)
+                return MountReport(
+                    record: record, status: counts.status, unresponsiveReason: nil, holders: held, unseen: unseen, counts: counts)
+            case .success(.failed(let reason)), .failure(.unresponsive(let reason)):
+                return MountReport(record: record, status: nil, unresponsiveReason: reason, holders: held, unseen: unseen)
             case .success(.done), .success(.applied), .success(.located), .success(.progress), .success(.waits):
                 return MountReport(
-                    record: record, status: nil, silence: "its daemon answered something else", holders: held, unseen: unseen)
+                    record: record, status: nil, unresponsiveReason: "its daemon answered something else", holders: held, unseen: unseen)
             }
         }
     }

@@ -2,16 +2,15 @@ import GrantModel
 import GrantStore
 
 extension GrantAdministrator {
-    /// The views that have a grant, in whatever state, or a mount; sorted.
+    /// Returns the views that have a grant, in whatever state, or a mount; sorted.
     public func views() throws(GrantError) -> [ViewName] {
         let views = Set(try store.grants().map(\.view)).union(try store.mounts().compactMap(\.shown.onlyView))
         return views.sorted { $0.description < $1.description }
     }
 
-    /// Nothing when the view has a grant, in whatever state, had one, or has a mount. Else `.notFound`, with the view that may have been
-    /// meant.
+    /// Throws `.notFound`, with a suggestion, unless the view has a mount, or has or had a grant in whatever state.
     ///
-    /// - Parameter advice: what to do when no view has a similar name.
+    /// - Parameter advice: what to do if no view has a similar name.
     public func requireKnown(_ view: ViewName, advice: String? = nil) throws(GrantError) {
         let known = try views()
         if known.contains(view) { return }
@@ -19,7 +18,7 @@ extension GrantAdministrator {
         throw GrantAdministrator.unknown(view, among: known, advice: advice)
     }
 
-    /// As `requireKnown` throws it; `known` are the views that there are.
+    /// Returns the error of `requireKnown`; `known` are the existing views.
     public static func unknown(_ view: ViewName, among known: [ViewName], advice: String? = nil) -> GrantError {
         let names = known.map(\.description)
         let near = Suggestion.nearest(to: view.description, among: names)

@@ -4,29 +4,30 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The operations behind the commands. Each change is first made durable in the store, and then told to every mount of the
-/// view, all at once; what the mounts said comes back with it. Nothing is printed here.
+/// The operations behind the commands. Each change is first made durable in the store and then sent to every mount of the view,
+/// concurrently; the mounts' answers are returned with it. Nothing is printed here.
 public struct GrantAdministrator: Sendable {
-    /// As /proc/mounts names it.
+    /// The type in /proc/mounts.
     public static let filesystemType = "fuse.grantfs"
-    /// How long mounts have to confirm, in seconds, when nobody says otherwise.
+    /// The default time for mounts to confirm, in seconds.
     public static let standardTimeout = 10.0
 
     public let store: GrantStore
-    /// Who the log says did it.
+    /// The actor in the log.
     public let actor: Actor
-    /// How directories are looked at.
-    public let lookout: Lookout
+    /// How directories are looked up.
+    public let probe: DirectoryProbe
 
-    public init(store: GrantStore, actor: Actor = .current(), lookout: Lookout = .here) {
+    public init(store: GrantStore, actor: Actor = .current(), probe: DirectoryProbe = .inProcess) {
         self.store = store
         self.actor = actor
-        self.lookout = lookout
+        self.probe = probe
     }
 
     static var now: Instant { Instant(nanoseconds: Clock.realtime) }
 
-    /// The grants that the selectors mean, each once, in their order. `.notFound` and `.ambiguous` for the first that is wrong.
+    /// Returns the selected grants, each once, in the order of the selectors. `.notFound` and `.ambiguous` for the first selector that
+    /// fails.
     public func select(_ selectors: [Selector], view: ViewName? = nil) throws(GrantError) -> [Grant] {
         let all = try store.grants()
         var result: [Grant] = []
@@ -43,10 +44,11 @@ public struct GrantAdministrator: Sendable {
         return result
     }
 
-    func announce(
+    func broadcast(
         _ grants: [Grant], _ timeout: Double, withdraws: Bool = false, endsHolders: Bool = false,
         progress: ((CoordinationProgress) -> Void)? = nil
     ) throws(GrantError) -> [GrantChange] {
-        try Announcer(store: store, withdraws: withdraws, endsHolders: endsHolders).announce(grants, timeout: timeout, progress: progress)
+        try ChangeBroadcast(store: store, withdraws: withdraws, endsHolders: endsHolders).broadcast(
+            grants, timeout: timeout, progress: progress)
     }
 }

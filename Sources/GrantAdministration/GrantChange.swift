@@ -1,31 +1,31 @@
 import GrantModel
 
-/// What one mount said to a change.
+/// The answer of one mount to a change.
 public struct MountConfirmation: Sendable {
     public var mountpoint: [UInt8]
     public var pid: Int32
-    /// Whether the change is in force there.
+    /// Whether the change is in effect there.
     public var confirmed: Bool
     public var milliseconds: Double
     public var drained: UInt64 = 0
     public var flushedBytes: UInt64 = 0
     public var invalidatedInodes: UInt64 = 0
     public var pending: UInt64 = 0
-    /// Names below the granted directory of which the kernel has something cached yet, because a program holds a lock of the kernel's.
+    /// Names below the granted directory that the kernel still caches, because a program holds one of the kernel's locks.
     public var unforgotten: [[UInt8]] = []
     /// Why it is not confirmed.
     public var reason: String?
-    /// Its daemon has died, and what the kernel has cached of it was held: no daemon will ever make it forget. Confirmed is it when nobody does
-    /// any more.
+    /// Whether its daemon has died while the kernel's cache of it was held: no daemon will ever make it drop that. It is confirmed once
+    /// no process holds anything.
     public var isDead = false
-    /// Of a dead one: who holds something of it, of this grant or of another, and who was ended because of that.
+    /// For a dead mount: the processes that hold something of it, of any grant, and those that were killed for it.
     public var holders: [Holder] = []
     public var ended: [Holder] = []
-    /// Of a dead one: who may hold something of it, and could not be looked at.
+    /// For a dead mount: processes that may hold something and could not be inspected.
     public var unseen: [UnseenProcess] = []
 }
 
-/// A grant after a change, and what the mounts of its view said.
+/// A changed grant, and the answers of its view's mounts.
 public struct GrantChange: Sendable {
     public let grant: Grant
     public let mounts: [MountConfirmation]

@@ -1,21 +1,21 @@
 import GrantBookmarks
 import GrantModel
 
-/// A grant with what a look at the disk adds to the record.
+/// A grant with what a look at the disk adds to its record.
 public struct GrantDescription: Sendable {
     public let grant: Grant
     public let state: GrantState
     public let finding: BookmarkFinding
-    /// Where the directory is now; where it was last seen when it is not found.
+    /// The directory's present path; its last known path if it was not found.
     public let path: [UInt8]
-    /// What the finding alone does not say; for people.
+    /// Details of the finding, for people.
     public let reason: String?
-    /// Where another directory lies that carries the grant's tag, if the grant's own is lost and there is exactly one.
+    /// The path of another directory that carries the grant's tag, if the grant's own is lost and there is exactly one.
     public let copy: [UInt8]?
-    /// The filesystem does not answer, so nothing is known.
-    public let isSilent: Bool
+    /// Whether the filesystem does not answer, so that nothing is known.
+    public let isUnresponsive: Bool
 
-    /// Whether the bookmark's own path no longer leads to the directory.
+    /// Whether the bookmark's recorded path no longer leads to the directory.
     public var isStale: Bool {
         switch finding {
         case .moved, .replaced, .missing: true
@@ -23,10 +23,10 @@ public struct GrantDescription: Sendable {
         }
     }
 
-    init(_ grant: Grant, _ answer: Answer, now: Instant) {
+    init(_ grant: Grant, _ answer: ProbeAnswer, now: Instant) {
         self.grant = grant
         if case .found(let found) = answer {
-            (finding, copy, isSilent) = (found.finding, found.copy, false)
+            (finding, copy, isUnresponsive) = (found.finding, found.copy, false)
             path = found.path ?? grant.bookmark.path
             reason =
                 if found.isInTrash {
@@ -38,7 +38,7 @@ public struct GrantDescription: Sendable {
                     }
                 }
         } else {
-            (finding, copy, isSilent) = (.unavailable, nil, true)
+            (finding, copy, isUnresponsive) = (.unavailable, nil, true)
             path = grant.bookmark.path
             reason = "its filesystem does not answer"
         }

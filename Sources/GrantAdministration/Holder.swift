@@ -12,29 +12,28 @@ public struct Holder: Sendable {
     }
 
     public let pid: Int32
-    /// As /proc/PID/comm has it.
+    /// The name from /proc/PID/comm.
     public let command: [UInt8]
     public let kinds: [Kind]
-    /// What is held, each once, as the holder sees it.
+    /// The held paths, each once, as the holder sees them.
     public let paths: [[UInt8]]
-    /// By what its filesystem can be told from others that have or had its number.
+    /// Distinguishes the filesystem from others that have or had its device number.
     var marks: Set<Mark> = []
 
     struct Mark: Hashable, Sendable {
-        /// Of the mount through which something is held: never used again. nil where the kernel does not say.
+        /// The unique id of the mount through which something is held. nil if the kernel does not report it.
         var mount: UInt64?
         /// See `FUSEConnection`.
         var generation: UInt32?
     }
 
-    /// Looks through /proc for what lies on the filesystems with these device numbers, in whatever mount namespace and whether or not it is
-    /// still mounted anywhere. Only the kernel's memory is read, so a daemon that does not answer is no hindrance. Processes that may not be
-    /// looked at are left out, and so is what no process has by itself: descriptors that are on their way through a socket, files that are
-    /// registered with an io_uring.
+    /// Searches /proc for files on the filesystems with these device numbers, in any mount namespace, and even if they are mounted
+    /// nowhere any more. It reads only the kernel's memory, so a daemon that hangs does not block it. It misses processes that may not
+    /// be inspected, and what no process has by itself: descriptors in transit through a socket, files registered with an io_uring.
     static func search(of devices: Set<DeviceNumber>) -> HolderSearch {
         if devices.isEmpty { return HolderSearch() }
         let pids = names(in: "/proc").compactMap { Int32($0) }.sorted()
-        let outcome = ProcessLook.at(pids) { Holder.held(by: $0, of: devices) }
+        let outcome = ProcessInspector.inspect(pids) { Holder.held(by: $0, of: devices) }
         var search = HolderSearch(unseen: outcome.unseen.compactMap { UnseenProcess($0) })
         for pid in pids {
             for (device, holder) in outcome.found[pid] ?? [:] { search.holders[device, default: []].append(holder) }
@@ -42,9 +41,9 @@ public struct Holder: Sendable {
         return search
     }
 
-    /// What one process holds; nil when it cannot be looked at.
+    /// Returns what one process holds; nil if it cannot be inspected.
     static func search(by pid: Int32, of device: DeviceNumber) -> Holder? {
-        ProcessLook.at([pid]) { Holder.held(by: $0, of: [device]) }.found[pid]?[device]
+        ProcessInspector.inspect([pid]) { Holder.held(by: $0, of: [device]) }.found[pid]?[device]
     }
 
     private static func held(by pid: Int32, of devices: Set<DeviceNumber>) -> [DeviceNumber: Holder] {
@@ -61,26 +60,26 @@ public struct Holder: Sendable {
     }
 }
 
-/// A process of which it cannot be said what it holds: see `ProcessLook`.
+/// A process that could not be inspected: see `ProcessInspector`.
 public struct UnseenProcess: Sendable {
     public let pid: Int32
-    /// As /proc/PID/comm has it.
+    /// The name from /proc/PID/comm.
     public let command: [UInt8]
 
-    /// nil when it has ended meanwhile.
+    /// nil if it has ended meanwhile.
     init?(_ pid: Int32) {
         guard kill(pid, 0) == 0 || errno != ESRCH else { return nil }
         (self.pid, command) = (pid, ProcessName.of(pid))
     }
 }
 
-/// What a search for holders has found.
+/// The result of a search for holders.
 struct HolderSearch: Sendable {
     var holders: [DeviceNumber: [Holder]] = [:]
     var unseen: [UnseenProcess] = []
 }
 
-/// One process's part of the search.
+/// The scan of one process.
 private struct ProcessScan {
     struct Found {
         var kinds: Set<Holder.Kind> = []
@@ -91,8 +90,8 @@ private struct ProcessScan {
     private(set) var held: [DeviceNumber: Found] = [:]
     private let devices: Set<DeviceNumber>
 
-    /// Threads mostly share everything. One that has a table of descriptors of its own hides nothing, nor does one that goes on when the first has
-    /// ended, of which /proc/PID then shows nothing.
+    /// Threads mostly share everything. Separate descriptor tables of threads are found too, and so are threads that run on after the
+    /// first has exited, when /proc/PID shows nothing.
     init(pid: Int32, devices: Set<DeviceNumber>) {
         self.devices = devices
         lookAtMemory("/proc/\(pid)")
@@ -124,10 +123,10 @@ private struct ProcessScan {
 
     private mutating func look(at link: String, _ kind: Holder.Kind) {
         guard let place = try? MountIdentity.withoutAsking(link), devices.contains(place.device) else { return }
-        note(place.device, kind, try? CanonicalPath.target(of: Array(link.utf8)), mark(of: link, place.number))
+        add(place.device, kind, try? CanonicalPath.target(of: Array(link.utf8)), mark(of: link, place.number))
     }
 
-    /// `address perms offset major:minor inode   path`, the device in hexadecimal.
+    /// `address perms offset major:minor inode   path`, with the device in hexadecimal.
     private mutating func look(atMapping line: ArraySlice<UInt8>, _ process: String) {
         let fields = line.split(separator: 0x20, maxSplits: 5, omittingEmptySubsequences: true)
         guard fields.count == 6 else { return }
@@ -135,17 +134,17 @@ private struct ProcessScan {
         guard numbers.count == 2, let major = numbers[0], let minor = numbers[1] else { return }
         let device = DeviceNumber(major: major, minor: minor)
         guard devices.contains(device) else { return }
-        // For root alone: proc_pid_map_files(5).
+        // Readable for root alone: proc_pid_map_files(5).
         let file = "\(process)/map_files/\(String(decoding: fields[0], as: UTF8.self))"
-        // In this file alone a newline in a name is written \012.
-        note(device, .mmap, Array(fields[5].drop { $0 == 0x20 }), mark(of: file, (try? MountIdentity.withoutAsking(file))?.number))
+        // Only in this file a newline in a name is written as \012.
+        add(device, .mmap, Array(fields[5].drop { $0 == 0x20 }), mark(of: file, (try? MountIdentity.withoutAsking(file))?.number))
     }
 
     private func mark(of path: String, _ mount: UInt64?) -> Holder.Mark {
         Holder.Mark(mount: mount, generation: FUSEConnection.generation(of: path))
     }
 
-    private mutating func note(_ device: DeviceNumber, _ kind: Holder.Kind, _ path: [UInt8]?, _ mark: Holder.Mark) {
+    private mutating func add(_ device: DeviceNumber, _ kind: Holder.Kind, _ path: [UInt8]?, _ mark: Holder.Mark) {
         held[device, default: Found()].kinds.insert(kind)
         if let path { held[device, default: Found()].paths.insert(path) }
         held[device, default: Found()].marks.insert(mark)

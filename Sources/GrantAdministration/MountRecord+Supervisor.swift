@@ -4,9 +4,9 @@ import GrantStore
 import GrantSystem
 
 extension GrantStore {
-    /// The mounts of the store that somebody serves. Throws what `mounts` does.
+    /// Returns the mounts of the store that have a running daemon. Throws what `mounts` does.
     ///
-    /// An upgrade puts the next daemon on record before the one before it ends: what is found ended is looked up once more.
+    /// An upgrade records the next daemon before the old one ends, so a mount that seems dead is looked up again.
     func servedMounts() throws(GrantError) -> [MountRecord] {
         var ended: [ProcessIdentity] = []
         while true {
@@ -19,10 +19,12 @@ extension GrantStore {
     }
 }
 
-// A daemon that dies may be followed by another one (`mount -o recover`). As long as its supervisor runs, the mount is not dead: the next daemon answers whoever asks at its socket.
+// With `mount -o recover`, another daemon may follow one that dies. While its supervisor runs, the mount is not dead: the next daemon
+// answers at its socket.
 extension MountRecord {
-    /// Notes who has another daemon go on, beside those who are noted and run: it is one of them that answers a death. Best effort: without it, who looks between two daemons takes the mount for dead.
-    public static func note(supervisor pid: Int32, of id: GrantID, in directory: String) {
+    /// Records a supervisor beside the recorded ones that still run: one of them reacts to a death. Best effort: without the record, a
+    /// mount between two daemons seems dead.
+    public static func record(supervisor pid: Int32, of id: GrantID, in directory: String) {
         guard let identity = ProcessIdentity(child: pid) else { return }
         let path = file(of: id, in: directory)
         let made = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)
@@ -36,11 +38,12 @@ extension MountRecord {
 
     public static func forgetSupervisor(of id: GrantID, in directory: String) { unlink(file(of: id, in: directory)) }
 
-    /// Whether its daemon, should that be dead, is followed by another one just now.
+    /// Whether another daemon follows if this one is dead.
     public func isSupervised(in directory: String) -> Bool {
         var seen: [ProcessIdentity]
         var now = MountRecord.supervisors(of: id, in: directory)
-        // One ends when the next daemon serves, which has noted its own before: what was read may be old when it is looked at.
+        // A supervisor ends when the next daemon serves, which has recorded its own supervisor before. So what was read may be
+        // outdated.
         repeat {
             seen = now
             if seen.contains(where: \.mayRun) { return true }
@@ -49,7 +52,7 @@ extension MountRecord {
         return false
     }
 
-    /// Whether it was to be followed by another daemon, and may not have been.
+    /// Whether another daemon was to follow, and may not have.
     public func wasSupervised(in directory: String) -> Bool { access(MountRecord.file(of: id, in: directory), F_OK) == 0 }
 
     private static func supervisors(of id: GrantID, in directory: String) -> [ProcessIdentity] {
@@ -61,11 +64,12 @@ extension MountRecord {
         }
     }
 
-    /// Whether its daemon runs, or another one will go on; or it cannot be told, since nobody may take a live mount for dead because the machine is busy.
+    /// Whether its daemon runs, or another will follow; also if that is unknown, since a live mount must not be taken for dead because
+    /// the machine is busy.
     public func isServed(in directory: String) -> Bool { process.mayRun || isSupervised(in: directory) }
 
-    /// Whether its daemon serves nobody any more, and no other one will go on.
-    public func isOver(in directory: String) -> Bool { process.isOver && !isSupervised(in: directory) }
+    /// Whether its daemon is defunct and no other will follow.
+    public func isDefunct(in directory: String) -> Bool { process.isDefunct && !isSupervised(in: directory) }
 
     private static func file(of id: GrantID, in directory: String) -> String { "\(directory)/\(id).supervisor" }
 }

@@ -3,12 +3,12 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A place where a view is or can be mounted.
+/// A path where a view is or can be mounted.
 public struct Mountpoint: Sendable {
     /// Absolute, canonical.
     public let path: [UInt8]
 
-    /// Links are followed. Only what lies above the mountpoint is looked at: what is mounted there may not answer.
+    /// Resolves links. It looks only at what is above the mountpoint: what is mounted there may hang.
     public init(_ given: [UInt8]) throws(GrantError) {
         do {
             path = try Mountpoint.resolve(given, links: 40)
@@ -17,19 +17,19 @@ public struct Mountpoint: Sendable {
         }
     }
 
-    /// A path that was resolved before.
+    /// Takes a path that was resolved before.
     public init(canonical path: [UInt8]) { self.path = path }
 
     private static func resolve(_ given: [UInt8], links: Int) throws(Errno) -> [UInt8] {
         let path = try CanonicalPath.resolveAbove(given)
-        // A mountpoint is a directory; the kernel says so from memory.
+        // A mountpoint is a directory; the kernel knows that without asking.
         guard let target = try? CanonicalPath.target(of: path) else { return path }
         if links == 0 { throw Errno(ELOOP) }
         let directory = path.lastIndex(of: 0x2F).map { Array(path[..<$0]) } ?? []
         return try resolve(target.first == 0x2F ? target : directory + [0x2F] + target, links: links - 1)
     }
 
-    /// Changes the flags of the view that is on top here.
+    /// Changes the flags of the topmost view here.
     public func remount(_ options: MountOptions) throws(Errno) {
         let root = try FileDescriptor.openWithoutLinks(path)
         guard try MountIdentity(of: root).isSame(as: try identity()) else { throw Errno(EINVAL) }
@@ -40,19 +40,19 @@ public struct Mountpoint: Sendable {
 
     public var shown: String { String(decoding: path, as: UTF8.self) }
 
-    /// The topmost mount exactly here.
+    /// Returns the topmost mount exactly here.
     public func mounted() throws(GrantError) -> MountEntry? {
-        try Placement.currentTable().entry(mountpoint: path)
+        try LoopCheck.currentTable().entry(mountpoint: path)
     }
 
-    /// Makes sure that a view can be mounted here. A dead mount of a view of this store is cleaned away first, and `cleaned`
-    /// is told so. `.mountFailed` with the reason for everything else that stands in the way; nothing is changed then.
+    /// Makes sure that a view can be mounted here. Cleans up a dead mount of a view of this store first, and calls `cleaned`.
+    /// `.mountFailed` with the reason for any other obstacle; nothing is changed then.
     ///
-    /// `isTemporary`: it is a `TemporaryMount`'s own. That is in the store's directory, which no grant may hold or lie in, so grants are taken to be where they were
-    /// last seen: no directory and no other mount is asked, and one that does not answer holds nobody up.
-    /// `isBelow`: it is the place that a mount of several views has for this one, or it is refused.
+    /// `isTemporary`: it belongs to a `TemporaryMount`. That is in the store's directory, which no grant may contain or lie in, so the
+    /// recorded paths of grants are used: no directory and no other mount is asked, and none that hangs can block it.
+    /// `isBelow`: it has to be the mountpoint that a mount of several views has for this one.
     public func prepare(
-        for shown: ShownViews, store: GrantStore, lookout: Lookout = .here, isTemporary: Bool = false, isBelow: Bool = false,
+        for shown: ShownViews, store: GrantStore, probe: DirectoryProbe = .inProcess, isTemporary: Bool = false, isBelow: Bool = false,
         cleaned: (String) -> Void
     ) throws(GrantError) {
         while let entry = try mounted() {
@@ -62,15 +62,15 @@ public struct Mountpoint: Sendable {
             try clean(entry, shown.label, store, cleaned)
         }
         try requireEmpty()
-        let administrator = GrantAdministrator(store: store, lookout: lookout)
+        let administrator = GrantAdministrator(store: store, probe: probe)
         let grants =
             isTemporary
             ? try store.grants().filter { $0.state(at: GrantAdministrator.now) == .active }.map { (name: $0.name, path: $0.bookmark.path) }
             : try administrator.list().map { (name: $0.grant.name, path: $0.path) }
-        try Placement(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
+        try LoopCheck(store: store).check(mountpoint: path, for: shown, isBelow: isBelow, grants: grants)
     }
 
-    /// Unmounts the view that is on top here, as `fusermount3 -u` and `umount` do. `.mountFailed` when it is busy or not a view.
+    /// Unmounts the topmost view here, as `fusermount3 -u` and `umount` do. `.mountFailed` if it is busy or not a view.
     public func unmount(lazy: Bool = false) throws(GrantError) {
         do throws(Errno) {
             try unmount(try identity(), lazy: lazy)
@@ -84,7 +84,7 @@ public struct Mountpoint: Sendable {
         }
     }
 
-    /// The view that is on top here. EINVAL when there is none, ELOOP when a link has come into the path.
+    /// Returns the identity of the topmost view here. EINVAL if there is none, ELOOP if a link has come into the path.
     func identity() throws(Errno) -> MountIdentity {
         let identity = try MountIdentity(of: try FileDescriptor.openWithoutLinks(path))
         guard let entry = identity.entry(in: try MountTable.current()), entry.mountpoint == path,
@@ -93,8 +93,8 @@ public struct Mountpoint: Sendable {
         return identity
     }
 
-    /// Unmounts that mount and no other. A user's program does so by the path, which it compares right before; fusermount3 takes away no
-    /// other user's mount and nothing but FUSE.
+    /// Unmounts that mount and no other. For unprivileged users it goes by the path, which it compares right before; fusermount3
+    /// unmounts only FUSE mounts of the same user.
     public func unmount(_ mount: MountIdentity, lazy: Bool) throws(Errno) {
         if geteuid() == 0 {
             if lazy { return try mount.detach() }
@@ -109,7 +109,7 @@ public struct Mountpoint: Sendable {
         let arguments = ["fusermount3", "-u"] + (lazy ? ["-z"] : []) + ["--"]
         let child = try ChildProcess.spawn(
             ProgramSearch.mountHelper ?? "fusermount3", arguments: arguments.map { Array($0.utf8) } + [entry.mountpoint])
-        // It has said why.
+        // It has printed why.
         if try ChildProcess.wait(child) != 0 { throw Errno(EBUSY) }
     }
 
@@ -118,22 +118,22 @@ public struct Mountpoint: Sendable {
     ) throws(GrantError) {
         guard let mount = try? identity() else { throw problem("what is mounted there cannot be looked at") }
         let records = try store.mounts().filter { $0.mountpoint == path }
-        // A daemon that was killed takes a moment to end, and its mount is dead before.
+        // A killed daemon takes a moment to end, and its mount is dead before.
         let isServed = records.contains { record in
             record.isServed(in: store.runDirectory) && (record.connection.map { $0.device == entry.device } ?? true)
         }
-        // One that serves nobody any more may have /dev/fuse open all the same. Then nobody answers.
-        for record in records { record.cutIfOver(in: store) }
-        let isOver = records.contains { record in
-            record.isOver(in: store.runDirectory) && (record.connection.map { $0.device == entry.device } ?? true)
+        // A defunct daemon may keep /dev/fuse open, without answering.
+        for record in records { record.abortIfDefunct(in: store) }
+        let isDefunct = records.contains { record in
+            record.isDefunct(in: store.runDirectory) && (record.connection.map { $0.device == entry.device } ?? true)
         }
         if isServed, !isDead() {
             throw problem("a view of this store is mounted there already", advice: "grantfs unmount takes it away")
         }
-        // A daemon that was killed before it was recorded leaves the view's name as the only trace.
+        // If the daemon was killed before it was recorded, the view's name is the only trace.
         let isOurs =
             records.contains { $0.connection.map { $0.device == entry.device } ?? true } || entry.source == Array(view.description.utf8)
-        guard isOurs, isDead(ifSilent: isOver && !isServed) else {
+        guard isOurs, isDead(ifSilent: isDefunct && !isServed) else {
             throw problem("a view is mounted there already", advice: "grantfs unmount takes it away")
         }
         do throws(Errno) {
@@ -141,21 +141,21 @@ public struct Mountpoint: Sendable {
         } catch {
             throw problem("the dead mount there cannot be taken away: \(error)")
         }
-        // What is held of it stays on record, and so does a mount that was detached while its daemon goes on.
-        let left = try store.remains(of: records.filter { !$0.isServed(in: store.runDirectory) })
-        for remains in left { if let explanation = remains.explanation { cleaned("\(shown): \(explanation)") } }
+        // If something of the mount is held, it stays on record, and so does a mount that was detached while its daemon runs.
+        let left = try store.deadMounts(of: records.filter { !$0.isServed(in: store.runDirectory) })
+        for deadMounts in left { if let explanation = deadMounts.explanation { cleaned("\(shown): \(explanation)") } }
         cleaned("cleaned away the dead mount at \(shown)")
     }
 
-    /// Whether the kernel answers ENOTCONN; `ifSilent` when nothing is answered within two seconds. The directory is opened, because its
-    /// attributes may be kept. It is asked from a thread of its own, because a daemon that hangs never answers.
+    /// Whether the kernel answers ENOTCONN; `ifSilent` if there is no answer within two seconds. It opens the directory, because
+    /// attributes may be cached, and does so on a thread of its own, because a daemon that hangs never answers.
     func isDead(ifSilent: Bool = false) -> Bool {
         let path = path
         let answer = Lock<Int32?>(nil)
         let work: @Sendable () -> Void = {
             let opened = withCString(path) { open($0, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW) }
             var result = opened < 0 ? errno : 0
-            // An opening need not be asked for.
+            // The open may succeed without asking the daemon.
             if opened >= 0 { result = FileDescriptor(owning: opened).freshStatusError }
             answer.withLock { $0 = result }
         }

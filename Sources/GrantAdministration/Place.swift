@@ -1,7 +1,7 @@
 import GrantSystem
 
-/// Where a directory is: its path here, and its path within its filesystem. The second one is the same through every bind
-/// mount, so two places are compared by both.
+/// The location of a directory: its path, and its path within its filesystem. The latter is the same through every bind mount, so
+/// locations are compared by both.
 struct Place: Hashable {
     let path: [UInt8]
     let device: DeviceNumber?
@@ -25,7 +25,7 @@ struct Place: Hashable {
         self.init(path: path, device: device, pathInFilesystem: whole.isEmpty ? [0x2F] : whole)
     }
 
-    /// The place that a mount covers: the directory itself, below the mount.
+    /// The directory under a mountpoint, which the mount hides.
     init(below mountpoint: [UInt8], in table: MountTable) {
         guard let slash = mountpoint.lastIndex(of: 0x2F), mountpoint.count > 1 else {
             self.init(mountpoint, in: table)
@@ -36,7 +36,7 @@ struct Place: Hashable {
         self.init(path: mountpoint, device: parent.device, pathInFilesystem: CanonicalPath.join(parent.pathInFilesystem, name))
     }
 
-    /// Whether `other` is this directory or lies below it.
+    /// Whether `other` is this directory or lies in it.
     func holds(_ other: Place) -> Bool {
         if MountTable.path(other.path, isAtOrBelow: path) { return true }
         guard let device, device == other.device else { return false }

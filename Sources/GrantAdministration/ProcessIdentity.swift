@@ -3,10 +3,10 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// One process, told from later ones with the same number.
+/// The identity of a process, distinct from later ones with the same pid.
 public struct ProcessIdentity: Hashable, Sendable {
     public let pid: Int32
-    /// Ticks since boot, field 22 of /proc/PID/stat.
+    /// Start time in ticks since boot, field 22 of /proc/PID/stat.
     public let start: UInt64
     public let bootID: String
 
@@ -16,48 +16,48 @@ public struct ProcessIdentity: Hashable, Sendable {
         self.bootID = bootID
     }
 
-    /// The process of this number as it is now; nil when there is none, or when nothing of it will run any more: all that is left waits for its
-    /// parent, or for a thread that stands in a call which no signal ends.
+    /// The running process with this pid; nil if there is none, or it is defunct: only waiting for its parent, or for a thread in a
+    /// system call that no signal ends.
     public init?(running pid: Int32) {
-        guard let identity = ProcessIdentity.look(at: pid), !ProcessState.isOver(pid) else { return nil }
+        guard let identity = ProcessIdentity.inspect(pid), !ProcessState.isOver(pid) else { return nil }
         self = identity
     }
 
-    private static func look(at pid: Int32) -> ProcessIdentity? {
-        // Another process may have the number by now, and be one at which nobody can look.
-        ProcessLook.at([pid]) { ProcessIdentity(reading: $0) }.found[pid] ?? nil
+    private static func inspect(_ pid: Int32) -> ProcessIdentity? {
+        // By now another process may have the pid, and be one that cannot be inspected.
+        ProcessInspector.inspect([pid]) { ProcessIdentity(reading: $0) }.found[pid] ?? nil
     }
 
     private init?(reading pid: Int32) {
-        guard case .seen(let identity) = ProcessIdentity.sight(of: pid) else { return nil }
+        guard case .seen(let identity) = ProcessIdentity.inspection(of: pid) else { return nil }
         self = identity
     }
 
-    private enum Sight {
+    private enum Inspection {
         case seen(ProcessIdentity)
         case gone
-        /// Nobody could look: descriptors or memory have run out.
+        /// It could not be inspected: out of descriptors or memory.
         case unknown
     }
 
-    private static func sight(of pid: Int32) -> Sight {
+    private static func inspection(of pid: Int32) -> Inspection {
         let text: [UInt8]
         do throws(Errno) {
             text = try File.contents(of: Array("/proc/\(pid)/stat".utf8))
         } catch {
             return [EMFILE, ENFILE, ENOMEM].contains(error.rawValue) ? .unknown : .gone
         }
-        // Fields are counted from 3, the state: the name before it may hold anything.
+        // Fields are counted from 3, the state: the name before it may contain anything.
         guard let fields = ProcessIdentity.fields(text), let start = UInt64(fields[19]) else { return .gone }
         return .seen(ProcessIdentity(pid: pid, start: start, bootID: Boot.id))
     }
 
-    /// A child of this process, which never runs another program: nobody holds up who looks at it.
+    /// A child of this process that never calls exec, so that nothing can block its inspection.
     init?(child pid: Int32) { self.init(reading: pid) }
 
-    /// Whether it runs, or it cannot be told: on a busy machine a look may take longer than it is waited for, and this process may have no descriptor left to look with.
+    /// Whether it runs, or that is unknown: on a busy machine the inspection may time out, and this process may be out of descriptors.
     public var mayRun: Bool {
-        switch ProcessLook.at([pid], { ProcessIdentity.sight(of: $0) }).found[pid] {
+        switch ProcessInspector.inspect([pid], { ProcessIdentity.inspection(of: $0) }).found[pid] {
         case .seen(let identity): identity == self && !ProcessState.isOver(pid)
         case .gone: false
         case .unknown, nil: true
@@ -67,12 +67,12 @@ public struct ProcessIdentity: Hashable, Sendable {
     /// This process.
     public static var own: ProcessIdentity? { ProcessIdentity(reading: getpid()) }
 
-    /// Whether it was seen to run. Not whether a mount is dead: `mayRun`.
+    /// Whether it was seen running. To decide whether a mount is dead, use `mayRun`.
     public var isRunning: Bool { ProcessIdentity(running: pid) == self }
 
-    /// Whether it is known to be there and to run never more, whatever it still has open: what it listens at takes connections that nobody answers.
-    /// Other than what does not run, this is no matter of the PID namespace that one looks from.
-    public var isOver: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.look(at: pid) == self }
+    /// Whether it exists and is known never to run again, whatever it still has open: connections to its sockets are accepted and never
+    /// answered. Unlike a missing process, that does not depend on the PID namespace.
+    public var isDefunct: Bool { ProcessState.isOver(pid) && bootID == Boot.id && ProcessIdentity.inspect(pid) == self }
 
     private static func fields(_ stat: [UInt8]) -> [String]? {
         guard let name = stat.lastIndex(of: UInt8(ascii: ")")) else { return nil }
@@ -82,10 +82,10 @@ public struct ProcessIdentity: Hashable, Sendable {
 }
 
 extension GrantStore {
-    /// Forgets the mount of a daemon that has died, with the socket that it left.
+    /// Removes the record of a mount whose daemon has died, and the socket that it left.
     func forget(_ record: MountRecord) throws(GrantError) {
         try unregister(record.id)
-        // A name in the store's own directory, whatever the record says.
+        // Only a name in the store's own directory, whatever the record contains.
         if !record.socket.utf8.contains(UInt8(ascii: "/")) { unlink(runDirectory + "/" + record.socket) }
         MountRecord.forgetSupervisor(of: record.id, in: runDirectory)
     }
@@ -97,7 +97,7 @@ extension MountRecord {
 }
 
 extension MountRecord {
-    /// The mount at its mountpoint, if that is its own and on top there.
+    /// Returns the mount in the mount table, if it is the topmost one at its mountpoint.
     func entry(in table: MountTable) -> MountEntry? {
         guard let entry = table.entry(mountpoint: mountpoint), entry.type == GrantAdministrator.filesystemType,
             connection.map({ $0.device == entry.device }) ?? true
@@ -105,6 +105,6 @@ extension MountRecord {
         return entry
     }
 
-    /// The number of its filesystem, wherever that is mounted by now; nil when it is not known.
+    /// The device number of its filesystem, wherever that is mounted by now; nil if unknown.
     func device(in table: MountTable) -> DeviceNumber? { connection?.device ?? entry(in: table)?.device }
 }

@@ -1,12 +1,12 @@
 import GrantModel
 
-/// What names a grant on a command line: its name, its id, or a unique prefix of the id of eight digits or more.
+/// Selects a grant on a command line: by name, id, or a unique prefix of the id of at least eight digits.
 public struct Selector: Sendable, CustomStringConvertible {
     public let bytes: [UInt8]
 
     public static let shortestPrefix = 8
 
-    /// `.usage` for what can be neither a name nor an id.
+    /// `.usage` if it can be neither a name nor an id.
     public init(_ bytes: [UInt8]) throws(GrantError) {
         do {
             self.bytes = try GrantName(entry: bytes).bytes
@@ -19,7 +19,7 @@ public struct Selector: Sendable, CustomStringConvertible {
 
     public var description: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// The one grant that is meant. `.notFound`, `.ambiguous`. A whole id wins over a name that poses as one.
+    /// Returns the selected grant. `.notFound`, `.ambiguous`. A complete id wins over a name that looks like one.
     public func select(from grants: [Grant], view: ViewName?) throws(GrantError) -> Grant {
         let candidates = view.map { view in grants.filter { $0.view == view } } ?? grants
         if let id = GrantID(description), let grant = candidates.first(where: { $0.id == id }) { return grant }

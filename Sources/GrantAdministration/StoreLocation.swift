@@ -2,15 +2,15 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Where the store is.
+/// The directory of the store.
 public enum StoreLocation {
-    /// What was asked for, else `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and `$XDG_DATA_HOME/grantfs` for others.
-    /// Absolute. `.usage` when a path is empty or not UTF-8, `.storeUnavailable` when there is no home directory either.
+    /// The given one, else `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and `$XDG_DATA_HOME/grantfs` for others. Absolute.
+    /// `.usage` if a path is empty or not UTF-8, `.storeUnavailable` if there is no home directory either.
     public static func directory(explicit: [UInt8]?) throws(GrantError) -> String {
         if let explicit { return try absolute(explicit, "the store directory") }
         if let set = environment("GRANTFS_STORE") { return try absolute(set, "$GRANTFS_STORE") }
         if geteuid() == 0 { return "/var/lib/grantfs" }
-        // The specification tells to ignore a relative path there.
+        // The XDG specification says to ignore a relative path.
         if let data = environment("XDG_DATA_HOME"), data.first == UInt8(ascii: "/") {
             return try absolute(data, "$XDG_DATA_HOME") + "/grantfs"
         }
@@ -27,7 +27,7 @@ public enum StoreLocation {
 
     private static func absolute(_ path: [UInt8], _ what: String) throws(GrantError) -> String {
         if path.isEmpty { throw GrantError(.usage, "\(what) is wrong", cause: "it is empty") }
-        // A store would be made in a directory of that name.
+        // A store would be made in a directory with that name.
         if path == [0x7E] || path.starts(with: [0x7E, 0x2F]), let advice = UnexpandedHome.advice(for: path) {
             throw GrantError(.usage, "\(what) is wrong", cause: "it begins with ~", advice: advice)
         }

@@ -3,15 +3,15 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A mount, and perhaps a view, that are there for one command and are gone with it, however it ends.
+/// A mount, and perhaps a view, for one command. They are gone with it, however it ends.
 ///
-/// Beside the sockets in the store's `run` directory it has a directory to be mounted on and a file that the command keeps locked. The
-/// kernel drops the lock when the command ends. Whoever can take it then cleans up: the mount's daemon, which waits for it, or,
-/// when that has ended as well, the next command that opens the store.
+/// It has a directory to mount on and a lock file in the store's `run` directory, beside the sockets. The command holds the lock; the
+/// kernel releases it when the command ends. The next one to get the lock cleans up: the mount's daemon, which waits for it, or, if
+/// that has ended as well, the next command that opens the store.
 public final class TemporaryMount: Sendable {
-    /// `run-` and 16 hexadecimal digits: the names of the file and of the directory, and of the view when it has its own.
+    /// `run-` and 16 hexadecimal digits: the name of the file, of the directory, and of the view if it has its own.
     public let label: String
-    /// Whether the view goes as well, with its grants.
+    /// Whether the view is removed as well, with its grants.
     public let hasOwnView: Bool
     private let store: GrantStore
     private let lock: FileLock
@@ -23,24 +23,24 @@ public final class TemporaryMount: Sendable {
         self.lock = lock
     }
 
-    /// One that nothing has yet.
+    /// Makes a label that is not in use.
     public static func newLabel() -> String { "run-" + Hexadecimal.text(GrantID.random().high) }
 
-    /// The name of the file of the mount with this label.
+    /// Returns the name of the lock file of the mount with this label.
     public static func file(label: String, hasOwnView: Bool) -> String { label + (hasOwnView ? ".view" : ".mount") }
 
-    /// The directory to be mounted on, which is there. Absolute and canonical.
+    /// The directory to mount on, which exists. Absolute and canonical.
     public var mountpoint: String { store.runDirectory + "/" + label }
-    /// The name of its file.
+    /// The name of its lock file.
     public var file: String { TemporaryMount.file(label: label, hasOwnView: hasOwnView) }
 
-    /// `.storeUnavailable` when its file or its directory cannot be made; nothing is left then.
+    /// `.storeUnavailable` if its lock file or directory cannot be made; nothing is left then.
     ///
-    /// `label`: of `newLabel`, where it was needed before.
+    /// `label`: from `newLabel`, if it was needed before.
     public static func create(in store: GrantStore, hasOwnView: Bool, label: String = newLabel()) throws(GrantError) -> TemporaryMount {
         let path = store.runDirectory + "/" + label
         do throws(Errno) {
-            // Locked from the first: another command's sweep takes what it finds unlocked for something that was left behind.
+            // Locked from its creation: another command's sweep takes unlocked ones for abandoned.
             let lock = try FileLock.make(path + (hasOwnView ? ".view" : ".mount"))
             let made = TemporaryMount(label: label, hasOwnView: hasOwnView, store: store, lock: lock)
             if mkdir(path, 0o700) != 0 {
@@ -55,18 +55,18 @@ public final class TemporaryMount: Sendable {
         }
     }
 
-    /// Waits until the command that made it has ended. nil when somebody has cleaned up already; else the caller is to call `clean`.
+    /// Waits until the command that made it has ended. nil if it is cleaned up already; otherwise the caller has to call `clean`.
     public static func awaitEnd(of file: String, in store: GrantStore) -> TemporaryMount? {
         take(file, in: store, waits: true)
     }
 
-    /// The views that are there for one command each, and are gone with it.
+    /// Returns the views that belong to one command each.
     public static func views(of store: GrantStore) -> Set<ViewName> {
         let names = ((try? DirectoryNames.of(store.runDirectory.utf8)) ?? []).map { String(decoding: $0, as: UTF8.self) }
         return Set(names.filter { $0.hasPrefix("run-") && $0.hasSuffix(".view") }.compactMap { try? ViewName(String($0.dropLast(5))) })
     }
 
-    /// Cleans up after commands that have ended without doing so. Best effort: what cannot be done now is left for the next one.
+    /// Cleans up after commands that ended without doing so, best effort. What cannot be done now is left for the next one.
     public static func sweep(_ store: GrantStore) {
         for name in (try? DirectoryNames.of(store.runDirectory.utf8)) ?? [] {
             guard let left = take(String(decoding: name, as: UTF8.self), in: store, waits: false) else { continue }
@@ -83,8 +83,8 @@ public final class TemporaryMount: Sendable {
         return TemporaryMount(label: String(parts[0]), hasOwnView: parts[1] == "view", store: store, lock: lock)
     }
 
-    /// Takes the mount, the grants and the files away; nothing happens when they are gone. When the grants cannot be taken away, the
-    /// rest is all the same, and the file stays for somebody to try again.
+    /// Removes the mount, the grants and the files; does nothing if they are gone. If the grants cannot be removed, the rest is, and
+    /// the lock file stays for another try.
     public func clean() throws(GrantError) {
         var failure: GrantError?
         do throws(GrantError) {
@@ -94,11 +94,11 @@ public final class TemporaryMount: Sendable {
         }
         let place = try Mountpoint(Array(mountpoint.utf8))
         while try place.mounted()?.type == GrantAdministrator.filesystemType { try place.unmount(lazy: true) }
-        // What is held of it stays on record.
-        _ = try store.remains(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.mayRun })
+        // If something of the mount is held, it stays on record.
+        _ = try store.deadMounts(of: try store.mounts().filter { $0.mountpoint == place.path && !$0.process.mayRun })
         if let failure { throw failure }
         rmdir(mountpoint)
-        // Last: as long as it is there, somebody cleans up.
+        // Last: as long as the file exists, others try to clean up.
         unlink(store.runDirectory + "/" + file)
     }
 
@@ -108,16 +108,15 @@ public final class TemporaryMount: Sendable {
         if grants.isEmpty { return }
         let administrator = GrantAdministrator(store: store)
         _ = try administrator.revoke(grants, timeout: 2)
-        // That their names are unknown now, and not refused, nobody is told who is about to be unmounted.
+        // Nobody has to be told that the names are unknown now instead of refused: the mount is about to go.
         try store.remove(grants.map(\.id), by: administrator.actor)
     }
 }
 
 extension GrantAdministrator {
-    /// Where the view is mounted and answers, for more than one command; nil when it is nowhere. Of several, the one that is mounted
-    /// for the longest time.
+    /// Returns a mount of the view that answers and is not made for one command only; nil if there is none. Of several, the oldest.
     public func liveMount(of view: ViewName) throws(GrantError) -> MountRecord? {
-        let table = try Placement.currentTable()
+        let table = try LoopCheck.currentTable()
         let temporary = Array((store.runDirectory + "/").utf8)
         return try store.mounts(view: view).first { record in
             guard !record.mountpoint.starts(with: temporary),

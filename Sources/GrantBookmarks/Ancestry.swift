@@ -1,12 +1,12 @@
 import GrantModel
 import GrantSystem
 
-/// The identities of the directories above others, each looked at once.
+/// Caches the identities of parent directories: each is looked at once.
 final class Ancestry {
     private var known: [[UInt8]: FileIdentity] = [:]
 
-    /// Of the directories above a canonical path, the nearest first. It ends at one that cannot be looked at.
-    func above(_ path: [UInt8]) -> [FileIdentity] {
+    /// Returns the parents of a canonical path, the nearest first, up to one that cannot be looked at.
+    func ancestors(of path: [UInt8]) -> [FileIdentity] {
         var result: [FileIdentity] = []
         var place = CanonicalPath.parent(path)
         while let directory = place, let identity = identity(of: directory) {
@@ -16,7 +16,7 @@ final class Ancestry {
         return result
     }
 
-    /// nil for what cannot be looked at.
+    /// nil if the directory cannot be looked at.
     func identity(of directory: [UInt8]) -> FileIdentity? {
         if let identity = known[directory] { return identity }
         guard let opened = try? CanonicalPath.open(directory, OpenFlags.path), let candidate = Candidate(opened) else { return nil }
@@ -27,7 +27,7 @@ final class Ancestry {
 }
 
 extension FileIdentity {
-    /// Whether the two may be of one directory, on a filesystem that both are known to be on.
+    /// Whether both may identify the same directory, given that they are on the same filesystem.
     func agrees(with other: FileIdentity) -> Bool {
         inode == other.inode && (birthTime == nil || other.birthTime == nil || birthTime == other.birthTime)
     }

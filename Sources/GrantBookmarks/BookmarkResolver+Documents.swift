@@ -2,11 +2,11 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-// Bookmarks of single files. What sets them apart from those of directories: programs save by putting a new file in the place of the old one.
+// Bookmarks of files. Unlike directories, programs save files by putting a new file in the place of the old one.
 extension BookmarkResolver {
-    /// Bookmarks a regular file, given by any path that leads to it, links included. The bookmark's path is the canonical one.
+    /// Bookmarks a regular file by any path to it, links included. The bookmark holds the canonical path.
     ///
-    /// `.invalidDirectory` when it is missing, neither a file nor to be read by this process.
+    /// `.invalidDirectory` if it does not exist, is neither a file nor a directory, or this process may not read it.
     public func bookmark(document path: some Sequence<UInt8>, form: DocumentBookmark.Form) throws(GrantError) -> BookmarkedDirectory {
         let given = Array(path)
         do throws(Errno) {
@@ -17,11 +17,11 @@ extension BookmarkResolver {
             guard status.st.st_mode & S_IFMT == S_IFREG else {
                 throw Errno(status.st.st_mode & S_IFMT == S_IFDIR ? EISDIR : EINVAL)
             }
-            // Nothing could be put in its place.
+            // No other file can take the place of a mountpoint.
             if status.is_mount_root { throw Errno(EBUSY) }
             let canonical = try descriptor.path()
             guard let seen = reopen(canonical, isFile: true), seen.status.isSameFile(as: status) else { throw Errno(ENOENT) }
-            // Of a regular file only, which cannot make anybody wait.
+            // Only a regular file is opened, so no FIFO or device can block.
             _ = try seen.descriptor.reopened(O_RDONLY | O_NONBLOCK | O_NOCTTY)
             guard var bookmark = bookmark(of: seen, at: canonical), let entry = volumes.entry(of: seen.status),
                 let own = canonical.split(separator: 0x2F).last, let name = try? GrantName(entry: Array(own))
@@ -44,8 +44,8 @@ extension BookmarkResolver {
         }
     }
 
-    /// Finds a bookmarked file: at its place, where another file that succeeds it counts as it (`maySucceed`); by its handle; by a search of the
-    /// directory where it was.
+    /// Finds a bookmarked file: at its path, where a file that replaced it counts (`mayReplaceDocument`); by its handle; by a search of its
+    /// former directory.
     func resolve(document bookmark: Bookmark, heldAt held: [UInt8]?) -> ResolvedBookmark {
         for path in [held, bookmark.path].compactMap({ $0 }) {
             guard let seen = reopen(path, isFile: true), isBookmarked(seen, bookmark) else { continue }
@@ -61,7 +61,8 @@ extension BookmarkResolver {
         return .lost(CanonicalPath.isBlocked(bookmark.path) ? .unavailable : .missing)
     }
 
-    /// The file at the document's place, if that succeeds it. It is `ok` there, with a new identity in the renewed bookmark.
+    /// Returns the file at the document's path if it succeeds the document. The finding is `ok`, with the new identity in the renewed
+    /// bookmark.
     private func successor(of bookmark: Bookmark) -> ResolvedBookmark? {
         guard let seen = reopen(bookmark.path, isFile: true), let parent = CanonicalPath.parent(bookmark.path),
             let filesystem = volumes.identity(of: seen.descriptor, seen.status), filesystem.isSame(as: bookmark.filesystem),
@@ -81,8 +82,8 @@ extension BookmarkResolver {
             finding: renewed.handle == nil ? .weak : .ok, descriptor: seen.release(), path: path, renewed: renewed, copy: nil)
     }
 
-    /// The bookmark of a document that a mount holds at `path`, whatever its identity: the mount has seen how it came there. nil when the file
-    /// there is another one than `descriptor`'s.
+    /// Returns the bookmark of a document that a mount holds at `path`, whatever its identity: the mount saw how the file came there.
+    /// nil if the file at `path` is not the one of `descriptor`.
     public func renewed(_ bookmark: Bookmark, heldAt path: [UInt8], as descriptor: borrowing FileDescriptor) -> Bookmark? {
         guard let status = try? descriptor.status(), let seen = reopen(path, isFile: true), seen.status.isSameFile(as: status) else {
             return nil
@@ -97,7 +98,7 @@ extension BookmarkResolver {
             guard let mount = volume.entry.opened(),
                 let opened = try? mount.open(handleType: handle.type, bytes: handle.bytes, OpenFlags.path | O_NOFOLLOW),
                 let candidate = Candidate(opened, isFile: true), isBookmarked(candidate, bookmark),
-                // A file that was opened by handle may have no place that the kernel knows.
+                // The kernel may know no path for a file that was opened by handle.
                 let path = try? candidate.descriptor.path(), let seen = reopen(path, isFile: true),
                 seen.status.isSameFile(as: candidate.status)
             else { continue }
@@ -106,9 +107,9 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// Where the bookmarked file lies, if below the nearest directory above that is the one it was.
+    /// Returns the file's path if it is below its nearest surviving ancestor.
     private func neighbour(_ bookmark: Bookmark) -> [UInt8]? {
-        guard let place = standingAncestor(of: bookmark) else { return nil }
+        guard let place = survivingAncestor(of: bookmark) else { return nil }
         return search.files(inode: bookmark.identity.inode, near: place).first { path in
             guard let seen = reopen(path, isFile: true) else { return false }
             return isBookmarked(seen, bookmark)

@@ -2,24 +2,24 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What became of a bookmark's directory.
+/// The result of resolving a bookmark.
 public struct ResolvedBookmark: ~Copyable {
     public let finding: BookmarkFinding
-    /// O_PATH on exactly the bookmarked directory or file; nil unless `finding.isUsable`.
+    /// An O_PATH descriptor of exactly the bookmarked directory or file; nil unless `finding.isUsable`.
     public let descriptor: FileDescriptor?
-    /// Where the directory is now, canonical; nil when it was not found. Set for one that lies in a Trash as well.
+    /// The present canonical path; nil if it was not found. Set for a directory in a Trash as well.
     public let path: [UInt8]?
-    /// The bookmark with what changed (the path, the owner); nil when nothing did. A directory's identity never changes; a document's does when it was saved
-    /// by a rename.
+    /// The bookmark with its changes (path, owner); nil if there are none. A directory's identity never changes; a document's does when
+    /// it is saved by a rename.
     public let renewed: Bookmark?
-    /// Where another directory lies that carries the bookmark's tag, when there is exactly one: a copy of the lost one, perhaps, or
-    /// made to look like it. It was not opened for the caller, and is to be entered only when somebody has accepted that path.
+    /// The path of another directory that carries the bookmark's tag, if there is exactly one. It may be a copy of the lost directory,
+    /// or made to look like one. It was not opened, and must not be entered before somebody has accepted that path.
     public let copy: [UInt8]?
 
-    /// It was found, but in a Trash: `missing` until it comes out of there.
+    /// Whether it was found in a Trash. It counts as `missing` until it is taken out.
     public var isInTrash: Bool { finding == .missing && path != nil }
 
-    /// Gives the descriptor away.
+    /// Transfers ownership of the descriptor.
     public consuming func takeDescriptor() -> FileDescriptor? { descriptor }
 
     static func lost(_ finding: BookmarkFinding, copy: [UInt8]? = nil) -> ResolvedBookmark {
@@ -28,18 +28,18 @@ public struct ResolvedBookmark: ~Copyable {
 }
 
 extension BookmarkResolver {
-    /// Finds the directory of a bookmark, and never another one: what is returned was compared after it was opened.
+    /// Finds the directory of a bookmark. What it returns was compared after it was opened, so it is never another directory.
     ///
-    /// In this order: where a running mount says that it holds it (`held`, a hint that is compared like every other place); the
-    /// stored path; the file handle, on every mounted filesystem that may be the one (needs CAP_DAC_READ_SEARCH); the stored path
-    /// over links, which may have come since; where handles do not serve, a bounded search below the nearest directory above that
-    /// still exists. With `copies`, a directory that is lost after all that is at last looked for by its tag.
+    /// It tries, in this order: the path where a running mount holds it (`held`, a hint that is verified like the others); the recorded
+    /// path; the file handle, on every mounted filesystem that may be the right one (needs CAP_DAC_READ_SEARCH); the recorded path
+    /// through links, which may be new; and, where handles do not help, a bounded search below the nearest surviving ancestor. With
+    /// `copies`, it then looks for a lost directory by its tag.
     public func resolve(_ bookmark: Bookmark, heldAt held: [UInt8]? = nil, copies: Bool = false) -> ResolvedBookmark {
         if bookmark.document != nil { return resolve(document: bookmark, heldAt: held) }
         if let held, let seen = reopen(held), isBookmarked(seen, bookmark) { return found(seen, bookmark, at: held) }
         let resolved = resolve(bookmark)
         guard copies, let tag = bookmark.tag, resolved.descriptor == nil, !resolved.isInTrash else { return resolved }
-        // An `ambiguous` one is there already, more than once.
+        // A directory with the finding `ambiguous` exists more than once already.
         if resolved.finding == .ambiguous { return resolved }
         let tagged = self.copies(of: bookmark, tagged: tag, beyondItsPath: resolved.finding != .unavailable)
         switch tagged.count {
@@ -63,7 +63,7 @@ extension BookmarkResolver {
         case .several: return .lost(.ambiguous)
         case .hidden: return .lost(.unavailable)
         case .one(let path):
-            // Opened anew by its path: the descriptor is then on the mount that users see, with that mount's flags.
+            // Opened again by path, so that the descriptor is on the mount that users see, with that mount's flags.
             if let candidate = reopen(path), isBookmarked(candidate, bookmark) { return found(candidate, bookmark, at: path) }
         }
         if place == .empty, let target = targetOfLink(bookmark.path) {
@@ -71,7 +71,7 @@ extension BookmarkResolver {
             place = .taken
         }
         if !volumes.isMounted(bookmark.filesystem) { return .lost(.unavailable) }
-        if let path = searched(bookmark), let candidate = reopen(path), isBookmarked(candidate, bookmark) {
+        if let path = pathBySearch(bookmark), let candidate = reopen(path), isBookmarked(candidate, bookmark) {
             return found(candidate, bookmark, at: path)
         }
         switch place {
@@ -81,17 +81,17 @@ extension BookmarkResolver {
         }
     }
 
-    /// What stands at the stored path when it is not the bookmarked directory.
+    /// What is at the recorded path instead of the bookmarked directory.
     private enum Place {
         case empty
         /// Another directory, or a link to one.
         case taken
-        /// The root of another mount, below which the directory may be.
+        /// The root of another mount; the directory may be below it.
         case covered
     }
 
-    /// Looks where a directory is that a running mount holds open. It works without privileges and on every filesystem, for
-    /// as long as the descriptor is held. `missing` when it was removed, `unavailable` when no path leads to it.
+    /// Finds the present path of a directory that a running mount holds open. That works without privileges and on every filesystem, as
+    /// long as the descriptor is open. `missing` if it was removed, `unavailable` if no path leads to it.
     public func resolve(_ bookmark: Bookmark, holding descriptor: borrowing FileDescriptor) -> ResolvedBookmark {
         guard let status = try? descriptor.status() else { return .lost(.unavailable) }
         if status.st.st_nlink == 0 { return .lost(.missing) }
@@ -102,7 +102,7 @@ extension BookmarkResolver {
         return found(seen, bookmark, at: path)
     }
 
-    /// The identity of the filesystem that a descriptor's file lies on; nil when it cannot be told.
+    /// Returns the identity of the filesystem of an open file; nil if it cannot be determined.
     public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
         guard let status = try? descriptor.status() else { return nil }
         return volumes.identity(of: descriptor, status)
@@ -117,7 +117,7 @@ extension BookmarkResolver {
         if Trash.holds(path) { return ResolvedBookmark(finding: .missing, descriptor: nil, path: path, renewed: nil, copy: nil) }
         var renewed = bookmark
         renewed.path = path
-        if path != bookmark.path { renewed.origin?.ancestors = ancestry.above(path) }
+        if path != bookmark.path { renewed.origin?.ancestors = ancestry.ancestors(of: path) }
         renewed.owner = candidate.status.st.st_uid
         let finding: BookmarkFinding = path != bookmark.path ? .moved : bookmark.handle == nil ? .weak : .ok
         return ResolvedBookmark(
@@ -129,7 +129,7 @@ extension BookmarkResolver {
         case none
         case one([UInt8])
         case several
-        /// It exists, but no path of this namespace leads to it.
+        /// It exists, but no path in this mount namespace leads to it.
         case hidden
     }
 
@@ -149,11 +149,11 @@ extension BookmarkResolver {
         return isHidden ? .hidden : .none
     }
 
-    /// A path that leads to the directory, through this mount of its filesystem or another one.
+    /// Returns a path to the directory, through this mount of its filesystem or another one.
     private func path(of candidate: borrowing Candidate, on volume: Volume) -> [UInt8]? {
         guard let path = try? candidate.descriptor.path() else { return nil }
         if let seen = reopen(path), seen.status.isSameFile(as: candidate.status) { return path }
-        // The mountpoint may be covered: the same place through the other mounts of this filesystem.
+        // The mountpoint may be hidden by another mount; then the other mounts of this filesystem are tried.
         guard MountTable.path(path, isAtOrBelow: volume.entry.mountpoint) else { return nil }
         let below = volume.entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(volume.entry.mountpoint.count))
         for entry in volumes.table.entries where entry.device == volume.entry.device && entry.root == volume.entry.root {
@@ -163,8 +163,8 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// Whether a copy of the filesystem is mounted beside it (an image copied bit by bit) that has the directory as well. A copy
-    /// that this process may not look into counts as having it.
+    /// Whether a copy of the filesystem (cloned block by block) is mounted as well and has the directory too. A copy that this process
+    /// may not look into counts as having it.
     private func isElsewhereToo(_ bookmark: Bookmark, _ status: FileStatus) -> Bool {
         guard let entry = volumes.entry(of: status), !bookmark.filesystem.uuid.isEmpty else { return false }
         guard volumes.volumes(of: bookmark.filesystem).contains(where: { $0.entry.device != entry.device }) else { return false }
@@ -173,7 +173,7 @@ extension BookmarkResolver {
         return true
     }
 
-    /// Where a path leads when its links are followed; nil when to no directory.
+    /// Resolves the links of a path; nil if it does not lead to a directory.
     private func targetOfLink(_ path: [UInt8]) -> [UInt8]? {
         guard let opened = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY) else { return nil }
         return try? opened.path()

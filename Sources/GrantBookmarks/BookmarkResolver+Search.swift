@@ -2,22 +2,21 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-// Searches: the last resort, bounded, and never more than a guess that is compared afterwards.
+// Searches: the last resort. They are bounded, and their results are guesses to be verified.
 extension BookmarkResolver {
-    /// A directory above a bookmark's that is there, to search below.
+    /// A surviving ancestor of a bookmarked directory, to search below.
     private struct Anchor {
         let path: [UInt8]
         let device: dev_t
-        /// How many directories between it and the bookmark's are not where they were.
+        /// How many directories between it and the bookmarked one are no longer in place.
         let lost: Int
     }
 
-    /// Where a search found the directory; nil also where the handle has already given the whole answer, and on filesystems that may
-    /// be slow to answer.
+    /// Searches for the directory. nil also if the handle has already given the complete answer, and on filesystems that may be slow.
     ///
-    /// It begins below the nearest directory above that still is the one it was. Of those between, which were moved, the nearest that
-    /// turns up is gone into in its turn.
-    func searched(_ bookmark: Bookmark) -> [UInt8]? {
+    /// It begins below the nearest ancestor that is still in place. Then it descends into the nearest of the moved ancestors that it
+    /// finds.
+    func pathBySearch(_ bookmark: Bookmark) -> [UInt8]? {
         if bookmark.handle != nil && FilesystemAccess.mayOpenByHandle { return nil }
         guard let anchor = anchor(of: bookmark) else { return nil }
         let inode = bookmark.identity.inode
@@ -34,8 +33,8 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// The paths of directories that carry the tag, each directory once, those in a Trash left out: what stands at the stored path, on
-    /// whichever filesystem, and, `beyondItsPath`, what a search finds on the bookmark's own.
+    /// Returns the paths of directories that carry the tag, each directory once, without those in a Trash: the one at the recorded
+    /// path, on any filesystem, and with `beyondItsPath` those that a search finds on the bookmark's own filesystem.
     func copies(of bookmark: Bookmark, tagged tag: DirectoryTag, beyondItsPath: Bool) -> [[UInt8]] {
         var found: [Search.Tagged] = []
         if let there = Search.tag(at: bookmark.path), there.tag == tag { found.append(there.directory) }
@@ -49,8 +48,8 @@ extension BookmarkResolver {
         return result.map(\.path)
     }
 
-    /// The nearest directory above, by its identity where the bookmark has it. nil when there is none on the bookmark's filesystem, or
-    /// when that one may be slow to answer.
+    /// Returns the nearest surviving ancestor, verified by its identity where the bookmark has it. nil if there is none on the
+    /// bookmark's filesystem, or that filesystem may be slow.
     private func anchor(of bookmark: Bookmark) -> Anchor? {
         if FilesystemTraits(type: bookmark.filesystem.type).isRemote { return nil }
         let ancestors = bookmark.origin?.ancestors ?? []
@@ -70,8 +69,8 @@ extension BookmarkResolver {
         return nil
     }
 
-    /// The nearest directory above a bookmark's place that is the one it was, on a filesystem of this machine.
-    func standingAncestor(of bookmark: Bookmark) -> [UInt8]? { anchor(of: bookmark)?.path }
+    /// The path of the nearest surviving ancestor, on a local filesystem.
+    func survivingAncestor(of bookmark: Bookmark) -> [UInt8]? { anchor(of: bookmark)?.path }
 
     private func isThere(_ bookmark: Bookmark, _ path: [UInt8]) -> Bool {
         guard let candidate = reopen(path) else { return false }

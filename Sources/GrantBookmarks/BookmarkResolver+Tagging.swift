@@ -3,14 +3,14 @@ import GrantModel
 import GrantSystem
 
 extension BookmarkResolver {
-    /// Gives the bookmarked directory a tag, or takes it away (nil), and returns the one it had. EOPNOTSUPP where the filesystem
-    /// takes no extended attributes, ESTALE when the directory is not at the bookmark's path any more, and what setxattr(2) has.
+    /// Sets the tag of the bookmarked directory, or removes it (nil), and returns the previous one. EOPNOTSUPP where the filesystem has
+    /// no extended attributes, ESTALE if the directory is no longer at the bookmark's path, and the errors of setxattr(2).
     public func setTag(_ tag: DirectoryTag?, of bookmark: Bookmark) throws(Errno) -> DirectoryTag? {
         guard let candidate = reopen(bookmark.path), isBookmarked(candidate, bookmark) else { throw Errno(ESTALE) }
         let before = candidate.tag
         if let tag {
             try candidate.descriptor.setAttribute(DirectoryTag.attribute, to: Array(tag.description.utf8))
-            // There are filesystems that say yes to everything.
+            // Some filesystems report success without storing anything.
             if candidate.tag != tag { throw Errno(EOPNOTSUPP) }
         } else if before != nil {
             try candidate.descriptor.removeAttribute(DirectoryTag.attribute)
@@ -18,6 +18,6 @@ extension BookmarkResolver {
         return before
     }
 
-    /// The tag that a directory carries, by a canonical path.
+    /// Returns the tag of the directory at a canonical path.
     public func tag(at path: [UInt8]) -> DirectoryTag? { Search.tag(at: path)?.tag }
 }

@@ -2,35 +2,36 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Makes bookmarks of directories and finds the directories of bookmarks.
+/// Makes bookmarks, and finds the directories and files that they identify.
 ///
-/// A resolver looks at the mount table and at each filesystem's identity once and remembers them, so make one for each batch
-/// and let it go afterwards. It keeps nothing open. Not for several threads at once.
-/// What a filesystem of a server or a daemon says may be long in coming: only its own bookmarks ask it.
+/// A resolver reads the mount table and each filesystem's identity once and caches them, so make one for each batch and drop it
+/// afterwards. It keeps no descriptor open. It is not thread-safe.
+///
+/// A remote or user-space filesystem may be slow to answer, so only resolving its own bookmarks asks it.
 public final class BookmarkResolver {
     let volumes: Volumes
     let search: Search
     let ancestry = Ancestry()
 
-    /// `progress` is called now and then during a search, which may take long; for whoever waits for an answer, and has to tell a
-    /// filesystem that does not answer from one that has much to say.
+    /// `progress` is called now and then during a search, which may take long. With it a waiting caller can tell a filesystem that
+    /// hangs from one that has much to read.
     ///
-    /// `readingMounts` is called before and after the mount table is read, which waits for the kernel and for no filesystem.
+    /// `readingMounts` is called before and after the mount table is read: that can wait for the kernel, but for no filesystem.
     public init(progress: @escaping () -> Void = {}, readingMounts: @escaping (Bool) -> Void = { _ in }) {
         search = Search(progress: progress)
         volumes = Volumes(reading: readingMounts)
     }
 
-    /// Bookmarks a directory, given by any path that leads to it, links included. The bookmark's path is the canonical one.
+    /// Bookmarks a directory by any path to it, links included. The bookmark holds the canonical path.
     ///
-    /// `.invalidDirectory` when it is missing, no directory, or not readable for this process.
+    /// `.invalidDirectory` if it does not exist, is not a directory, or this process may not read it.
     public func bookmark(directory path: some Sequence<UInt8>) throws(GrantError) -> BookmarkedDirectory {
         let given = Array(path)
         do throws(Errno) {
             if given.isEmpty { throw Errno(ENOENT) }
             if given.contains(0) { throw Errno(EINVAL) }
             let descriptor = try FileDescriptor.open(given, OpenFlags.path | O_DIRECTORY)
-            // Whether it may be read is asked here, once, instead of by the first user of the view.
+            // Checks here, once, that it can be read, so that the first user of the view does not find out.
             _ = try descriptor.reopened(O_RDONLY | O_DIRECTORY | O_NONBLOCK)
             let canonical = try descriptor.path()
             guard let candidate = Candidate(descriptor), let seen = reopen(canonical), seen.status.isSameFile(as: candidate.status) else {
@@ -45,7 +46,7 @@ public final class BookmarkResolver {
         }
     }
 
-    /// The bookmark of a directory that is open, under the path it was opened by.
+    /// Returns the bookmark of an open directory; `path` is the path by which it was opened.
     func bookmark(of candidate: borrowing Candidate, at path: [UInt8]) -> Bookmark? {
         guard let filesystem = volumes.identity(of: candidate.descriptor, candidate.status) else { return nil }
         let traits = FilesystemTraits(type: filesystem.type)
@@ -55,10 +56,10 @@ public final class BookmarkResolver {
         return Bookmark(
             filesystem: filesystem, handle: traits.hasLastingHandles ? candidate.handle : nil, identity: identity, path: path,
             owner: candidate.status.st.st_uid, created: Instant(nanoseconds: Clock.realtime),
-            origin: BookmarkOrigin(ancestors: ancestry.above(path), bootID: Boot.id, madeBy: getuid()))
+            origin: BookmarkOrigin(ancestors: ancestry.ancestors(of: path), bootID: Boot.id, madeBy: getuid()))
     }
 
-    /// Opens a canonical path; nil when it leads over a link or to no directory (`isFile`: to no regular file).
+    /// Opens a canonical path; nil if it goes through a link or is not a directory (`isFile`: not a regular file).
     func reopen(_ path: [UInt8], isFile: Bool = false) -> Candidate? {
         if isFile {
             guard let descriptor = try? CanonicalPath.openAny(path) else { return nil }
@@ -68,7 +69,7 @@ public final class BookmarkResolver {
         return Candidate(descriptor)
     }
 
-    /// The cause of an error where a path leads to something else than a directory.
+    /// The cause of the error when a path is not a directory.
     public static let isNoDirectory = "it is not a directory"
 
     static func reason(_ error: Errno) -> String {
@@ -83,15 +84,15 @@ public final class BookmarkResolver {
     }
 }
 
-/// A directory and the bookmark that was made of it.
+/// A directory with its new bookmark.
 public struct BookmarkedDirectory: ~Copyable {
     public let bookmark: Bookmark
-    /// The mount it was reached through.
+    /// The mount through which it was reached.
     public let mount: MountEntry
     /// O_PATH | O_DIRECTORY.
     public let descriptor: FileDescriptor
 
-    /// Gives the descriptor away.
+    /// Transfers ownership of the descriptor.
     public consuming func release() -> FileDescriptor { descriptor }
 }
 

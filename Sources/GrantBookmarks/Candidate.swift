@@ -2,13 +2,13 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A directory, or a regular file, that was opened and may be the bookmarked one.
+/// An open directory or regular file that may be the bookmarked one.
 struct Candidate: ~Copyable {
     /// O_PATH.
     let descriptor: FileDescriptor
     let status: FileStatus
 
-    /// nil when it is no directory (`isFile`: no regular file), or was removed.
+    /// nil if it is not a directory (`isFile`: not a regular file), or was removed.
     init?(_ descriptor: consuming FileDescriptor, isFile: Bool = false) {
         guard let status = try? descriptor.status(), status.st.st_mode & S_IFMT == (isFile ? S_IFREG : S_IFDIR), status.st.st_nlink > 0
         else { return nil }
@@ -18,7 +18,7 @@ struct Candidate: ~Copyable {
 
     consuming func release() -> FileDescriptor { descriptor }
 
-    /// Lasting or not: the caller knows the filesystem.
+    /// The file handle. Whether it is persistent depends on the filesystem, which the caller knows.
     var handle: FileHandle? {
         guard let handle = try? descriptor.handle() else { return nil }
         return FileHandle(type: handle.type, bytes: handle.bytes)
@@ -30,24 +30,24 @@ struct Candidate: ~Copyable {
         return overflow ? nil : Instant(nanoseconds: nanoseconds &+ Int64(truncatingIfNeeded: status.birth_nanoseconds))
     }
 
-    /// nil where the filesystem has none, and where this user may not read the directory.
+    /// nil where the filesystem has none, or this user may not read the directory.
     var generation: UInt32? {
         let kind = status.st.st_mode & S_IFMT == S_IFDIR ? O_DIRECTORY : O_NOCTTY
         guard let readable = try? descriptor.reopened(O_RDONLY | kind | O_NONBLOCK) else { return nil }
         return try? readable.generation()
     }
 
-    /// nil where there is none, and where this user may not read the directory.
+    /// nil if there is none, or this user may not read the directory.
     var tag: DirectoryTag? {
-        // Longer than a tag is none.
+        // A longer value is not a tag.
         guard let value = try? descriptor.attribute(DirectoryTag.attribute, limit: 33) else { return nil }
         return DirectoryTag(attributeValue: value)
     }
 
-    /// Whether this is the directory that `bookmark` was made of, given that it lies on the bookmark's filesystem.
+    /// Whether this is the directory of `bookmark`, given that it is on the bookmark's filesystem.
     ///
-    /// Everything the bookmark has and the file can be asked for must agree. Inode numbers are used again, so where the
-    /// bookmark has more than the number, at least one thing more must have been compared.
+    /// Everything that the bookmark has and the file can be asked for must agree. Inode numbers are reused, so if the bookmark has more
+    /// than the number, at least one more property must have been compared.
     func isBookmarked(by bookmark: Bookmark) -> Bool {
         let identity = bookmark.identity
         if status.st.st_ino != identity.inode { return false }
@@ -60,7 +60,7 @@ struct Candidate: ~Copyable {
             if expected != handle { return false }
             compared += 1
         } else if let expected = identity.generation, let generation {
-            // A handle has the generation in it.
+            // A handle contains the generation.
             if expected != generation { return false }
             compared += 1
         }

@@ -3,7 +3,7 @@ import GrantSystem
 
 /// Absolute paths without links, `.` and `..`.
 enum CanonicalPath {
-    /// Opens a directory by a path that has no link in it. ELOOP when it has.
+    /// Opens a directory. ELOOP if there is a link in the path.
     static func open(_ path: [UInt8], _ flags: Int32) throws(Errno) -> FileDescriptor {
         guard path.first == 0x2F else { throw Errno(ENOENT) }
         let root = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
@@ -12,7 +12,7 @@ enum CanonicalPath {
             root.number, below.isEmpty ? [0x2E] : below, flags | O_DIRECTORY | O_NOFOLLOW, crossMounts: true)
     }
 
-    /// Whether it cannot be told what stands there: a directory above may not be searched, a disk or a server does not answer.
+    /// Whether it is unknown what is at the path: a parent may not be searched, or a disk or server does not answer.
     static func isBlocked(_ path: [UInt8]) -> Bool {
         do throws(Errno) {
             _ = try open(path, OpenFlags.path)
@@ -22,14 +22,14 @@ enum CanonicalPath {
         }
     }
 
-    /// Opens what a path without a link in it leads to, whatever that is, for O_PATH. ELOOP when there is a link above it.
+    /// Opens whatever is at the path, with O_PATH. ELOOP if a parent is a link.
     static func openAny(_ path: [UInt8]) throws(Errno) -> FileDescriptor {
         guard path.first == 0x2F else { throw Errno(ENOENT) }
         let root = try FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY)
         return try FileDescriptor.openBeneath(root.number, path.drop { $0 == 0x2F }, OpenFlags.path | O_NOFOLLOW, crossMounts: true)
     }
 
-    /// The directory above; nil for the root.
+    /// Returns the parent directory; nil for the root.
     static func parent(_ path: [UInt8]) -> [UInt8]? {
         guard path != [0x2F], let slash = path.lastIndex(of: 0x2F) else { return nil }
         return slash == 0 ? [0x2F] : Array(path[..<slash])

@@ -1,15 +1,15 @@
-/// What the types of filesystems can be relied on for: the one table behind every decision on a type.
+/// The properties of filesystem types: the one table behind every decision on a type.
 public struct FilesystemTraits {
-    /// f_fsid comes from the UUID (and the subvolume) and not from a device number.
+    /// Whether f_fsid is derived from the UUID (and the subvolume) and not from a device number.
     var hasLastingID = false
-    /// Gone with the boot, or with its mount.
+    /// Whether it does not outlive the boot, or its mount.
     var diesWithBoot = false
-    /// Asking it may take for ever (a server, a daemon), so no mount of it is opened but on the way to the bookmark's own path.
+    /// Whether it may hang (a server, a daemon). Such a mount is only opened on the path of a bookmark of its own.
     public private(set) var isRemote = false
-    /// Its file handles find the same file after a remount.
+    /// Whether its file handles are valid after a remount.
     var hasLastingHandles = true
 
-    /// `type` as in /proc/self/mountinfo.
+    /// `type` is as in /proc/self/mountinfo.
     public init(type: String) {
         switch type.hasPrefix("fuse.") ? "fuse" : type {
         case "ext2", "ext3", "ext4", "btrfs", "bcachefs", "zfs": hasLastingID = true

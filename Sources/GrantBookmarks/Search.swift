@@ -2,17 +2,17 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Looks for directories by inode number or tag below the place where they were.
+/// Searches for directories by inode number or tag near their former path.
 ///
-/// What it looked through it remembers, so that many bookmarks of one place cost one look. It is bounded, stays on one
-/// filesystem, follows no link, and what it gives is a guess: the caller compares identities.
+/// It caches what it has scanned, so that many bookmarks below one root cost one scan. It is bounded, stays on one filesystem and
+/// follows no link. Its results are guesses: the caller compares identities.
 final class Search {
-    /// How many entries one resolver looks at, and how far below the place.
+    /// How many entries one resolver scans, and how many levels deep.
     private var budget = 100_000
     private let depth = 4
-    private var places: Set<[UInt8]> = []
+    private var scannedRoots: Set<[UInt8]> = []
     private var index: [Key: [UInt8]] = [:]
-    /// By place: the directories that carry a tag at or below it.
+    /// By root: the directories at or below it that carry a tag.
     private var tagged: [[UInt8]: [DirectoryTag: [Tagged]]] = [:]
     private let progress: () -> Void
 
@@ -30,13 +30,13 @@ final class Search {
 
     init(progress: @escaping () -> Void) { self.progress = progress }
 
-    /// The path of the directory with that number at or below `place`, which is a canonical path.
+    /// Returns the path of the directory with that inode number, at or below `place`, a canonical path.
     func path(inode: UInt64, device: dev_t, near place: [UInt8]) -> [UInt8]? {
-        if places.insert(place).inserted { look(below: place, device: device) }
+        if scannedRoots.insert(place).inserted { scan(below: place, device: device) }
         return index[Key(device: device, inode: inode)]
     }
 
-    /// The paths of what has that number and may be a file, at or below `place`, which is a canonical path. Nothing of it is remembered.
+    /// Returns the paths with that inode number that may be files, at or below `place`, a canonical path. Nothing is cached.
     func files(inode: UInt64, near place: [UInt8]) -> [[UInt8]] {
         var found: [[UInt8]] = []
         var level = [place]
@@ -62,9 +62,9 @@ final class Search {
         return found
     }
 
-    /// The directories at or below `place` that carry the tag; those that this process may not read carry none that it could see.
+    /// Returns the directories at or below `place` that carry the tag. Those that this process may not read are left out.
     func directories(tagged tag: DirectoryTag, device: dev_t, near place: [UInt8]) -> [Tagged] {
-        if places.insert(place).inserted { look(below: place, device: device) }
+        if scannedRoots.insert(place).inserted { scan(below: place, device: device) }
         if tagged[place] == nil {
             var found: [DirectoryTag: [Tagged]] = [:]
             let paths = index.filter { $0.key.device == device }.map(\.value).filter { MountTable.path($0, isAtOrBelow: place) }
@@ -78,7 +78,7 @@ final class Search {
         return tagged[place]?[tag] ?? []
     }
 
-    /// The directory at a canonical path, if it carries a tag.
+    /// Returns the directory at a canonical path with its tag; nil if it carries none.
     static func tag(at path: [UInt8]) -> (tag: DirectoryTag, directory: Tagged)? {
         guard let opened = try? CanonicalPath.open(path, OpenFlags.path), let candidate = Candidate(opened), let tag = candidate.tag else {
             return nil
@@ -86,8 +86,8 @@ final class Search {
         return (tag, Tagged(path: path, device: candidate.status.st.st_dev, inode: UInt64(truncatingIfNeeded: candidate.status.st.st_ino)))
     }
 
-    /// Breadth first, since most renames stay near.
-    private func look(below place: [UInt8], device: dev_t) {
+    /// Scans breadth first, since most renames stay near.
+    private func scan(below place: [UInt8], device: dev_t) {
         var level = [place]
         for _ in 0..<depth where !level.isEmpty {
             var next: [[UInt8]] = []

@@ -1,9 +1,9 @@
-/// The directories that desktops move deleted things to: the freedesktop.org Trash specification.
+/// The directories to which desktops move deleted files, by the freedesktop.org Trash specification.
 public enum Trash {
-    /// Whether a canonical path lies inside a Trash: `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…`, `…/.Trash/UID/…`.
-    /// The Trash itself does not.
+    /// Whether a canonical path is inside a Trash: `…/.local/share/Trash/files/…`, `…/.Trash-UID/files/…`, `…/.Trash/UID/…`. The Trash
+    /// itself is not.
     public static func holds(_ path: [UInt8]) -> Bool {
-        // Whoever has thousands of directories asks for each of them, again and again.
+        // A quick check first: it is made for thousands of directories again and again.
         guard isMentioned(in: path) else { return false }
         let names = path.split(separator: 0x2F)
         return names.indices.contains { index in
@@ -13,7 +13,7 @@ public enum Trash {
         }
     }
 
-    /// Whether any of these names may be in a path.
+    /// Whether any of the names can occur in the path.
     private static func isMentioned(in path: [UInt8]) -> Bool {
         path.withUnsafeBufferPointer { bytes in
             let (T, r, a, s, h) = (UInt8(ascii: "T"), UInt8(ascii: "r"), UInt8(ascii: "a"), UInt8(ascii: "s"), UInt8(ascii: "h"))
@@ -28,7 +28,7 @@ public enum Trash {
         return names.starts(with: place) ? place.count : nil
     }
 
-    /// `.Trash/UID`, one for everybody at the top of a volume, made by its administrator.
+    /// `.Trash/UID`, shared at the top of a volume, made by its administrator.
     private static func shared(_ names: ArraySlice<ArraySlice<UInt8>>) -> Int? {
         guard names.count >= 2, names.first?.elementsEqual(".Trash".utf8) == true, isNumber(names[names.startIndex + 1]) else { return nil }
         return 2

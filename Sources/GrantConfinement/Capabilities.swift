@@ -2,7 +2,7 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// Capabilities, capabilities(7), by their numbers.
+/// Capabilities by number, see capabilities(7).
 public enum Capability: UInt64, CaseIterable, Sendable {
     case chown = 0
     case dacOverride = 1
@@ -18,16 +18,16 @@ public enum Capability: UInt64, CaseIterable, Sendable {
     case lease = 28
 }
 
-/// What is left to a daemon that was started with more.
+/// The capabilities that a daemon keeps.
 public enum Capabilities {
-    /// What a file server acts with for its callers, as far as the kernel in front found them to be allowed: owners, modes, special files, flags,
-    /// reserved blocks; callers' identities; and opening by handle.
+    /// What the workers need to act for callers, after the kernel has checked their permissions: owners, modes, special files, flags,
+    /// reserved blocks; the callers' identities; and opening by handle.
     public static let ofWorkers: Set<Capability> = Set(Capability.allCases).subtracting([.sysAdmin])
-    /// The same, and what mounting, unmounting and watching a whole filesystem take.
+    /// Those of the workers, and what mounting, unmounting and watching a whole filesystem need.
     public static let ofDaemon: Set<Capability> = Set(Capability.allCases)
 
-    /// Leaves the calling thread, and those that it makes from now on, what is in `kept` of what it has, for good. Nothing is gained by a
-    /// thread that has none. Rests on capset(2) and prctl(2), PR_CAPBSET_DROP.
+    /// Reduces the capabilities of the calling thread, and of the threads that it makes from now on, to those in `kept`, for good. It
+    /// adds none. Uses capset(2) and prctl(2), PR_CAPBSET_DROP.
     public static func keep(_ kept: Set<Capability>) throws(Errno) {
         let mask = kept.reduce(UInt64(0)) { $0 | 1 << $1.rawValue }
         let result = clinux_capabilities_keep(mask)

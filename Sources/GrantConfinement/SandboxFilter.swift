@@ -3,33 +3,34 @@ import CGrantSeccomp
 import Glibc
 import GrantSystem
 
-/// What a program in a sandbox may not call, though its namespaces leave it: seccomp(2), by libseccomp. A list of what is refused (EPERM), because any program is
-/// to run there.
+/// The seccomp(2) filter of a sandbox, by libseccomp: system calls that namespaces do not confine. It lists what is refused (EPERM),
+/// because any program is to run there.
 public enum SandboxFilter {
-    /// Keys are found by user and by session, which no namespace separates: keyrings(7).
+    /// Keyrings belong to users and sessions, which no namespace separates: keyrings(7).
     private static let keys = ["add_key", "keyctl", "request_key"]
-    /// Requests of ioctl(2) that put input into a terminal, for whoever reads there afterwards: TIOCSTI, ioctl_tty(2), and TIOCLINUX, ioctl_console(2).
+    /// Requests of ioctl(2) that push input into a terminal, for another program to read: TIOCSTI, ioctl_tty(2), and TIOCLINUX,
+    /// ioctl_console(2).
     private static let input: [UInt64] = [UInt64(TIOCSTI), UInt64(TIOCLINUX)]
 
-    /// Requests of ptrace(2) that begin to trace a process, which stops it: PTRACE_ATTACH and PTRACE_SEIZE.
+    /// Requests of ptrace(2) that attach to a process, which stops it: PTRACE_ATTACH and PTRACE_SEIZE.
     private static let tracing: [UInt64] = [16, 0x4206]
 
-    /// The filter as the kernel takes it, in a file without a name, to be read from its start: what bwrap(1) expects behind `--seccomp`.
+    /// Returns the filter as the kernel takes it, in an anonymous file positioned at its start: what bwrap(1) expects for `--seccomp`.
     public static func file() throws(Errno) -> FileDescriptor {
         guard let filter = seccomp_init(cseccomp_allow) else { throw Errno(ENOMEM) }
         defer { seccomp_release(filter) }
-        // A program of another architecture than the native one has calls by other numbers; without these it were killed.
+        // Programs of other architectures have other call numbers; without these lines they would be killed.
         for architecture in foreign {
             let result = seccomp_arch_add(filter, architecture)
             if result < 0, result != -EEXIST { throw Errno(-result) }
         }
         for name in keys { try refuse(name, filter, []) }
         for request in input {
-            // The kernel looks at the lower half alone.
+            // The kernel uses only the lower 32 bits.
             try refuse("ioctl", filter, [scmp_arg_cmp(arg: 1, op: SCMP_CMP_MASKED_EQ, datum_a: 0xFFFF_FFFF, datum_b: request)])
         }
         for request in tracing {
-            // PID 1 is bubblewrap's: stopped for ever by whoever traced it and went, it would keep the sandbox from ending. A pid has 32 bits.
+            // PID 1 is bubblewrap's. A tracer that stops it and exits would keep the sandbox from ending. A pid has 32 bits.
             try refuse(
                 "ptrace", filter,
                 [
@@ -50,7 +51,7 @@ public enum SandboxFilter {
         if result < 0 { throw Errno(-result) }
     }
 
-    /// Architectures whose programs the native one runs as well.
+    /// Architectures whose programs the native one can run as well.
     private static var foreign: [UInt32] {
         #if arch(x86_64)
             [cseccomp_arch_x86, cseccomp_arch_x32]
@@ -62,11 +63,11 @@ public enum SandboxFilter {
     }
 }
 
-/// What a thread leaves behind, with the programs that it starts from then on. Nothing of it can be taken back.
-public enum SharedThings {
-    /// The keyring of the session: an empty one takes its place.
+/// Resources shared with other processes, which a thread and the programs it starts can leave for good.
+public enum SharedResources {
+    /// Replaces the session keyring by an empty one.
     public static func leaveSessionKeyring() throws(Errno) { _ = try Errno.check(clinux_session_keyring_leave()) }
 
-    /// Abstract sockets of others, see unix(7), which the network's namespace has. No exec gives rights any more.
+    /// Leaves the abstract sockets of others, which the network namespace holds, see unix(7). No exec gives rights any more.
     public static func leaveAbstractSockets() throws(Errno) { _ = try Errno.check(clinux_abstract_sockets_leave()) }
 }

@@ -3,17 +3,17 @@ import CGrantSeccomp
 import Glibc
 import GrantSystem
 
-/// Which system calls the process may still make: seccomp(2), by libseccomp.
+/// The seccomp(2) filter of the daemon, by libseccomp: a list of the calls that it may make.
 public enum SystemCallFilter {
-    /// What happens at a call that is not on the list.
+    /// What happens at a call that is not allowed.
     public enum Refusal: Sendable {
         /// It fails with EPERM.
         case error
-        /// The process ends: for tests, so that a call which is missing on the list is noticed.
+        /// The process is killed: for tests, so that a call missing from the list is noticed.
         case end
     }
 
-    /// From now on, and for every thread there is: no call but those of `SystemCalls`, and no rights gained by exec. Cannot be taken back.
+    /// Installs the filter in every thread, for good: only the calls of `SystemCalls`, and no rights gained by exec.
     ///
     /// `.ENOSYS` or `.EINVAL` where the kernel has no filters.
     public static func install(_ refusal: Refusal = .error) throws(Errno) {
@@ -21,17 +21,17 @@ public enum SystemCallFilter {
             throw Errno(ENOMEM)
         }
         defer { seccomp_release(filter) }
-        // All threads, also those that were made before.
+        // Applies to threads that already exist as well.
         try check(seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1))
-        // The daemon runs nobody else's code, so a slower processor protects nothing.
+        // The daemon runs nobody else's code, so the mitigation of speculative store bypass would only cost time.
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1)
-        // A tree: calls are found in a few steps, however many are on the list.
+        // A binary tree, so that the lookup takes few steps in a long list.
         _ = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)
         for name in SystemCalls.allowed { try allow(name, filter) }
         for (name, conditions) in SystemCalls.conditional {
             for condition in conditions { try allow(name, filter, condition) }
         }
-        // The C library then makes threads by clone, whose flags a filter can see.
+        // With ENOSYS the C library makes threads by clone, whose flags a filter can see.
         try add(cseccomp_refuse(UInt16(ENOSYS)), "clone3", filter, [])
         try check(seccomp_load(filter))
     }
@@ -41,7 +41,7 @@ public enum SystemCallFilter {
         try add(cseccomp_allow, name, filter, comparison.map { [$0] } ?? [])
     }
 
-    /// A call that this kernel's architecture does not have is passed over.
+    /// Skips calls that this architecture does not have.
     private static func add(_ action: UInt32, _ name: String, _ filter: scmp_filter_ctx, _ comparisons: [scmp_arg_cmp]) throws(Errno) {
         let known = seccomp_syscall_resolve_name(name)
         guard let number = known >= 0 ? known : SystemCalls.newer[name] else { return }

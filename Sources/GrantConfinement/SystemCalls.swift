@@ -1,14 +1,14 @@
 import Glibc
 
-/// A call is allowed when these bits of an argument have this value.
+/// A condition on an argument: these bits have this value.
 struct ArgumentCondition {
     let argument: UInt32
     let mask: UInt64
     let value: UInt64
 }
 
-/// What a daemon calls: files, its own memory and threads, sockets of this machine. Nothing that starts a program, looks into another
-/// process, reaches a network, or changes the kernel.
+/// The calls of a daemon: files, its own memory and threads, local sockets. None of them starts a program, inspects another process,
+/// reaches a network, or changes the kernel.
 enum SystemCalls {
     static let allowed = files + attributes + watching + memory + threads + signals + identity + waiting + sockets + clocks
 
@@ -21,7 +21,8 @@ enum SystemCalls {
         name_to_handle_at open_by_handle_at umount2 statmount listmount umask pipe pipe2
         """)
 
-    /// Calls that are newer than the library may be. From number 424 on they are the same on every architecture (linux, scripts/syscall.tbl).
+    /// Calls that may be newer than libseccomp. From number 424 on they are the same on every architecture (linux,
+    /// scripts/syscall.tbl).
     static let newer: [String: Int32] = [
         "futex_waitv": 449, "fchmodat2": 452, "futex_wake": 454, "futex_wait": 455, "futex_requeue": 456, "statmount": 457,
         "listmount": 458, "setxattrat": 463, "getxattrat": 464, "listxattrat": 465, "removexattrat": 466, "file_getattr": 468,
@@ -58,7 +59,7 @@ enum SystemCalls {
         tgkill tkill
         """)
 
-    /// Capabilities can only be put down and taken up again, never gained.
+    /// Capabilities can be lowered and raised again within what is permitted, never gained.
     private static let identity = words(
         """
         getuid geteuid getgid getegid getgroups getresuid getresgid setfsuid setfsgid setgroups capget capset getpgrp getpgid
@@ -82,15 +83,15 @@ enum SystemCalls {
         clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times
         """)
 
-    /// One name after the other.
+    /// Splits at white space.
     private static func words(_ text: String) -> [String] { text.split(whereSeparator: \.isWhitespace).map(String.init) }
 
     // linux/sched.h
     private static let (cloneFS, cloneThread): (UInt64, UInt64) = (0x200, 0x10000)
 
-    /// Each is allowed when one of its conditions holds.
+    /// Each call is allowed if one of its conditions holds.
     static let conditional: [(name: String, conditions: [ArgumentCondition])] = [
-        // Threads of this process, and no other process.
+        // New threads, no new processes.
         ("clone", [ArgumentCondition(argument: 0, mask: cloneThread, value: cloneThread)]),
         // A thread's own umask, and no namespace.
         ("unshare", [ArgumentCondition(argument: 0, mask: 0xffff_ffff, value: cloneFS)]),

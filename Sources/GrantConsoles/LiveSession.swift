@@ -2,11 +2,11 @@ import GrantModel
 import GrantSystem
 import GrantTerminal
 
-/// What somebody looks at and changes on a screen, as far as it can be without one: what keys and answers make of it.
+/// The state machine of a console that shows and changes live data. It knows no screen.
 public protocol LiveConsole: Sendable {
-    /// What there is at one moment.
+    /// The data at one moment.
     associatedtype Snapshot: Sendable
-    /// What somebody wants done, after being asked.
+    /// An action that the person has confirmed.
     associatedtype Action: Sendable
 
     mutating func resize(_ size: Size)
@@ -17,9 +17,9 @@ public protocol LiveConsole: Sendable {
 
 public enum LiveAnswer<Snapshot: Sendable>: Sendable {
     case seen(Snapshot)
-    /// It could not be looked at; what was seen last stays.
+    /// The update failed; the last data stays.
     case failed(String)
-    /// What came of an action.
+    /// The result of an action.
     case done(String)
 }
 
@@ -30,12 +30,12 @@ public enum LiveEffect<Action: Sendable>: Sendable {
 
 extension LiveEffect: Equatable where Action: Equatable {}
 
-/// A console on a screen. A thread looks, others do what was asked for: whoever does not answer keeps no key waiting.
+/// A console on a screen. One thread updates the data, others carry out actions, so keys are handled even if a mount or server hangs.
 public final class LiveSession<Console: LiveConsole> {
-    /// How it is done; the session knows neither stores nor mounts.
+    /// The functions that do the work; the session knows neither stores nor mounts.
     public struct Work: Sendable {
         public var look: @Sendable () throws(GrantError) -> Console.Snapshot
-        /// What came of it, for people.
+        /// Returns the result, for people.
         public var act: @Sendable (Console.Action) throws(GrantError) -> String
 
         public init(
@@ -49,11 +49,11 @@ public final class LiveSession<Console: LiveConsole> {
     private let work: Work
     private let delay: Double
     private let inbox: Inbox<LiveAnswer<Console.Snapshot>>
-    /// Posted when there is something new to see before the time.
-    private let wake = Semaphore()
+    /// Posted for an update before its time.
+    private let wakeUp = Semaphore()
     private var console: Console
 
-    /// `delay`: seconds between two looks.
+    /// `delay`: seconds between two updates.
     public init(_ console: Console, delay: Double, work: Work) throws(GrantError) {
         (self.work, self.delay, self.console) = (work, delay, console)
         do throws(Errno) {
@@ -63,7 +63,7 @@ public final class LiveSession<Console: LiveConsole> {
         }
     }
 
-    /// Until somebody ends it.
+    /// Runs until the person quits.
     public func run(on screen: Screen) throws(GrantError) {
         let loop = try EventLoop(screen, inbox)
         console.resize(screen.size)
@@ -71,7 +71,7 @@ public final class LiveSession<Console: LiveConsole> {
         loop.run({ handle($0) ? () : nil }, frame: { console.frame($0) })
     }
 
-    /// True at the end.
+    /// Returns true at the end.
     private func handle(_ event: Event<LiveAnswer<Console.Snapshot>>) -> Bool {
         switch event {
         case .key(let key): return carryOut(console.handle(key))
@@ -82,7 +82,7 @@ public final class LiveSession<Console: LiveConsole> {
     }
 
     private func startLooking() throws(GrantError) {
-        let (work, inbox, wake) = (work, inbox, wake)
+        let (work, inbox, wakeUp) = (work, inbox, wakeUp)
         let milliseconds = Int(delay * 1000)
         do throws(Errno) {
             try WorkerThread.start("look") {
@@ -92,7 +92,7 @@ public final class LiveSession<Console: LiveConsole> {
                     } catch {
                         inbox.post(.failed(error.description))
                     }
-                    wake.waitForAny(within: milliseconds)
+                    wakeUp.waitForAny(within: milliseconds)
                 }
             }.detach()
         } catch {
@@ -103,14 +103,14 @@ public final class LiveSession<Console: LiveConsole> {
     private func carryOut(_ effects: [LiveEffect<Console.Action>]) -> Bool {
         for effect in effects {
             guard case .act(let action) = effect else { return true }
-            let (work, inbox, wake) = (work, inbox, wake)
+            let (work, inbox, wakeUp) = (work, inbox, wakeUp)
             let act: @Sendable () -> Void = {
                 do throws(GrantError) {
                     inbox.post(.done(try work.act(action)))
                 } catch {
                     inbox.post(.done(error.description))
                 }
-                wake.post()
+                wakeUp.post()
             }
             guard let thread = try? WorkerThread.start("act", act) else {
                 console.handle(.done("it could not be done: no thread can be started"))

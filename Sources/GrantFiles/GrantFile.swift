@@ -1,39 +1,38 @@
 import Glibc
 import GrantModel
 
-/// One grant as a file declares it.
+/// One grant declared in a file.
 public struct DeclaredGrant: Sendable {
     public let view: ViewName
-    /// nil: the directory's own.
+    /// nil: the directory's own name.
     public let name: GrantName?
     /// Absolute.
     public let path: [UInt8]
     public let access: Access
     public let expires: Instant?
     public let coordination: Coordination
-    /// Of a file: it is shown in a directory of its own.
+    /// Whether a granted file is shown in a directory of its own.
     public let asDirectory: Bool
-    /// Of a fleet: which hosts it is for; nil: all.
+    /// The hosts that a grant of the fleet is for; nil: all.
     public let hosts: String?
-    /// Where that is said: `FILE:LINE`.
+    /// The declaration's location: `FILE:LINE`.
     public let place: String
 }
 
-/// What files of grants declare: of each view that they name, all its grants.
+/// The contents of files that declare grants. A view that they name has all its grants there.
 public struct DeclaredGrants: Sendable {
-    /// The views that they name, those without a grant included.
+    /// The views that the files name, including those without a grant.
     public private(set) var views: Set<ViewName> = []
     public private(set) var grants: [DeclaredGrant] = []
 
     public init() {}
 
-    /// Adds what a file says. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no
-    /// sense: nothing is guessed.
+    /// Parses a file and adds its grants. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
     ///
     /// - Parameters:
-    ///   - file: what it is called in messages.
-    ///   - home: what stands for `~` at the beginning of a path.
-    ///   - isFleet: it declares grants of a fleet, which have hosts, and no files.
+    /// file: the file's name in messages.
+    /// home: replaces `~` at the beginning of a path.
+    /// isFleet: whether the file declares grants of a fleet, which may name hosts but no files.
     public mutating func read(_ bytes: [UInt8], file: String, home: [UInt8]?, isFleet: Bool = false) throws(GrantError) {
         let reader = GrantFileReader(file: file, home: home, isFleet: isFleet)
         let found = try reader.read(try reader.items(of: bytes))
@@ -43,7 +42,7 @@ public struct DeclaredGrants: Sendable {
     }
 }
 
-/// Makes sense of one document.
+/// Parses one document.
 private struct GrantFileReader: TOMLReading {
     let file: String
     let home: [UInt8]?
@@ -136,7 +135,7 @@ private struct GrantFileReader: TOMLReading {
         return stride(from: 0, to: digits.count, by: 2).map { (digits[$0] ?? 0) << 4 | (digits[$0 + 1] ?? 0) }
     }
 
-    /// A time, never how long from now: what a file declares is the same whenever it is read.
+    /// A point in time, never a duration: a file declares the same whenever it is read.
     private func moment(_ value: TOMLValue) throws(GrantError) -> Instant {
         guard case .moment(let time) = value.kind, let instant = GrantFileTime.instant(time) else {
             throw wrong(value, "“expires” is a date with a time", advice: "expires = 2030-01-31T12:00:00Z, without quotes")

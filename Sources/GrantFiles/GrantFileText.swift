@@ -1,8 +1,8 @@
 import GrantModel
 
-/// Grants as a file that declares them.
+/// Writes grants as a file that declares them.
 public enum GrantFileText {
-    /// The grants in their order; what has the usual value is left out. `views`: those that are declared without a grant.
+    /// Returns the grants in their order, without default values. `views`: views to be declared without a grant.
     public static func of(_ grants: [Grant], views: [ViewName] = []) -> String {
         var text = ""
         if !views.isEmpty {
@@ -21,7 +21,7 @@ public enum GrantFileText {
         return text
     }
 
-    /// Bytes that are no UTF-8 in hexadecimal, because TOML has none.
+    /// Bytes that are not UTF-8 are written in hexadecimal, because TOML cannot hold them.
     private static func line(_ key: String, _ bytes: [UInt8]) -> String {
         guard let text = String(validating: bytes, as: UTF8.self) else { return "\(key)Hex = \(TOMLValue.quoted(Hexadecimal.text(bytes)))" }
         return "\(key) = \(TOMLValue.quoted(text))"

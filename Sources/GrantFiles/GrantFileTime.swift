@@ -2,9 +2,9 @@ import CGrantTOML
 import Glibc
 import GrantModel
 
-/// Times of a TOML document.
+/// Converts times of a TOML document.
 enum GrantFileTime {
-    /// nil beyond the years that can be counted.
+    /// nil for years that `Instant` cannot represent.
     static func instant(_ time: ctoml_time) -> Instant? {
         guard (1678..<2262).contains(time.year) else { return nil }
         var fields = tm()

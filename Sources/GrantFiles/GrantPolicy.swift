@@ -1,7 +1,7 @@
 import GrantModel
 
-/// What the administrator of a machine says of grants: who may grant what to which views, and what nobody may grant. It names users, groups and
-/// directories as they were written; what they stand for on this machine others find out.
+/// The administrator's policy on grants: who may grant what to which views, and what nobody may grant. It has the names of users,
+/// groups and directories as they were written; the caller looks them up on this machine.
 public struct GrantPolicy: Sendable {
     public enum Subject: Sendable, Hashable {
         case everybody
@@ -9,21 +9,21 @@ public struct GrantPolicy: Sendable {
         case group(String)
     }
 
-    /// A directory with all that lies in it.
+    /// A directory with everything in it.
     public struct Directory: Sendable {
-        /// Absolute, or what follows the home of whoever grants.
+        /// Absolute, or relative to the home of the user who grants.
         public let path: [UInt8]
-        /// It begins at that home.
+        /// Whether the path is relative to that home.
         public let isInHome: Bool
-        /// What lies in it, and not the directory itself: it was written with `/*` at its end.
+        /// Whether only what is in the directory is meant, not the directory itself: it was written with `/*` at its end.
         public let isBelowAlone: Bool
         /// As it was written.
         public let text: String
-        /// Where: `FILE:LINE`.
+        /// The location: `FILE:LINE`.
         public let place: String
     }
 
-    /// A view's name, or what it begins with, when it ends in `*`.
+    /// A view's name, or a prefix of names if it ends in `*`.
     public struct Views: Sendable {
         let text: String
 
@@ -38,14 +38,14 @@ public struct GrantPolicy: Sendable {
         public let directories: [Directory]
         /// nil: every view.
         public let views: [Views]?
-        /// The most that may be given.
+        /// The most access that may be granted.
         public let access: Access
         public let place: String
 
         public func names(_ view: ViewName) -> Bool { views?.contains { $0.contains(view) } ?? true }
     }
 
-    /// Who may revoke in root's store, beside root, what is granted to which views.
+    /// Users, beside root, who may revoke grants of some views in root's store.
     public struct Revokers: Sendable {
         public let who: [Subject]
         public let views: [Views]
@@ -61,13 +61,12 @@ public struct GrantPolicy: Sendable {
     /// The files that were read.
     public private(set) var files: [String] = []
 
-    /// Nobody may grant anything, but root.
+    /// Makes a policy that lets nobody but root grant anything.
     public init() {}
 
-    /// Adds what a file says. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no
-    /// sense: nothing is guessed.
+    /// Parses a file and adds its rules. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
     ///
-    /// - Parameter file: what it is called in messages.
+    /// - Parameter file: the file's name in messages.
     public mutating func read(_ bytes: [UInt8], file: String) throws(GrantError) {
         let reader = GrantPolicyReader(file: file)
         for (key, value) in try reader.items(of: bytes) {
@@ -84,7 +83,7 @@ public struct GrantPolicy: Sendable {
     }
 }
 
-/// Makes sense of one document.
+/// Parses one document.
 private struct GrantPolicyReader: TOMLReading {
     let file: String
 
@@ -131,7 +130,7 @@ private struct GrantPolicyReader: TOMLReading {
         if text == "*" { return .everybody }
         let isGroup = text.hasPrefix("@")
         let name = isGroup ? String(text.dropFirst()) : text
-        // What no user database has in a name; a star is no pattern here.
+        // Characters that no user database has in a name. A star is not a pattern here.
         if name.isEmpty || name.contains(where: { "@*:/ ".contains($0) }) || name.utf8.contains(0) {
             throw wrong(value, "“\(text)” is neither a user nor a group", advice: "\"ann\", \"@staff\", or \"*\" for everybody")
         }

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What a person has decided beforehand about requests of programs for directories.
+/// A person's decisions, made beforehand, about requests of programs for directories.
 public struct RequestPolicy: Sendable {
     public enum Verdict: Sendable {
         case allowed, denied, toBeAsked
@@ -9,14 +9,15 @@ public struct RequestPolicy: Sendable {
     private var allowed: [SandboxProfile.Grant] = []
     private var denied: [[UInt8]] = []
 
-    /// Everything is to be asked.
+    /// Makes a policy in which every request is asked about.
     public init() {}
 
-    /// Reads a file in TOML: `deny = ["~/.ssh"]`, and `[[allow]]` with `path` and `access`. `.invalidFile`, with the line, for what makes no sense.
+    /// Parses a TOML file with `deny = ["~/.ssh"]` and `[[allow]]` tables of `path` and `access`. `.invalidFile`, with the line, for
+    /// anything else.
     ///
     /// - Parameters:
-    ///   - file: what it is called in messages.
-    ///   - home: what stands for `~` at the beginning of a path.
+    /// file: the file's name in messages.
+    /// home: replaces `~` at the beginning of a path.
     public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
         let reader = SandboxProfileReader(file: file, home: home)
         for (key, value) in try reader.items(of: bytes) {
@@ -28,7 +29,7 @@ public struct RequestPolicy: Sendable {
         }
     }
 
-    /// The same with every path as `change` gives it: without links, so that a request cannot go by another way.
+    /// Returns the policy with each path mapped by `change`, which resolves links so that a request cannot go by another path.
     public func mapped(_ change: ([UInt8]) -> [UInt8]) -> RequestPolicy {
         var result = self
         result.allowed = allowed.map { SandboxProfile.Grant(path: change($0.path), access: $0.access) }
@@ -36,7 +37,8 @@ public struct RequestPolicy: Sendable {
         return result
     }
 
-    /// What it says of a directory, a path without links. What is denied is so with all below it, and so is what it lies in: that is denied last of all.
+    /// Decides on a directory; `path` has no links. A denied directory denies everything in it and every directory that holds it.
+    /// Denial wins.
     public func verdict(on path: [UInt8], _ access: Access) -> Verdict {
         if denied.contains(where: { lies(path, in: $0) || lies($0, in: path) }) { return .denied }
         let isAllowed = allowed.contains { lies(path, in: $0.path) && (access == .readOnly || $0.access == .readWrite) }

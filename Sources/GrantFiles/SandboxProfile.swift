@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What a file says of the sandboxes that name it: what a tool needs to be of use there.
+/// A profile of a sandbox: what a tool needs to be of use there.
 public struct SandboxProfile: Sendable {
     public struct Grant: Sendable {
         public let path: [UInt8]
@@ -10,26 +10,26 @@ public struct SandboxProfile: Sendable {
     public enum Network: Sendable, Equatable {
         case none
         case all
-        /// Those hosts, as they were written.
+        /// The named hosts, as they were written.
         case hosts([String])
     }
 
     public private(set) var grants: [Grant] = []
-    /// To be shown read-only, where they are there.
+    /// Paths to be shown read-only, if they exist.
     public private(set) var binds: [[UInt8]] = []
-    /// Directories to be looked in first for programs.
+    /// Directories that come first in the search path for programs.
     public private(set) var searchPath: [[UInt8]] = []
     public private(set) var environment: [(name: String, value: [UInt8])] = []
-    /// What of the machine's network the program has. nil: nothing is said.
+    /// The program's access to the network. nil: not specified.
     public private(set) var network: Network?
-    /// Which values of the user's own configuration of git the sandbox has: `user.name`.
+    /// The keys of the user's git configuration that the sandbox gets: `user.name`.
     public private(set) var gitValues: [String] = []
 
-    /// Reads a file. `.invalidFile`, with the line, for what is no TOML, for a key that is not known, and for a value that makes no sense: nothing is guessed.
+    /// Parses a file. `.invalidFile`, with the line, for invalid TOML, an unknown key, or an invalid value.
     ///
     /// - Parameters:
-    ///   - file: what it is called in messages.
-    ///   - home: what stands for `~` at the beginning of a path or of a variable's value.
+    /// file: the file's name in messages.
+    /// home: replaces `~` at the beginning of a path or of a variable's value.
     public init(_ bytes: [UInt8], file: String, home: [UInt8]) throws(GrantError) {
         let reader = SandboxProfileReader(file: file, home: home)
         for (key, value) in try reader.items(of: bytes) {
@@ -46,7 +46,7 @@ public struct SandboxProfile: Sendable {
     }
 }
 
-/// Makes sense of one document.
+/// Parses one document.
 struct SandboxProfileReader: TOMLReading {
     let file: String
     let home: [UInt8]
@@ -87,7 +87,7 @@ struct SandboxProfileReader: TOMLReading {
         return path
     }
 
-    /// A name such as git takes behind `git config --get`.
+    /// A key as `git config --get` takes it.
     func gitValue(_ value: TOMLValue) throws(GrantError) -> String {
         let name = try text(value, "git")
         let parts = name.split(separator: ".", omittingEmptySubsequences: false)

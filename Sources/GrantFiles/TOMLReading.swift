@@ -1,13 +1,13 @@
 import GrantModel
 
-/// Makes sense of one document: what every kind of file here has in common. Nothing is guessed: what makes no sense is an error with its line.
+/// The parsing that all kinds of TOML files have in common. Anything invalid is an error with its line.
 protocol TOMLReading {
-    /// What the file is called in messages.
+    /// The file's name in messages.
     var file: String { get }
 }
 
 extension TOMLReading {
-    /// The items of a whole document. `.invalidFile`, with the line where it is known, for what is no TOML.
+    /// Returns the items of a document. `.invalidFile`, with the line where it is known, for invalid TOML.
     func items(of bytes: [UInt8]) throws(GrantError) -> [(key: String, value: TOMLValue)] {
         let document: TOMLValue
         do throws(TOMLValue.Failure) {
@@ -19,7 +19,7 @@ extension TOMLReading {
         return items
     }
 
-    /// `example`: how the list is written.
+    /// `example`: how the list is written, for the error message.
     func list<Item>(
         _ value: TOMLValue, _ key: String, example: String? = nil, _ read: (TOMLValue) throws(GrantError) -> Item
     ) throws(GrantError) -> [Item] {

@@ -1,6 +1,6 @@
 import CGrantTOML
 
-/// A value of a TOML document, with the line it stands on.
+/// A value of a TOML document, and its line.
 struct TOMLValue {
     enum Kind {
         case table([(key: String, value: TOMLValue)])
@@ -14,16 +14,16 @@ struct TOMLValue {
     }
 
     let kind: Kind
-    /// From 1; 0 where it is not known.
+    /// Counted from 1; 0 where it is not known.
     let line: Int
 
-    /// Why a document is none. The line is 0 where it is not known.
+    /// A syntax error. The line is 0 where it is not known.
     struct Failure: Error {
         let line: Int
         let reason: String
     }
 
-    /// The whole document, which is a table.
+    /// Parses a document and returns its root, a table.
     static func read(_ bytes: [UInt8]) throws(Failure) -> TOMLValue {
         var failure = ctoml_failure()
         let document = bytes.withUnsafeBytes { bytes in
@@ -60,15 +60,15 @@ struct TOMLValue {
         }
     }
 
-    /// TOML is UTF-8, which the reading has checked.
+    /// TOML is UTF-8, which the parser has checked.
     private static func text(_ start: UnsafePointer<CChar>?, _ count: Int) -> String {
         String(decoding: UnsafeRawBufferPointer(start: start, count: count), as: UTF8.self)
     }
 
-    /// Text as a TOML string, on one line.
+    /// Quotes text as a TOML string on one line.
     static func quoted(_ text: String) -> String {
         let bytes = Array(text.utf8)
-        // Each byte is six characters at the most.
+        // A byte becomes at most six characters.
         var quoted = [UInt8](repeating: 0, count: bytes.count * 6 + 2)
         let count = bytes.withUnsafeBytes { bytes in
             quoted.withUnsafeMutableBytes { quoted in

@@ -3,26 +3,26 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What an agent says of itself to whoever measures: a small file in the store's directory `run`, written at each renewal. Nothing hangs on it.
+/// The agent's own metrics: a small file in the store's directory `run`, written at each renewal. Nothing depends on it.
 public struct AgentReport: Sendable, Equatable {
-    /// Of the agent.
+    /// The agent's pid.
     public var pid: Int64 = 0
     /// By the realtime clock, in nanoseconds since 1970; 0: never.
     public var started: Int64 = 0
     public var renewed: Int64 = 0
-    /// When the mounts withdrew the fleet's grants last because nobody renewed.
+    /// When the mounts last closed the fleet's grants because the lease was not renewed.
     public var fenced: Int64 = 0
-    /// Since the agent was started.
+    /// Counted since the agent's start.
     public var renewals: Int64 = 0
     public var failures: Int64 = 0
     public var fences: Int64 = 0
-    /// By `BootClock`: until when the lease lasts at the least.
+    /// The earliest end of the lease, by `BootClock`.
     public var lease: Int64 = 0
-    /// The revision of the last change that was heard of, the last that is in the store, and the one up to which every mount has confirmed.
+    /// The revision of the last known change, of the last change in the local store, and the one up to which every mount has confirmed.
     public var seen: Int64 = 0
     public var stored: Int64 = 0
     public var applied: Int64 = 0
-    /// Grants of the fleet on this host that are active, and those of which it cannot do what is asked.
+    /// The fleet's active grants on this host, and those that cannot be applied.
     public var grants: Int64 = 0
     public var problems: Int64 = 0
 
@@ -37,19 +37,19 @@ public struct AgentReport: Sendable, Equatable {
 
     static func path(in directory: String) -> String { directory + "/fleet-agent" }
 
-    /// nil when there is none, when it is of another boot of the machine, or makes no sense.
+    /// nil if there is none, it is from another boot, or it is invalid.
     public init?(in runDirectory: String) {
         guard let bytes = try? File.contents(of: Array(AgentReport.path(in: runDirectory).utf8)), bytes.count < 4_096 else { return nil }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n").map { $0.split(separator: " ") }
         guard lines.first?.elementsEqual(["boot", Boot.id[...]]) == true, lines.last?.elementsEqual(["end"]) == true else { return nil }
         for line in lines.dropFirst().dropLast() {
             guard line.count == 2, let value = Int64(line[1]) else { return nil }
-            // What a newer agent says beside is left out.
+            // Unknown values of a newer agent are ignored.
             if let member = AgentReport.members.first(where: { $0.name == line[0] }) { self[keyPath: member.path] = value }
         }
     }
 
-    /// Best effort: whoever measures sees that it is old.
+    /// Best effort: a reader sees from the time stamp that it is old.
     func write(in runDirectory: String) {
         let (file, fresh) = (AgentReport.path(in: runDirectory), AgentReport.path(in: runDirectory) + ".new")
         let members = AgentReport.members.map { "\($0.name) \(self[keyPath: $0.path])\n" }.joined()

@@ -2,21 +2,22 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What an agent remembers when it is started anew: STORE/fleet/agent.json.
+/// The state that an agent keeps over a restart: STORE/fleet/agent.json.
 struct AgentState: Sendable, Equatable {
-    /// The boot in which the lease was taken; another one's is worth nothing, because nobody knows until when grants were shown to be valid.
+    /// The boot in which the lease was taken. A lease from another boot is void, because the time until which grants were valid is
+    /// lost.
     var boot = Boot.id
     /// 0: none.
     var lease: Int64 = 0
-    /// Random: by which word of its own it knows its key in etcd.
+    /// Random: by this value the agent recognises its own key in etcd.
     var instance = GrantID.random().description
-    /// Of the fleet, and how far it was seen: a fleet that is behind has forgotten withdrawals.
+    /// The fleet's epoch, and the last revision seen. A fleet that is behind has lost revocations.
     var epoch: Int64 = 0
     var revision: Int64 = 0
 
     init() {}
 
-    /// What is written there; something new when it is missing or makes no sense, which costs a wait for the old lease's end.
+    /// Reads the state. If it is missing or invalid, it starts anew, which costs a wait for the old lease's end.
     init(file: String) {
         self.init()
         guard let bytes = try? File.contents(of: Array(file.utf8)), let json = try? JSONValue(text: bytes) else { return }

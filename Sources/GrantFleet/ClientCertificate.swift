@@ -1,8 +1,9 @@
 import GrantModel
 
-/// What has to be known of a client's certificate: the gateway of etcd answers no request, once passwords are asked for, that comes with one whose subject has a common name.
+/// Checks client certificates. With authentication enabled, etcd's gateway answers no request that comes with a certificate whose
+/// subject has a common name.
 public enum ClientCertificate {
-    /// `.usage` when the first certificate of a PEM text has a common name, or is none.
+    /// `.usage` if the first certificate of a PEM text has a common name, or is invalid.
     public static func check(_ pem: String) throws(GrantError) {
         guard let bytes = der(pem), let subject = subject(bytes) else {
             throw GrantError(.usage, "the client's certificate is none", cause: "it is no PEM text of one")
@@ -39,7 +40,7 @@ public enum ClientCertificate {
         return element(rest).map { Array($0.contents) }
     }
 
-    /// The first element of DER, and what follows it.
+    /// Returns the contents of the first DER element, and what follows it.
     private static func element(_ bytes: ArraySlice<UInt8>) -> (contents: ArraySlice<UInt8>, rest: ArraySlice<UInt8>)? {
         var rest = bytes.dropFirst()
         guard !bytes.isEmpty, let first = rest.popFirst() else { return nil }

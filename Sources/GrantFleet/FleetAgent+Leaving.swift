@@ -5,9 +5,10 @@ import GrantStore
 import GrantSystem
 
 extension FleetAgent {
-    /// Takes this host out of its fleet: what the fleet granted is forgotten here, and when all mounts have confirmed that, the lease is given back and the invitation is removed. Where a mount has not
-    /// confirmed, the invitation stays, and so does the lease until it ends. `.alreadyExists` when an agent runs.
-    public static func leave(_ store: GrantStore, lookout: Lookout, timeout: Double) throws(GrantError) -> [GrantChange] {
+    /// Takes this host out of its fleet. The fleet's grants are removed here; when all mounts have confirmed that, the lease is revoked
+    /// and the invitation removed. Otherwise the invitation stays, and so does the lease until it expires. `.alreadyExists` if an agent
+    /// runs.
+    public static func leave(_ store: GrantStore, probe: DirectoryProbe, timeout: Double) throws(GrantError) -> [GrantChange] {
         let place = store.directory + "/fleet/"
         guard access(place + "host.json", F_OK) == 0 else { throw GrantError(.notFound, "this host is in no fleet") }
         let lock: FileLock
@@ -20,11 +21,11 @@ extension FleetAgent {
                 advice: "systemctl disable --now grantfs-agent")
         }
         _ = consume lock
-        try FleetValidity.write(0, in: store.runDirectory)
-        let administrator = GrantAdministrator(store: store, lookout: lookout)
-        // Those that an agent has withdrawn, too: it may have ended before the mounts had confirmed it.
+        try FleetLease.write(0, in: store.runDirectory)
+        let administrator = GrantAdministrator(store: store, probe: probe)
+        // Including those that an agent has revoked: it may have ended before the mounts had confirmed.
         let own = try store.grants().filter { $0.fleetActivation != nil }
-        let result = try store.obey([], by: administrator.actor)
+        let result = try store.reconcile([], by: administrator.actor)
         let changes = try administrator.confirm(
             result.changed + own.filter { grant in !result.changed.contains { $0.id == grant.id } }, timeout: timeout)
         guard changes.areConfirmed else { return changes }
@@ -32,7 +33,7 @@ extension FleetAgent {
         _ = try administrator.confirm(own, timeout: timeout)
         if let credentials = try? FleetCredentials(file: place + "host.json"), let client = try? EtcdClient(credentials.settings) {
             let state = AgentState(file: place + "agent.json")
-            // Best effort: it ends by itself.
+            // Best effort: it expires by itself.
             if state.lease != 0 { try? client.revokeLease(state.lease) }
         }
         unlink(AgentReport.path(in: store.runDirectory))

@@ -5,13 +5,15 @@ import GrantStore
 import GrantSystem
 import Synchronization
 
-/// Does on one host what the fleet says: grants in the local store, has the mounts confirm, and tells the fleet how far it is. As long as it can renew its lease in etcd, and knows all that
-/// was changed, it says to the daemons of this host until when the fleet's grants are valid; when it cannot they withdraw them by themselves.
+/// Applies the fleet's state to one host: reconciles the grants in the local store, has the mounts confirm, and publishes its progress
+/// to the fleet. While it can renew its lease in etcd and has applied every change, it extends the local lease (`FleetLease`). When it
+/// cannot, the daemons close the fleet's grants by themselves.
 ///
-/// Three threads: one renews, and waits for nothing else; one applies; one hears of changes. What is heard is a bell alone. What is true is read, all of it at one revision, so a watch that
-/// breaks or misses something costs time until the next renewal and nothing else.
+/// It has three threads. One renews, and waits for nothing else; one applies changes; one listens for them. A notification is only a
+/// signal. The state is always read as of one revision, so a watch that breaks or misses something costs time until the next renewal
+/// and nothing else.
 public final class FleetAgent: @unchecked Sendable {
-    // Safe to share: what changes is behind `shared`, and `state` belongs to the thread that renews.
+    // Safe to share: mutable state is in `shared`; `state` belongs to the thread that renews.
     let host: String
     let store: GrantStore
     let administrator: GrantAdministrator
@@ -19,52 +21,53 @@ public final class FleetAgent: @unchecked Sendable {
     let applying: EtcdClient
     let listening: EtcdClient
     let version: String
-    let says: @Sendable (SystemLog.Level, String) -> Void
+    let log: @Sendable (SystemLog.Level, String) -> Void
     let shared = Lock(Shared())
     private let lock: FileLock
     private let stateFile: String
     private var state: AgentState
-    private let wakesRenewing = Semaphore()
-    private let wakesApplying = Semaphore()
-    private var lastSaid: String?
+    private let renewWakeUp = Semaphore()
+    private let applyWakeUp = Semaphore()
+    private var lastLogged: String?
     private var wasOpen = false
     /// Belongs to the thread that renews, as `state` does.
     private var report = AgentReport()
 
     struct Shared {
-        /// Of the fleet; nil until it was read.
+        /// The fleet's format; nil until it was read.
         var format: FleetFormat?
-        /// The lease under which this agent speaks; 0: none.
+        /// The etcd lease of this agent; 0: none.
         var lease: Int64 = 0
         var instance = ""
-        /// The revision at which the lease was taken: nothing is opened before all was read that was so by then.
+        /// The revision at which the lease was taken. Nothing is opened before everything up to it was read.
         var leaseRevision: Int64 = 0
-        /// All that is true at this revision is in the local store.
+        /// Everything up to this revision is in the local store.
         var stored: Int64 = 0
-        /// What the last renewal has seen changed.
+        /// The latest change seen by a renewal.
         var wanted: Int64 = 0
-        /// Changes that some mount has not confirmed, each with the last revision at which all was confirmed but for others before it: a change may be of any revision behind that.
+        /// Changes that some mount has not confirmed. Each has the last revision up to which everything was confirmed, other pending
+        /// changes aside: the change may be of any later revision.
         var unconfirmed: [Int: Int64] = [:]
         var batches = 0
         var audiences: [String] = []
         var problems: [GrantID: String] = [:]
-        /// Of the fleet, in the local store.
+        /// The number of the fleet's active grants in the local store.
         var activeGrants = 0
-        /// What could not be done may be done now.
-        var looksAgain = false
-        /// What was said to etcd last, and at which revision of etcd.
-        var said: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
+        /// Whether what failed may succeed now.
+        var retriesProblems = false
+        /// The state last published in etcd, and the revision of that write.
+        var published: (revision: Int64, problems: [GrantID: String], lease: Int64, written: Int64) = (0, [:], 0, 0)
         var isEnding = false
-        /// For tests: says that all is so before the mounts have confirmed it, which the test with faults has to find.
-        let isHasty = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
+        /// For tests: publishes a change before the mounts have confirmed it, which the test with faults has to detect.
+        let confirmsEarly = getenv("GRANTFS_TEST_EARLY_WATERMARK") != nil
 
-        /// How far this host is.
-        var watermark: Int64 { isHasty ? stored : min(unconfirmed.values.min() ?? stored, stored) }
+        /// The revision up to which this host has confirmed everything.
+        var watermark: Int64 { confirmsEarly ? stored : min(unconfirmed.values.min() ?? stored, stored) }
     }
 
-    /// `.alreadyExists` when an agent runs here for the same store; `.notFound` when the host is in no fleet.
+    /// `.alreadyExists` if an agent runs for the same store; `.notFound` if the host is in no fleet.
     public init(
-        store: GrantStore, lookout: Lookout, version: String, says: @escaping @Sendable (SystemLog.Level, String) -> Void
+        store: GrantStore, probe: DirectoryProbe, version: String, log: @escaping @Sendable (SystemLog.Level, String) -> Void
     ) throws(GrantError) {
         let file = FleetCredentials.place(host: true, store: store.directory)
         let credentials: FleetCredentials
@@ -85,21 +88,21 @@ public final class FleetAgent: @unchecked Sendable {
             }
             throw GrantError(.system, "the agent cannot be started", cause: error.description)
         }
-        (self.host, self.store, self.version, self.says) = (host, store, version, says)
-        administrator = GrantAdministrator(store: store, lookout: lookout)
-        renewing = try EtcdClient(credentials.settings, patience: 1_500)
+        (self.host, self.store, self.version, self.log) = (host, store, version, log)
+        administrator = GrantAdministrator(store: store, probe: probe)
+        renewing = try EtcdClient(credentials.settings, timeout: 1_500)
         applying = try EtcdClient(credentials.settings)
         listening = try EtcdClient(credentials.settings)
         stateFile = store.directory + "/fleet/agent.json"
         state = AgentState(file: stateFile)
-        // Of the agent before this one, whose lease this one goes on with.
-        noteLease()
+        // From the previous agent, whose lease this one continues.
+        shareLease()
     }
 
-    /// Works until `end` is called. `ready`: called once, when the first renewal was tried, whatever came of it.
+    /// Runs until `end` is called. `ready`: called once after the first try of a renewal, whatever its result.
     public func run(ready: () -> Void) throws(GrantError) {
         do throws(Errno) {
-            try WorkerThread.start("fleet-apply") { [self] in applyAll() }.detach()
+            try WorkerThread.start("fleet-apply") { [self] in applyLoop() }.detach()
             try WorkerThread.start("fleet-listen") { [self] in listen() }.detach()
         } catch {
             throw GrantError(.system, "no thread could be started", cause: error.description)
@@ -112,38 +115,38 @@ public final class FleetAgent: @unchecked Sendable {
             if isFirst { ready() }
             isFirst = false
             next = max(next + Int64(seconds * 1e9), Clock.monotonic)
-            // Whoever has stored what was missing wakes it before.
-            if wakesRenewing.wait(until: next) { next = Clock.monotonic }
+            // The thread that applies wakes it early when it has stored what was missing.
+            if renewWakeUp.wait(until: next) { next = Clock.monotonic }
         }
     }
 
-    /// Has `run` return. The lease is left: it says until when the mounts of this host show what was granted.
+    /// Makes `run` return. The lease stays, because the mounts serve the fleet's grants until it ends.
     public func end() {
         shared.withLock { $0.isEnding = true }
-        wakesRenewing.post()
-        wakesApplying.post()
+        renewWakeUp.post()
+        applyWakeUp.post()
     }
 
     var isEnding: Bool { shared.withLock { $0.isEnding } }
-    func wakeApplying() { wakesApplying.post() }
-    func wakeRenewing() { wakesRenewing.post() }
-    func waitToApply(milliseconds: Int) { wakesApplying.waitForAny(within: milliseconds) }
+    func wakeApplying() { applyWakeUp.post() }
+    func wakeRenewing() { renewWakeUp.post() }
+    func waitToApply(milliseconds: Int) { applyWakeUp.waitForAny(within: milliseconds) }
 
     // MARK: renewing
 
-    /// One renewal. Returns the seconds until the next.
+    /// Renews once. Returns the seconds until the next renewal.
     private func renew() -> Double {
         do throws(GrantError) {
             try renewOnce()
             report.renewals &+= 1
-            if lastSaid != nil { says(.notice, "the fleet is heard of again") }
-            lastSaid = nil
+            if lastLogged != nil { log(.notice, "the fleet is heard of again") }
+            lastLogged = nil
         } catch {
             report.failures &+= 1
-            if error.description != lastSaid { says(.error, error.description) }
-            lastSaid = error.description
+            if error.description != lastLogged { log(.error, error.description) }
+            lastLogged = error.description
         }
-        tellMeasurers()
+        writeReport()
         let lease = shared.withLock { $0.format?.lease } ?? 5
         return max(0.3, min(Double(lease) / 5, 5))
     }
@@ -151,7 +154,7 @@ public final class FleetAgent: @unchecked Sendable {
     private func renewOnce() throws(GrantError) {
         let what = "the fleet's grants on this host are not renewed"
         if state.lease == 0 { try takeLease(what) }
-        // Before it is asked for: the lease lasts from then at the least.
+        // Read before the request: the lease lasts at least from then on.
         let asked = BootClock.now
         let (seconds, term): (Int64, Int64)
         do throws(EtcdFailure) {
@@ -163,7 +166,9 @@ public final class FleetAgent: @unchecked Sendable {
         let answer = try FleetStore.mapping(what) { () throws(EtcdFailure) in
             try renewing.transaction(
                 [.value(FleetKeys.agent(host), Array(state.instance.utf8))],
-                then: [.read(FleetKeys.format), .read(FleetKeys.bell), .read(FleetKeys.registry(host)), .read(FleetKeys.state(host))],
+                then: [
+                    .read(FleetKeys.format), .read(FleetKeys.changeSignal), .read(FleetKeys.registry(host)), .read(FleetKeys.state(host)),
+                ],
                 otherwise: [.read(FleetKeys.agent(host))])
         }
         guard answer.succeeded, answer.found.count == 4 else {
@@ -172,52 +177,53 @@ public final class FleetAgent: @unchecked Sendable {
                 .alreadyExists, what, cause: "another agent speaks for “\(host)”",
                 advice: "two machines must not have one host's invitation; invite the second by a name of its own")
         }
-        // A leader that was replaced renews what its successor lets end.
+        // A leader that was replaced may renew a lease that its successor lets expire.
         guard answer.term == term else { throw GrantError(.system, what, cause: "another member of etcd leads now") }
         (report.renewed, report.lease) = (Clock.realtime, asked &+ seconds &* 1_000_000_000)
         guard let entry = answer.found[0].first else { throw GrantError(.storeDamaged, what, cause: "etcd has no fleet any more") }
         let format = try FleetFormat(entry.value)
         try remember(format, answer.revision, what)
         guard answer.found[2].first != nil else { throw GrantError(.permission, what, cause: "the fleet does not know “\(host)” any more") }
-        // Without a bell nobody knows what was changed: everything is read each time.
+        // Without the change signal it is unknown what has changed: everything is read each time.
         let changed = max(answer.found[1].first?.modified ?? answer.revision, answer.found[2].first?.modified ?? 0)
         let isCurrent = shared.withLock { shared in
             shared.format = format
             shared.wanted = max(shared.wanted, changed)
-            // An older word of its own that came late, over a network that was cut, has taken the place of the last one: it is said again.
-            if answer.found[3].first?.modified ?? 0 != shared.said.written { shared.said.revision = 0 }
+            // An older write of this agent arrived late, over a partitioned network, and has replaced the last one: it is published
+            // again.
+            if answer.found[3].first?.modified ?? 0 != shared.published.written { shared.published.revision = 0 }
             return shared.stored >= max(changed, shared.leaseRevision) && shared.stored > 0
         }
         guard isCurrent else {
-            wakesApplying.post()
+            applyWakeUp.post()
             return
         }
-        try extend(until: asked + FleetAgent.span(of: seconds))
+        try extend(until: asked + FleetAgent.validity(of: seconds))
     }
 
-    /// Of a lease of so many seconds, the nanoseconds for which grants are shown to be valid: the rest is for their withdrawal.
-    static func span(of seconds: Int64) -> Int64 { seconds * 1_000_000_000 / 3 * 2 }
+    /// Returns for how long a lease of so many seconds keeps grants valid, in nanoseconds. The rest is for closing them.
+    static func validity(of seconds: Int64) -> Int64 { seconds * 1_000_000_000 / 3 * 2 }
 
     private func extend(until: Int64) throws(GrantError) {
-        let before = FleetValidity.read(in: store.runDirectory)
+        let before = FleetLease.read(in: store.runDirectory)
         let now = BootClock.now
         guard until > now else { return }
-        if until > before { try FleetValidity.write(until, in: store.runDirectory) }
+        if until > before { try FleetLease.write(until, in: store.runDirectory) }
         if before > now, wasOpen { return }
         wasOpen = true
         if before > 0, before <= now {
             report.fences &+= 1
             report.fenced = Clock.realtime &- (now &- before)
         }
-        says(.notice, "the fleet's grants are open on this host")
-        // Those that were shut meanwhile open at once, and not when their daemons look the next time.
+        log(.notice, "the fleet's grants are open on this host")
+        // Grants that were closed open at once, without waiting for their daemons' next check.
         let (administrator, grants) = (
             administrator, (try? store.grants().filter { $0.fleetActivation != nil && $0.state == .active }) ?? []
         )
         _ = try? WorkerThread.start("fleet-open") { _ = try? administrator.confirm(grants, timeout: 5) }.detach()
     }
 
-    private func tellMeasurers() {
+    private func writeReport() {
         shared.withLock { shared in
             (report.stored, report.applied) = (shared.stored, shared.watermark)
             report.seen = max(shared.wanted, shared.leaseRevision, shared.stored)
@@ -226,7 +232,7 @@ public final class FleetAgent: @unchecked Sendable {
         report.write(in: store.runDirectory)
     }
 
-    /// A fleet that is behind what this host has seen was restored from a backup, and has forgotten withdrawals since.
+    /// A fleet that is behind what this host has seen was restored from a backup, and has lost revocations.
     private func remember(_ format: FleetFormat, _ revision: Int64, _ what: String) throws(GrantError) {
         if format.epoch < state.epoch || (format.epoch == state.epoch && revision < state.revision) {
             throw GrantError(
@@ -234,7 +240,7 @@ public final class FleetAgent: @unchecked Sendable {
                 cause: "etcd is at revision \(revision), and this host has seen \(state.revision): it was restored from a backup",
                 advice: "see “Backup” in docs/fleet.md: grantfs fleet init --again")
         }
-        // Not at each renewal: what it was a while ago is enough to notice that it is behind.
+        // Not at each renewal: a recent value is enough to detect that the fleet is behind.
         let isNew = format.epoch != state.epoch
         guard isNew || revision >= state.revision + 100 || (revision > state.revision && shared.withLock { $0.stored > state.revision })
         else { return }
@@ -267,17 +273,17 @@ public final class FleetAgent: @unchecked Sendable {
             shared.leaseRevision = answer.revision
         }
         try state.write(to: stateFile)
-        noteLease()
+        shareLease()
     }
 
-    /// From here on nothing is renewed; the daemons shut what they show when their time is over.
+    /// From here on nothing is renewed; the daemons close the grants when the local lease ends.
     private func dropLease() {
         state.lease = 0
-        noteLease()
+        shareLease()
         try? state.write(to: stateFile)
     }
 
-    private func noteLease() {
+    private func shareLease() {
         shared.withLock { shared in
             (shared.lease, shared.instance) = (state.lease, state.instance)
         }

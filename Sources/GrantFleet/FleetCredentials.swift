@@ -2,18 +2,18 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A file with all that is needed to speak to the fleet's etcd, passwords and keys included. It belongs to its user alone.
+/// A file with the credentials for the fleet's etcd, passwords and keys included. Only its owner may read it.
 public struct FleetCredentials: Sendable, Equatable {
     public var settings: EtcdSettings
-    /// Whose it is: a host's, or nil for an administrator's.
+    /// The host that the credentials belong to; nil for an administrator's.
     public var host: String?
 
     public init(settings: EtcdSettings, host: String?) { (self.settings, self.host) = (settings, host) }
 
-    /// Where a store has what `grantfs fleet join` and `init` keep.
+    /// The path of the credentials in a store, as `grantfs fleet join` and `init` write them.
     public static func place(host: Bool, store: String) -> String { "\(store)/fleet/\(host ? "host" : "administrator").json" }
 
-    /// `.notFound`; `.permission` when others may read it; `.invalidFile` when it is none.
+    /// `.notFound`; `.permission` if others may read it; `.invalidFile` if it is invalid.
     public init(file: String) throws(GrantError) {
         try EtcdClient.load()
         let bytes: [UInt8]
@@ -48,7 +48,7 @@ public struct FleetCredentials: Sendable, Equatable {
         if let host, !Labels.isWord(host) { throw flaw("“\(host)” is no id of a host") }
     }
 
-    /// Writes the file, mode 0600, in the place of the one that is there. `.system`.
+    /// Writes the file with mode 0600, replacing an existing one. `.system`.
     public func write(to file: String) throws(GrantError) {
         let text = { (text: String?) in text.map { JSONValue.string($0) } ?? .null }
         let json = JSONValue.object([
@@ -59,16 +59,16 @@ public struct FleetCredentials: Sendable, Equatable {
         try PrivateFile.write(json.text + [0x0A], to: file)
     }
 
-    /// 192 random bits.
+    /// Makes a password of 192 random bits.
     public static func password() -> String {
         let (one, two) = (GrantID.random(), GrantID.random())
         return one.description + two.description.prefix(16)
     }
 }
 
-/// Files of mode 0600 that are there whole or not at all.
+/// Files of mode 0600 that are replaced atomically.
 public enum PrivateFile {
-    /// EPERM when it is not this user's or root's, or others may read it.
+    /// EPERM if it belongs neither to this user nor to root, or others may read it.
     public static func read(_ path: String) throws(Errno) -> [UInt8] {
         let descriptor = try FileDescriptor.open(path.utf8, O_RDONLY)
         var status = stat()
@@ -77,7 +77,7 @@ public enum PrivateFile {
         return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
     }
 
-    /// `lasts`: it is on the disk when this returns.
+    /// `lasts`: waits until it is on disk.
     static func write(_ bytes: [UInt8], to path: String, lasts: Bool = true) throws(GrantError) {
         let fresh = "\(path).\(GrantID.random())"
         do throws(Errno) {
@@ -100,7 +100,7 @@ public enum PrivateFile {
         }
     }
 
-    /// The directory of the store where the fleet's files are, mode 0700.
+    /// Creates the store's directory for the fleet's files, mode 0700.
     static func makeDirectory(in store: String) throws(GrantError) -> String {
         let path = store + "/fleet"
         if mkdir(path, 0o700) != 0, errno != EEXIST { throw GrantError(.system, "\(path) cannot be made", cause: Errno(errno).description) }

@@ -1,25 +1,25 @@
 import GrantModel
 
-/// A grant of the fleet, as etcd has it.
+/// A grant of the fleet, as it is in etcd.
 public struct FleetGrant: Sendable, Equatable {
     static let version: Int64 = 1
 
     public let id: GrantID
     public var view: ViewName
     public var name: GrantName
-    /// The directory, on every host.
+    /// The path of the directory, on every host.
     public let path: String
     public var access: Access
     public var state: RecordedState
     public var expires: Instant?
     public var coordination: Coordination
-    /// Counts the times it was made active, as `Grant.activation` does.
+    /// Counts its activations, as `Grant.activation` does.
     public var activation: Int64
     public let hosts: HostSelector
     public let created: Instant
-    /// Who changed it last, for people; empty where a program did that says nothing of it.
+    /// Who changed it last, for people; empty if the program did not say.
     public var by = ""
-    /// That at which it was changed last; 0 before it is written.
+    /// The revision of its last change; 0 before it is written.
     public var revision: Int64 = 0
 
     public init(
@@ -46,7 +46,7 @@ public struct FleetGrant: Sendable, Equatable {
         ])
     }
 
-    /// Reads what stands under a key of etcd; it must be what that key says. `.storeNewer`, `.storeDamaged` with the reason as the cause.
+    /// Decodes an entry of etcd, which has to match its key. `.storeNewer`, `.storeDamaged` with the reason as the cause.
     init(_ entry: EtcdEntry) throws(GrantError) {
         let flaw = { (why: String) in GrantError(.storeDamaged, "\(entry.key) is no grant", cause: why) }
         guard let json = try? JSONValue(text: entry.value), let version = json["format"]?.integer else { throw flaw("it makes no sense") }
@@ -76,7 +76,7 @@ public struct FleetGrant: Sendable, Equatable {
         guard FleetKeys.grant(self) == entry.key else { throw flaw("it stands under another's key") }
     }
 
-    /// Absolute and canonical.
+    /// Whether the path is absolute and canonical.
     public static func isPath(_ path: String) -> Bool {
         guard path.hasPrefix("/"), path.utf8.count < 4096, !path.utf8.contains(0) else { return false }
         return path == "/"

@@ -1,11 +1,12 @@
 import GrantModel
 
-/// Where everything is in etcd. Hosts may read `format`, `bell`, their own registry entry and the grants of their audiences, and write below `hosts/ID/`.
+/// The layout of keys in etcd. Hosts may read `format`, `bell`, their own registry entry and the grants of their audiences, and write
+/// below `hosts/ID/`.
 enum FleetKeys {
     static let root = "grantfs/"
     static let format = "grantfs/format"
-    /// Changed by each transaction that changes a grant or the registry; its value names the audiences concerned.
-    static let bell = "grantfs/bell"
+    /// The change signal: every transaction that changes a grant or the registry writes it. Its value names the audiences concerned.
+    static let changeSignal = "grantfs/bell"
     static let grants = "grantfs/grants/"
     static let names = "grantfs/names/"
     static let registry = "grantfs/registry/"
@@ -17,9 +18,9 @@ enum FleetKeys {
     static func name(_ grant: FleetGrant) -> String { "\(names)\(grant.view)/\(grant.name)" }
     static func registry(_ host: String) -> String { registry + host }
     static func host(_ host: String) -> String { "\(hosts)\(host)/" }
-    /// Under the host's lease: which agent speaks for it.
+    /// The agent that speaks for the host. The key has the host's lease.
     static func agent(_ host: String) -> String { "\(hosts)\(host)/agent" }
-    /// Under the host's lease: how far it is.
+    /// The host's progress. The key has the host's lease.
     static func state(_ host: String) -> String { "\(hosts)\(host)/state" }
 
     static func log(at time: Instant) -> String {
@@ -28,20 +29,20 @@ enum FleetKeys {
     }
 }
 
-/// Users and roles in etcd.
+/// Names of users and roles in etcd.
 enum FleetRoles {
     static let administrator = "grantfs-administrator"
     static func host(_ host: String) -> String { "grantfs-host-\(host)" }
     static func audience(_ audience: String) -> String { "grantfs-audience-\(audience)" }
 }
 
-/// What the fleet as a whole is: written by `grantfs fleet init`, read by everybody.
+/// Properties of the whole fleet, written by `grantfs fleet init` and read by everybody.
 public struct FleetFormat: Sendable, Equatable {
-    /// That of what is in etcd; a program that knows less leaves it alone.
+    /// The version of the data in etcd. An older program does not touch it.
     public static let version: Int64 = 1
-    /// Higher after each time that a backup was restored, so that hosts notice.
+    /// Increases each time a backup was restored, so that hosts notice.
     public var epoch: Int64
-    /// Seconds.
+    /// The duration of leases, in seconds.
     public var lease: Int64
 
     var json: JSONValue { .object(["format": .integer(FleetFormat.version), "epoch": .integer(epoch), "lease": .integer(lease)]) }

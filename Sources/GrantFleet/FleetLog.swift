@@ -2,23 +2,23 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What somebody did to one grant of the fleet, or to a host, as etcd's log has it.
+/// An entry of the log in etcd: what somebody did to a grant of the fleet, or to a host.
 public struct FleetLogEntry: Sendable {
     public let time: Instant
     /// `granted`, `revoked`, `restored`, `changed`, `removed`, `invited`, `taken out`.
     public let event: String
-    /// Of etcd.
+    /// The user of etcd.
     public let user: String
     public let machine: String
     public let uid: Int64
     public let loginUID: Int64?
     public let program: String
-    /// Of a grant: its id, its view, its name, and which hosts it is for.
+    /// For a grant: its id, view, name, and hosts.
     public var grant: (id: String, view: String, name: String, hosts: String)?
     /// The host that was invited or taken out.
     public var host: String?
 
-    /// One for each grant that the entry names; none when it makes no sense.
+    /// Decodes an entry: one result for each grant that it names; none if it is invalid.
     static func all(_ entry: EtcdEntry) -> [FleetLogEntry] {
         guard let json = try? JSONValue(text: entry.value), let time = json["time"]?.integer, let event = json["event"]?.string else {
             return []
@@ -41,29 +41,29 @@ public struct FleetLogEntry: Sendable {
     }
 }
 
-/// What happens in a fleet.
-public enum FleetNews: Sendable {
+/// An event in a fleet.
+public enum FleetEvent: Sendable {
     case done(FleetLogEntry)
-    /// An agent speaks for it, under a lease.
+    /// An agent speaks for the host, under a lease.
     case live(host: String)
-    /// Its lease is gone, and with it whatever it showed.
+    /// The host's lease has ended, and with it whatever it served of the fleet.
     case gone(host: String)
-    /// It cannot do, or can do again, what a grant says; nil: it can.
+    /// The host cannot apply a grant, for this reason; nil: it can again.
     case problem(host: String, grant: String, String?)
-    /// etcd has forgotten what happened before it was asked for.
+    /// etcd has compacted the revisions that were asked for.
     case missed
 }
 
 extension FleetStore {
     static var machine: String { File.line(of: "/proc/sys/kernel/hostname") ?? "" }
 
-    /// Who changes grants here: each host's own log says it as well.
+    /// Who changes grants here, for the hosts' own logs.
     var changer: String {
         let login = actor.loginUID.map { " (login \($0))" } ?? ""
         return "\(client.settings.user ?? "") on \(FleetStore.machine), uid \(actor.uid)\(login)"
     }
 
-    /// The operations that add to the log, and take from it what is too old.
+    /// Returns the operations that append to the log and remove old entries.
     func logging(_ event: String, _ subject: (String, JSONValue)) -> [EtcdOperation] {
         let now = Instant(nanoseconds: Clock.realtime)
         let entry = JSONValue.object([
@@ -77,7 +77,7 @@ extension FleetStore {
         ]
     }
 
-    /// What was done since then, or all that the log has, in order; and the revision at which it was read.
+    /// Returns the log since a time, or all of it, in order; and its revision.
     public func log(since: Instant? = nil) throws(GrantError) -> (entries: [FleetLogEntry], revision: Int64) {
         let found = try Self.mapping("the fleet's log cannot be read") { () throws(EtcdFailure) in
             try client.list(FleetKeys.log, from: since.map { FleetKeys.log(at: $0) })
@@ -85,16 +85,16 @@ extension FleetStore {
         return (found.entries.flatMap { FleetLogEntry.all($0) }, found.revision)
     }
 
-    /// Says what happens behind a revision, as it happens, for ever; a server that does not answer is waited for. `isLog`: only what the log has.
-    public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetNews) -> Void) throws(GrantError) -> Never {
+    /// Reports events after a revision, for ever; it waits for a server that does not answer. `isLog`: only entries of the log.
+    public func follow(after revision: Int64, isLog: Bool, each: @escaping (FleetEvent) -> Void) throws(GrantError) -> Never {
         var next = revision + 1
         var problems = Dictionary(try hosts().hosts.map { ($0.id, $0.problems) }, uniquingKeysWith: { first, _ in first })
         while true {
             do throws(EtcdFailure) {
-                // Anew after a minute: of a connection that died in silence nothing else would tell.
+                // Reconnects each minute: nothing else would detect a connection that died silently.
                 try client.watch(isLog ? FleetKeys.log : FleetKeys.root, from: next, milliseconds: 60_000) { events in
                     next = events.revision + 1
-                    for entry in events.puts { FleetStore.news(of: entry, &problems).forEach(each) }
+                    for entry in events.puts { FleetStore.events(of: entry, &problems).forEach(each) }
                     for key in events.deletes { if let id = FleetHost.id(in: key), key == FleetKeys.agent(id) { each(.gone(host: id)) } }
                     return true
                 }
@@ -110,7 +110,7 @@ extension FleetStore {
         }
     }
 
-    private static func news(of entry: EtcdEntry, _ known: inout [String: [String: String]]) -> [FleetNews] {
+    private static func events(of entry: EtcdEntry, _ known: inout [String: [String: String]]) -> [FleetEvent] {
         if entry.key.hasPrefix(FleetKeys.log) { return FleetLogEntry.all(entry).map { .done($0) } }
         guard let id = FleetHost.id(in: entry.key) else { return [] }
         if entry.key == FleetKeys.agent(id) { return [.live(host: id)] }

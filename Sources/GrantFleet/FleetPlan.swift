@@ -1,18 +1,18 @@
 import GrantModel
 import GrantSystem
 
-/// What is to be done so that what a fleet grants is what was declared: of each view that is named, all of its grants.
+/// The changes that make a fleet's grants match the declared ones: all grants of each view that is named.
 public struct FleetPlan: Sendable {
     public enum Step: Sendable {
         case create(FleetGrant)
         /// The same grant with another access, expiry or coordination, or active again.
         case change(FleetGrant, to: FleetGrant)
-        /// It is of another directory, or for other hosts: the old grant goes.
+        /// The directory or the hosts differ: the old grant is removed.
         case replace(FleetGrant, with: FleetGrant)
-        /// It is in no file any more: revoked, and forgotten.
+        /// No file declares it any more: it is revoked and removed.
         case withdraw(FleetGrant)
         case keep(FleetGrant)
-        /// It is not as declared, and stays as it is; for people.
+        /// It differs from its declaration and stays so; `reason` is for people.
         case leave(view: ViewName, name: GrantName, reason: String)
 
         public var place: (view: ViewName, name: GrantName) {
@@ -30,7 +30,7 @@ public struct FleetPlan: Sendable {
             }
         }
 
-        /// Whether somebody loses something by it.
+        /// Whether the step takes something away from somebody.
         public var takesAway: Bool {
             switch self {
             case .replace, .withdraw: true
@@ -41,11 +41,11 @@ public struct FleetPlan: Sendable {
         }
     }
 
-    /// By view and name.
+    /// Sorted by view and name.
     public let steps: [Step]
 
-    /// `declared`: each with where that is said. `known`: what the fleet has. What was revoked, or has expired, stays so, unless `restores`, as for one machine.
-    /// `.invalidFile` when two are declared under one name.
+    /// `declared`: grants with the location of their declaration. `known`: the fleet's grants. A revoked or expired grant stays so,
+    /// unless `restores`, as for one machine. `.invalidFile` if two have the same name.
     public init(
         _ declared: [(grant: FleetGrant, place: String)], views: Set<ViewName>, known: [FleetGrant], restores: Bool, now: Instant
     ) throws(GrantError) {
@@ -94,7 +94,8 @@ public struct FleetPlan: Sendable {
 }
 
 extension FleetStore {
-    /// Carries a plan out: what is taken away first, and what is given when the hosts have confirmed that or the time is over. What each host says to each grant.
+    /// Carries out a plan: first what takes away, and the rest when the hosts have confirmed that or the time is over. Returns each
+    /// host's answer for each grant.
     public func apply(
         _ plan: FleetPlan, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil
     ) throws(GrantError) -> [FleetChange] {
@@ -142,7 +143,7 @@ extension FleetStore {
         return changes
     }
 
-    /// A changed grant as the plan has seen it.
+    /// The original of a changed grant in the plan.
     private static func before(_ grant: FleetGrant, _ plan: FleetPlan) -> FleetGrant {
         for case .change(let old, _) in plan.steps where old.id == grant.id { return old }
         return grant

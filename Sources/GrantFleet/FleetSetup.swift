@@ -1,10 +1,11 @@
 import GrantModel
 import GrantSystem
 
-/// Making a fleet, and taking hosts in and out: what needs etcd's user root.
+/// Creates a fleet, and adds and removes hosts: what needs etcd's user root.
 public enum FleetSetup {
-    /// Makes a fleet in the etcd of `settings`. Where that asks for no password yet, its user root gets one and passwords are asked for from then on; else `settings` must name
-    /// a user with the role root. `store`: `keep` is called with the administrator's credentials before anybody needs them. `.alreadyExists` when etcd has a fleet.
+    /// Creates a fleet in the etcd of `settings`. If authentication is disabled there, etcd's user root gets a password and it is
+    /// enabled; otherwise `settings` must name a user with the role root. `keep` is called with the administrator's credentials before
+    /// they are needed. `.alreadyExists` if etcd has a fleet.
     public static func make(
         _ settings: EtcdSettings, lease: Int64, keep: (FleetCredentials) throws(GrantError) -> Void
     ) throws(GrantError) {
@@ -36,7 +37,7 @@ public enum FleetSetup {
                 try client.give("root", "root")
             }
             _ = try client.transaction(
-                [.modified(FleetKeys.format, 0)], then: [.put(FleetKeys.format, format.json.text), FleetStore.ringing([])])
+                [.modified(FleetKeys.format, 0)], then: [.put(FleetKeys.format, format.json.text), FleetStore.signal([])])
             if !asks { try client.enablePasswords() }
         }
     }
@@ -46,7 +47,7 @@ public enum FleetSetup {
         try client.allow(role, key)
     }
 
-    /// Makes a host known, or changes its labels, and gives credentials with a password of its own; one from before is worth nothing then.
+    /// Registers a host, or changes its labels, and returns credentials with a new password; the old one becomes invalid.
     public static func invite(
         _ host: String, _ labels: Labels, _ fleet: FleetStore, certificate: String?, key: String?
     ) throws(GrantError) -> FleetCredentials {
@@ -59,7 +60,7 @@ public enum FleetSetup {
         try FleetStore.mapping("“\(host)” is not invited") { () throws(EtcdFailure) in
             try client.setUser(user, password: password)
             try allowReading(client, user, FleetKeys.format)
-            try client.allow(user, FleetKeys.bell)
+            try client.allow(user, FleetKeys.changeSignal)
             try client.allow(user, FleetKeys.registry(host))
             try client.allow(user, FleetKeys.host(host), writes: true)
             let had = try client.roles(of: user) ?? []
@@ -71,7 +72,7 @@ public enum FleetSetup {
             }
             let entry = JSONValue.object(["labels": .object(labels.values.mapValues { .string($0) })])
             _ = try client.transaction(
-                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.ringing(["host=\(host)"])]
+                then: [.put(FleetKeys.registry(host), entry.text), FleetStore.signal(["host=\(host)"])]
                     + fleet.logging("invited", ("host", .string(host))))
             for role in had where role != user && !wanted.contains(role) { try client.take(user, role) }
         }
@@ -80,7 +81,7 @@ public enum FleetSetup {
         return FleetCredentials(settings: settings, host: host)
     }
 
-    /// Makes an administrator who may grant and revoke, and neither invite nor change users.
+    /// Makes an administrator who may grant and revoke, but neither invite nor change users.
     public static func inviteAdministrator(_ name: String, _ fleet: FleetStore, certificate: String?, key: String?) throws(GrantError)
         -> FleetCredentials
     {
@@ -97,33 +98,33 @@ public enum FleetSetup {
         return FleetCredentials(settings: settings, host: nil)
     }
 
-    /// After a backup of etcd was restored, which has forgotten what was withdrawn since: withdraws every grant, and begins a new epoch, without which the hosts obey it in nothing.
-    /// What is wanted of it is restored by hand.
-    public static func begin(again fleet: FleetStore) throws(GrantError) {
+    /// Starts a new epoch after a backup of etcd was restored, which has lost revocations: revokes every grant. Without a new epoch the
+    /// hosts refuse the fleet's state. What is still wanted has to be restored by hand.
+    public static func startNewEpoch(of fleet: FleetStore) throws(GrantError) {
         let active = try fleet.grants().grants
         _ = try fleet.change(active, "revoked") { grant in
             var grant = grant
             grant.state = .revoked
-            // Beyond any activation that a host can have heard of.
+            // Above any activation that a host can have seen.
             grant.activation &+= 1_000_000
             return grant
         }
         var format = try fleet.format()
         format.epoch = max(format.epoch + 1, Clock.realtime)
         _ = try FleetStore.mapping("the fleet is not begun again") { () throws(EtcdFailure) in
-            try fleet.client.transaction(then: [.put(FleetKeys.format, format.json.text), FleetStore.ringing(["all"])])
+            try fleet.client.transaction(then: [.put(FleetKeys.format, format.json.text), FleetStore.signal(["all"])])
         }
     }
 
-    /// Takes a host out: its credentials are worth nothing from now on, so its agent cannot renew what it shows. Whoever revokes waits for its lease as long as that is there.
-    /// `.notFound`.
+    /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease. Revocations wait for the lease as long as
+    /// it exists. `.notFound`.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) {
         let client = fleet.client
         let wasThere = try FleetStore.mapping("“\(host)” is not taken out") { () throws(EtcdFailure) -> Bool in
             let had = try client.removeUser(FleetRoles.host(host))
             _ = try client.removeRole(FleetRoles.host(host))
             _ = try client.transaction(
-                then: [.delete(FleetKeys.registry(host)), FleetStore.ringing(["host=\(host)"])]
+                then: [.delete(FleetKeys.registry(host)), FleetStore.signal(["host=\(host)"])]
                     + (had ? fleet.logging("taken out", ("host", .string(host))) : []))
             return had
         }

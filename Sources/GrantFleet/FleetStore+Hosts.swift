@@ -1,20 +1,20 @@
 import GrantModel
 import GrantSystem
 
-/// A host of the fleet, as etcd knows it.
+/// A host of the fleet, as it is in etcd.
 public struct FleetHost: Sendable {
     public let id: String
     public var labels = Labels()
-    /// nil: nobody has invited it, or it was taken out.
+    /// nil: it was never invited, or was taken out.
     public var registered: Int64?
-    /// The lease of the agent that speaks for it; nil when it is gone, and with it whatever the host showed.
+    /// The lease of the host's agent; nil if it has ended, and with it whatever the host served of the fleet.
     public var lease: Int64?
-    /// It has done all that was asked up to this revision.
+    /// It has applied all changes up to this revision.
     public var applied: Int64 = 0
-    /// How much etcd's clock is ahead of its own, in seconds.
+    /// How far etcd's clock is ahead of its own, in seconds.
     public var clock: Int64 = 0
     public var version = ""
-    /// What it cannot do, by grant.
+    /// What it cannot apply, by grant.
     public var problems: [String: String] = [:]
 
     mutating func take(_ entry: EtcdEntry) {
@@ -32,7 +32,8 @@ public struct FleetHost: Sendable {
         if key == FleetKeys.state(id) { applied = 0 }
     }
 
-    /// Whether a change of this grant is its business: also when it has not heard yet that its labels have changed, and when nobody knows it any more.
+    /// Whether a change of this grant concerns the host, also if it has not yet seen that its labels changed, and if it is no longer
+    /// registered.
     public func isConcerned(by grant: FleetGrant) -> Bool {
         guard let registered else { return lease != nil }
         return grant.hosts.matches(host: id, labels) || (lease != nil && applied < registered)
@@ -45,26 +46,26 @@ public struct FleetHost: Sendable {
     }
 }
 
-/// What a host said to a change of a grant, or what is known of it without its word.
+/// The answer of a host to a change, or what is known without one.
 public struct HostConfirmation: Sendable {
     public enum State: String, Sendable {
         case confirmed
-        /// Its lease is gone, so it has withdrawn the fleet's grants by itself.
+        /// Its lease has ended, so it has closed the fleet's grants by itself.
         case fenced
-        /// It may serve what was withdrawn.
+        /// It may still serve what was revoked.
         case waiting
     }
 
     public let host: String
     public var state: State
-    /// Until it was so.
+    /// The time it took.
     public var milliseconds: Double
-    /// Of one that waits: when its lease ends unless it renews it.
+    /// For a waiting host: when its lease ends unless it is renewed.
     public var until: Instant?
     public var reason: String?
 }
 
-/// A grant after a change, and how the hosts stand to it.
+/// A grant after a change, and the hosts' answers.
 public struct FleetChange: Sendable {
     public let grant: FleetGrant
     public let hosts: [HostConfirmation]
@@ -73,17 +74,17 @@ public struct FleetChange: Sendable {
 }
 
 extension FleetStore {
-    /// All hosts, by their ids, and the revision at which they were read.
+    /// Returns all hosts, sorted by id, and the revision at which they were read.
     public func hosts() throws(GrantError) -> (hosts: [FleetHost], revision: Int64) {
         let (registry, states) = try Self.mapping("the hosts cannot be read") { () throws(EtcdFailure) in
-            // A host may write what it likes below its own prefix, and as much as etcd takes: nothing of it is read but what it says of itself.
+            // A host may write anything, of any size, below its own prefix: only its known keys are read.
             let keys = try client.list(FleetKeys.hosts, withValues: false)
             let known = keys.entries.filter { entry in
                 FleetHost.id(in: entry.key).map { entry.key == FleetKeys.agent($0) || entry.key == FleetKeys.state($0) } ?? false
             }
             var entries = known.filter { !$0.key.hasSuffix("/state") }
             let states = known.filter { $0.key.hasSuffix("/state") }.map(\.key)
-            // Each has a megabyte and a half at the most, and an answer sixty-four.
+            // Each has at most 1.5 MB, and a response 64.
             for start in stride(from: 0, to: states.count, by: 20) {
                 let answer = try client.transaction(then: states[start..<min(start + 20, states.count)].map { .read($0) })
                 entries += answer.found.compactMap(\.first)
@@ -107,14 +108,15 @@ extension FleetStore {
         return (hosts.values.sorted { $0.id < $1.id }, states.revision)
     }
 
-    /// The seconds of a host's lease that are left; nil when it is gone, and when nobody says. Only that its key is gone means that the lease is.
+    /// Returns the remaining seconds of a host's lease; nil if it has ended, or that is unknown. Only a missing key proves that the
+    /// lease has ended.
     public func timeLeft(of host: FleetHost) -> Int64? {
         guard let lease = host.lease else { return nil }
         return try? client.timeLeft(ofLease: lease)
     }
 
-    /// Waits until each host that is concerned has said that it is so, or its lease is gone; `timeout` seconds at the most. `progress`: how many of how many are done.
-    /// `seen`: how the hosts stand to it, each time that one has done it, without until when the others may serve.
+    /// Waits until each host concerned has confirmed or its lease has ended, at most `timeout` seconds. `progress`: how many of how
+    /// many are done. `seen`: called with the hosts' answers each time one is done, without the end of the others' leases.
     public func awaitHosts(
         _ outcome: Outcome, timeout: Double, progress: (@Sendable (Int, Int) -> Void)? = nil,
         seen: (@Sendable ([FleetChange]) -> Void)? = nil
@@ -122,11 +124,11 @@ extension FleetStore {
         let start = Clock.monotonic
         let deadline = start + Int64(min(timeout, 1e6) * 1e9)
         let found = try hosts()
-        let watching = Watching(found.hosts, outcome, since: start)
+        let watching = HostWatch(found.hosts, outcome, since: start)
         var next = found.revision + 1
         let tell = {
             progress?(watching.done, watching.all)
-            // The client that would be asked for leases is the one that watches.
+            // The client that would ask for leases is busy watching.
             seen?(outcome.grants.map { FleetChange(grant: $0, hosts: watching.confirmations(of: $0) { _ in nil }) })
         }
         while !watching.isDone, Clock.monotonic < deadline {
@@ -140,7 +142,7 @@ extension FleetStore {
                     return !watching.isDone
                 }
             } catch {
-                // What a watch has missed, a look shows.
+                // Reading again shows what the watch has missed.
                 ThreadSleep.milliseconds(50)
                 guard let again = try? hosts() else { continue }
                 watching.replace(again.hosts)
@@ -153,8 +155,8 @@ extension FleetStore {
     }
 }
 
-/// The hosts that a change concerns, and since when they have done it.
-private final class Watching {
+/// The hosts that a change concerns, and when they confirmed it.
+private final class HostWatch {
     private var hosts: [String: FleetHost]
     private let outcome: FleetStore.Outcome
     private let start: Int64

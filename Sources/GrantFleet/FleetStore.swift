@@ -2,17 +2,17 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The grants of the fleet as an administrator sees and changes them. Each change is one transaction: what was looked at must not have changed meanwhile, else it is
-/// looked at anew.
+/// The fleet's grants, as an administrator sees and changes them. Each change is one transaction; if the grants have changed since they
+/// were read, they are read again.
 public final class FleetStore: Sendable {
     public let client: EtcdClient
     let actor: Actor
-    /// How long what was done stays in etcd's log.
+    /// How long entries stay in etcd's log, in seconds.
     static let logSeconds = 90.0 * 86_400
-    /// How many grants one transaction changes: etcd takes 128 operations.
+    /// The number of grants in one transaction, which etcd limits to 128 operations.
     static let batch = 30
 
-    /// `.storeNewer`, `.notFound` when there is no fleet, and what keeps etcd from being asked.
+    /// `.storeNewer`, `.notFound` if there is no fleet, and the errors of a request.
     public init(_ client: EtcdClient, actor: Actor = .current()) throws(GrantError) {
         self.client = client
         self.actor = actor
@@ -35,20 +35,20 @@ public final class FleetStore: Sendable {
         return try FleetFormat(entry.value)
     }
 
-    /// All that can be read, by view and name, and what cannot.
-    public func grants() throws(GrantError) -> (grants: [FleetGrant], flaws: [GrantError]) {
+    /// Returns all valid grants by view and name, and the errors of the others.
+    public func grants() throws(GrantError) -> (grants: [FleetGrant], invalidEntries: [GrantError]) {
         let entries = try Self.mapping("the fleet's grants cannot be read") { () throws(EtcdFailure) in
             try client.list(FleetKeys.grants).entries
         }
-        var (grants, flaws): ([FleetGrant], [GrantError]) = ([], [])
+        var (grants, invalidEntries): ([FleetGrant], [GrantError]) = ([], [])
         for entry in entries {
-            do throws(GrantError) { grants.append(try FleetGrant(entry)) } catch { flaws.append(error) }
+            do throws(GrantError) { grants.append(try FleetGrant(entry)) } catch { invalidEntries.append(error) }
         }
         grants.sort { ($0.view.description, $0.name.description) < ($1.view.description, $1.name.description) }
-        return (grants, flaws)
+        return (grants, invalidEntries)
     }
 
-    /// Writes a new grant. `.alreadyExists` when the view has one of that name. Returns it with its revision.
+    /// Writes a new grant, and returns it with its revision. `.alreadyExists` if the view has one of that name.
     public func create(_ grant: FleetGrant) throws(GrantError) -> FleetGrant {
         var grant = grant
         grant.by = changer
@@ -57,11 +57,11 @@ public final class FleetStore: Sendable {
         let answer = try Self.mapping("“\(grant.name)” is not granted") { () throws(EtcdFailure) in
             try client.transaction(
                 [.modified(FleetKeys.name(grant), 0), .modified(key, 0)],
-                then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + noting("granted", [grant]),
+                then: [.put(key, grant.json.text), .put(FleetKeys.name(grant), id)] + sideOperations("granted", [grant]),
                 otherwise: [.read(key), .read(FleetKeys.name(grant))])
         }
         if !answer.succeeded {
-            // A try before this one, of which no answer came, may have written it.
+            // An earlier try, whose answer was lost, may have written it.
             guard let own = answer.found.first?.first, own.value == grant.json.text else {
                 throw GrantError(
                     .alreadyExists, "the fleet's view “\(grant.view)” has a grant named “\(grant.name)” already",
@@ -74,18 +74,19 @@ public final class FleetStore: Sendable {
         return grant
     }
 
-    /// What `change` did.
+    /// The result of `change`.
     public struct Outcome: Sendable {
         public var grants: [FleetGrant]
-        /// At which all of it is true.
+        /// The revision as of which all of it is in effect.
         public var revision: Int64
 
         public init(grants: [FleetGrant], revision: Int64) { (self.grants, self.revision) = (grants, revision) }
     }
 
-    /// Changes grants by `transform`, which is called anew for what somebody else has changed meanwhile; what it leaves as it is, is written only for `withdraws`. `.notFound` when one is gone.
+    /// Changes grants by `transform`, which is called again for those that were changed meanwhile. Unchanged ones are written only if
+    /// `withdraws`. `.notFound` if one does not exist.
     ///
-    /// `withdraws`: they are withdrawn; where etcd's database is full the grants are deleted instead, which it takes.
+    /// `withdraws`: the grants are revoked. If etcd's database is full they are deleted instead, which still works.
     public func change(
         _ seen: [FleetGrant], _ event: String, withdraws: Bool = false,
         _ transform: (FleetGrant) throws(GrantError) -> FleetGrant
@@ -113,7 +114,8 @@ public final class FleetStore: Sendable {
                 if !isSame || withdraws { new.by = changer }
                 wanted.append(new)
                 conditions.append(.modified(FleetKeys.grant(grant), grant.revision))
-                // A withdrawal is written also where it is one already: a restoration whose command was killed may be on its way yet, and compares with what it has seen.
+                // A revocation is written even if the grant is revoked already: a restore by a killed command may still be in flight,
+                // and compares with the revision it has seen.
                 if isSame, !withdraws { continue }
                 changed.append(new)
                 operations.append(.put(FleetKeys.grant(new), new.json.text))
@@ -126,7 +128,7 @@ public final class FleetStore: Sendable {
             let reads = current.map { EtcdOperation.read(FleetKeys.grant($0)) }
             let answer: EtcdAnswer
             do throws(EtcdFailure) {
-                answer = try client.transaction(conditions, then: operations + noting(event, changed), otherwise: reads)
+                answer = try client.transaction(conditions, then: operations + sideOperations(event, changed), otherwise: reads)
             } catch {
                 guard error == .full, withdraws else { throw error.error(what) }
                 return try delete(wanted)
@@ -150,31 +152,31 @@ public final class FleetStore: Sendable {
         throw GrantError(.system, what, cause: "somebody else changes it all the time")
     }
 
-    /// Deletes grants, and nothing else: etcd takes that also when its database is full.
+    /// Deletes grants without anything else: etcd accepts that even if its database is full.
     private func delete(_ grants: [FleetGrant]) throws(GrantError) -> Outcome {
         let answer = try Self.mapping("nothing is revoked") { () throws(EtcdFailure) in
             try client.transaction(
-                then: grants.flatMap { [.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] } + [.delete(FleetKeys.bell)])
+                then: grants.flatMap { [.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] } + [.delete(FleetKeys.changeSignal)])
         }
         var grants = grants
         for index in grants.indices { grants[index].revision = answer.revision }
         return Outcome(grants: grants, revision: answer.revision)
     }
 
-    /// Forgets grants that were removed. The log keeps what was.
+    /// Deletes grants that were removed. Their entries in the log stay.
     public func forget(_ grants: [FleetGrant]) throws(GrantError) {
         for start in stride(from: 0, to: grants.count, by: Self.batch) {
             let part = Array(grants[start..<min(start + Self.batch, grants.count)])
             _ = try Self.mapping("nothing is forgotten") { () throws(EtcdFailure) in
                 try client.transaction(
                     then: part.flatMap { [EtcdOperation.delete(FleetKeys.grant($0)), .delete(FleetKeys.name($0))] }
-                        + [Self.ringing(part.map(\.hosts.audience))])
+                        + [Self.signal(part.map(\.hosts.audience))])
             }
         }
     }
 
-    /// What each change of grants writes beside them: the bell, and the log.
-    private func noting(_ event: String, _ grants: [FleetGrant]) -> [EtcdOperation] {
+    /// Returns the operations that accompany each change of grants: the change signal and the log entry.
+    private func sideOperations(_ event: String, _ grants: [FleetGrant]) -> [EtcdOperation] {
         let subjects = JSONValue.array(
             grants.map {
                 .object([
@@ -182,10 +184,10 @@ public final class FleetStore: Sendable {
                     "hosts": .string($0.hosts.description),
                 ])
             })
-        return [Self.ringing(grants.map(\.hosts.audience))] + logging(event, ("grants", subjects))
+        return [Self.signal(grants.map(\.hosts.audience))] + logging(event, ("grants", subjects))
     }
 
-    static func ringing(_ audiences: [String]) -> EtcdOperation {
-        .put(FleetKeys.bell, JSONValue.object(["audiences": .array(Set(audiences).sorted().map { .string($0) })]).text)
+    static func signal(_ audiences: [String]) -> EtcdOperation {
+        .put(FleetKeys.changeSignal, JSONValue.object(["audiences": .array(Set(audiences).sorted().map { .string($0) })]).text)
     }
 }

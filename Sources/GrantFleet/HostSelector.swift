@@ -1,6 +1,7 @@
 import GrantModel
 
-/// Which hosts a grant is for: all, or those whose labels agree with every term, as in `role=build,zone!=b`. The label `host` is the host's id.
+/// Selects the hosts of a grant: all, or those whose labels match every term, as in `role=build,zone!=b`. The label `host` is the
+/// host's id.
 public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
     struct Term: Sendable, Equatable {
         let label: String
@@ -8,14 +9,14 @@ public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
         let isEqual: Bool
     }
 
-    /// In the order of their words, each once.
+    /// Sorted by their text, without duplicates.
     let terms: [Term]
 
     public static let all = HostSelector(terms: [])
 
     private init(terms: [Term]) { self.terms = terms }
 
-    /// `.usage` when the text is none, or has no term that asks for a label: then only `all` says who may read it.
+    /// `.usage` if the text is invalid, or has no positive term: then only `all` says who may read the grant.
     public init(_ text: String) throws(GrantError) {
         if text == "all" || text.isEmpty {
             self = .all
@@ -44,8 +45,8 @@ public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
         terms.isEmpty ? "all" : terms.map { "\($0.label)\($0.isEqual ? "=" : "!=")\($0.value)" }.joined(separator: ",")
     }
 
-    /// Under which key such grants are: the part of the hosts who may read them, by their roles in etcd. Hosts that the other terms leave out may read that there is
-    /// such a grant.
+    /// The part of the key that selects the hosts who may read such grants, by their roles in etcd. Hosts that the other terms exclude
+    /// can still read that there is such a grant.
     public var audience: String {
         guard let first = terms.first, first.isEqual else { return "all" }
         return "\(first.label)=\(first.value)"
@@ -56,13 +57,13 @@ public struct HostSelector: Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// What an administrator says of a host when it is invited.
+/// The labels that an administrator gives a host when inviting it.
 public struct Labels: Sendable, Equatable {
     public var values: [String: String]
 
     public init(_ values: [String: String] = [:]) { self.values = values }
 
-    /// Of words `LABEL=VALUE`. `.usage`.
+    /// Parses words of the form `LABEL=VALUE`. `.usage`.
     public init(words: [String]) throws(GrantError) {
         values = [:]
         for word in words.flatMap({ $0.split(separator: ",") }) {
@@ -74,7 +75,7 @@ public struct Labels: Sendable, Equatable {
         }
     }
 
-    /// What may be a label, a value of one, or a host's id.
+    /// Whether the text can be a label, a value, or a host's id.
     public static func isWord(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= 63
             && text.utf8.allSatisfy { byte in
@@ -88,7 +89,7 @@ public struct Labels: Sendable, Equatable {
 
     public var description: String { values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: ",") }
 
-    /// All that such a host may read.
+    /// Returns all audiences that such a host may read.
     func audiences(of host: String) -> [String] {
         ["all", "host=\(host)"] + values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }
     }

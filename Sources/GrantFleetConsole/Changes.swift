@@ -2,9 +2,9 @@ import GrantFleet
 import GrantModel
 import GrantSystem
 
-/// What was revoked and restored here, and how the hosts take it: each change on a thread of its own, so that no request waits.
+/// The revocations and restores of this console, and the hosts' answers. Each change has a thread, so that no request waits.
 ///
-/// Locking: the list is behind one lock, held for a look or a change.
+/// Locking: one lock around the list, held for an access.
 final class Changes: Sendable {
     enum Kind: String, Sendable {
         case revoke
@@ -45,41 +45,43 @@ final class Changes: Sendable {
     private struct Shared {
         var changes: [Change] = []
         var next = 1
-        /// Threads that carry one out.
+        /// The number of threads at work.
         var working = 0
-        /// Counts what was told.
+        /// Counts updates.
         var version = 0
     }
 
-    /// So many are under way at once; of those that are over, so many are kept.
-    private static let most = 8
-    private static let kept = 12
-    private static let threads = 64
+    /// The maximum of unrecorded changes in progress, of finished ones to keep, and of threads.
+    private static let maxPending = 8
+    private static let maxFinished = 12
+    private static let maxThreads = 64
 
     private let shared = Lock(Shared())
     private let connect: @Sendable (_ who: String) throws(GrantError) -> FleetStore
-    private let says: @Sendable (String) -> Void
-    private let view: FleetView
+    private let log: @Sendable (String) -> Void
+    private let poller: FleetPoller
 
     init(
-        view: FleetView, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
-        says: @escaping @Sendable (String) -> Void
+        poller: FleetPoller, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
+        log: @escaping @Sendable (String) -> Void
     ) {
-        (self.view, self.connect, self.says) = (view, connect, says)
+        (self.poller, self.connect, self.log) = (poller, connect, log)
     }
 
     var version: Int { shared.withLock { $0.version } }
     var json: JSONValue { .array(shared.withLock { $0.changes }.map(\.json)) }
 
-    /// Begins a change. `seen`: the revision that whoever asked has looked at: a grant is restored as it was then, or not at all. The number of the change; nil when too many are under way.
+    /// Starts a change and returns its number; nil if there are too many. `seen`: the revision that the user has looked at; a grant is
+    /// restored as it was then, or not at all.
     func begin(_ kind: Kind, _ grant: FleetGrant, seen: Int64, who: String, from peer: String) -> Int? {
         let number = shared.withLock { shared -> Int? in
-            // What is recorded waits for hosts alone, and a host that does not answer keeps nobody from the next withdrawal.
-            guard shared.changes.count(where: { !$0.isOver && !$0.isRecorded }) < Changes.most, shared.working < Changes.threads else {
+            // A recorded change waits only for hosts, and a host that does not answer must not block the next revocation.
+            guard shared.changes.count(where: { !$0.isOver && !$0.isRecorded }) < Changes.maxPending, shared.working < Changes.maxThreads
+            else {
                 return nil
             }
             shared.working += 1
-            while shared.changes.count >= Changes.kept, let old = shared.changes.firstIndex(where: { $0.isOver || $0.isRecorded }) {
+            while shared.changes.count >= Changes.maxFinished, let old = shared.changes.firstIndex(where: { $0.isOver || $0.isRecorded }) {
                 shared.changes.remove(at: old)
             }
             let number = shared.next
@@ -122,11 +124,11 @@ final class Changes: Sendable {
                 }
                 return grant.restored(at: now)
             }
-            says("\(kind.event) \(subject), for \(who) at \(peer)")
+            log("\(kind.event) \(subject), for \(who) at \(peer)")
             update(number) { $0.isRecorded = true }
-            view.lookSoon()
+            poller.refresh()
             // Nobody looks at it any more, and threads are few.
-            guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return view.lookSoon() }
+            guard shared.withLock({ $0.changes.contains { $0.number == number } }) else { return poller.refresh() }
             let patience = min(120, try Double(fleet.format().lease) * 2 + 5)
             let result = try fleet.awaitHosts(
                 outcome, timeout: patience,
@@ -138,9 +140,9 @@ final class Changes: Sendable {
                 change.isOver = true
             }
         } catch {
-            says("not \(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
+            log("not \(kind.event): \(subject), for \(who) at \(peer): \(error.description)")
             update(number) { ($0.isOver, $0.failure) = (true, error.description) }
         }
-        view.lookSoon()
+        poller.refresh()
     }
 }

@@ -3,53 +3,54 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// How a console is served.
+/// The settings of a console.
 public struct ConsoleSettings: Sendable {
     /// A numeric address.
     public var address: String
-    /// 0: one that is free.
+    /// 0: any free port.
     public var port: UInt16
-    /// Other names by which browsers know it.
+    /// More names under which browsers reach it.
     public var names: [String]
-    /// PEM texts. Without the first two there is no TLS, which only this machine is offered.
+    /// PEM texts. Without certificate and key there is no TLS, which is permitted only on a loopback address.
     public var certificate: String?
     public var key: String?
-    /// Whose certificates of clients are taken.
+    /// The authorities of accepted client certificates.
     public var authorities: String?
-    /// What whoever comes in has to know; nil: a client's certificate is enough.
+    /// The secret for logging in; nil: a client certificate is enough.
     public var token: String?
 
     public init(address: String, port: UInt16) { (self.address, self.port, names) = (address, port, []) }
 }
 
-/// The fleet in a browser: shows hosts and grants, revokes and restores, with the credentials of whoever started it.
+/// The fleet in a browser: shows hosts and grants, revokes and restores, with the credentials of the user who started it.
 public final class FleetConsole: Sendable {
-    /// Of a token that a person has chosen.
+    /// The minimum length of a token that a person has chosen.
     public static let shortestToken = 32
 
     private let settings: ConsoleSettings
-    private let place: WebPlace
+    private let listener: ListeningSocket
     private let origins: Origins
-    private let admission: Admission
+    private let sessionStore: SessionStore
     private let refusals = RefusalCount()
-    private let view: FleetView
+    private let poller: FleetPoller
     private let changes: Changes
-    private let says: @Sendable (String) -> Void
+    private let log: @Sendable (String) -> Void
 
-    /// Listens already, and answers nobody. `connect` makes a connection to the fleet for somebody. `.usage` where it would be open to others, `.system` where the place is taken.
+    /// Starts listening without answering. `connect` connects a user to the fleet. `.usage` if it would be open to others, `.system` if
+    /// the port is taken.
     public init(
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
-        says: @escaping @Sendable (String) -> Void
+        log: @escaping @Sendable (String) -> Void
     ) throws(GrantError) {
         try WebServer.load()
-        place = try WebPlace(address: settings.address, port: settings.port)
+        listener = try ListeningSocket(address: settings.address, port: settings.port)
         let isSecure = settings.certificate != nil && settings.key != nil
-        guard isSecure || place.isLoopback else {
+        guard isSecure || listener.isLoopback else {
             throw GrantError(
                 .usage, "the console is not served at \(settings.address)", cause: "without TLS others could listen, and come in",
                 advice: "--certificate FILE --key FILE, or an address of this machine alone, such as 127.0.0.1")
         }
-        guard !place.isAny || !settings.names.isEmpty else {
+        guard !listener.isAny || !settings.names.isEmpty else {
             throw GrantError(
                 .usage, "the console is not served at \(settings.address)", cause: "nobody knows by which name browsers will ask for it",
                 advice: "--name NAME, as it stands in the address line")
@@ -58,26 +59,26 @@ public final class FleetConsole: Sendable {
             throw GrantError(.usage, "the console is not served", cause: "everybody could come in")
         }
         let literal = settings.address.contains(":") ? "[\(settings.address)]" : settings.address
-        let names = settings.names + (place.isAny ? [] : [literal]) + (place.isLoopback ? ["localhost"] : [])
-        (self.settings, self.says) = (settings, says)
+        let names = settings.names + (listener.isAny ? [] : [literal]) + (listener.isLoopback ? ["localhost"] : [])
+        (self.settings, self.log) = (settings, log)
         origins = Origins(isSecure: isSecure, names: names)
-        admission = Admission(token: settings.token)
-        view = FleetView { () throws(GrantError) in try connect("") }
-        changes = Changes(view: view, connect: connect, says: says)
+        sessionStore = SessionStore(token: settings.token)
+        poller = FleetPoller { () throws(GrantError) in try connect("") }
+        changes = Changes(poller: poller, connect: connect, log: log)
     }
 
-    /// Where a browser finds it.
+    /// The URL for a browser.
     public var address: String {
         let name = settings.names.first ?? (settings.address.contains(":") ? "[\(settings.address)]" : settings.address)
-        return "\(origins.scheme)://\(name):\(place.port)/"
+        return "\(origins.scheme)://\(name):\(listener.port)/"
     }
 
     /// Answers until `wait` returns. `ready`: called when it does.
     public func run(ready: () throws(GrantError) -> Void, wait: () -> Void) throws(GrantError) {
-        try view.start()
-        defer { view.end() }
+        try poller.start()
+        defer { poller.end() }
         let server = try WebServer(
-            place, certificate: settings.certificate, key: settings.key, authorities: settings.authorities, limits: WebServer.Limits()
+            listener, certificate: settings.certificate, key: settings.key, authorities: settings.authorities, limits: WebServer.Limits()
         ) { [self] request in answer(request) }
         defer { withExtendedLifetime(server) {} }
         try ready()
@@ -113,8 +114,8 @@ public final class FleetConsole: Sendable {
         default: return Self.refusal(404, "there is nothing")
         }
         let key = request.only(.header, "Grantfs-Key")
-        // A session belongs to the certificate with which it was begun.
-        guard let user = admission.session(cookies: request.values(.cookie, cookie), key: key), user == who else {
+        // A session belongs to the certificate with which it was started.
+        guard let user = sessionStore.session(cookies: request.values(.cookie, cookie), key: key), user == who else {
             return Self.refusal(401, "nobody has come in with this")
         }
         request.admit()
@@ -122,26 +123,26 @@ public final class FleetConsole: Sendable {
         case "/api/state": return state(since: request.only(.argument, "since"))
         case "/api/grant": return grant(request.only(.argument, "id") ?? "")
         case "/api/logout":
-            admission.logOut(key: key)
+            sessionStore.logOut(key: key)
             return WebReply(status: 204)
         default: return change(path == "/api/revoke" ? .revoke : .restore, request, user)
         }
     }
 
-    /// Of its own for each port, because browsers keep the cookies of all ports of a host together.
-    private var cookie: String { (settings.certificate == nil ? "" : "__Host-") + "grantfs-console-\(place.port)" }
+    /// Contains the port, because browsers share the cookies of all ports of a host.
+    private var cookie: String { (settings.certificate == nil ? "" : "__Host-") + "grantfs-console-\(listener.port)" }
 
     private func logIn(_ request: WebRequest, _ who: String) -> WebReply {
         guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
-        guard let session = admission.logIn(token: body["token"]?.string ?? "", who: who) else {
-            if let count = refusals.note() {
-                says(
+        guard let session = sessionStore.logIn(token: body["token"]?.string ?? "", who: who) else {
+            if let count = refusals.record() {
+                log(
                     "somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : ""))
             }
-            return Self.refusal(403, admission.needsToken ? "that is not the token" : "it is refused")
+            return Self.refusal(403, sessionStore.needsToken ? "that is not the token" : "it is refused")
         }
         request.admit()
-        says("\(who) came in from \(request.peer)")
+        log("\(who) came in from \(request.peer)")
         let attributes = "; Path=/; HttpOnly; SameSite=Strict" + (settings.certificate == nil ? "" : "; Secure")
         return WebReply(
             status: 200, body: JSONValue.object(["key": .string(session.key)]).text,
@@ -149,27 +150,27 @@ public final class FleetConsole: Sendable {
     }
 
     private func state(since: String?) -> WebReply {
-        let seen = view.see()
+        let seen = poller.latest()
         let version = "\(seen.version).\(changes.version)"
         if version == since { return WebReply(status: 204) }
         let now = Instant(nanoseconds: Clock.realtime)
         let body = JSONValue.object([
-            "version": .string(version), "now": StateJSON.time(now), "seen": StateJSON.time(seen.picture?.time),
+            "version": .string(version), "now": StateJSON.time(now), "seen": StateJSON.time(seen.snapshot?.time),
             "failure": seen.failure.map { StateJSON.text($0, most: 500) } ?? .null, "fleet": seen.state, "changes": changes.json,
         ])
         return WebReply(status: 200, body: body.text)
     }
 
     private func grant(_ id: String) -> WebReply {
-        guard let picture = view.see().picture else { return Self.refusal(503, "the fleet was not seen yet") }
-        guard let body = StateJSON.standings(of: id, in: picture) else { return Self.refusal(404, "the fleet has no such grant") }
+        guard let snapshot = poller.latest().snapshot else { return Self.refusal(503, "the fleet was not seen yet") }
+        guard let body = StateJSON.hostStatuses(of: id, in: snapshot) else { return Self.refusal(404, "the fleet has no such grant") }
         return WebReply(status: 200, body: body.text)
     }
 
     private func change(_ kind: Changes.Kind, _ request: WebRequest, _ user: String) -> WebReply {
         guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
         guard let id = body["id"]?.string, let revision = body["revision"]?.integer else { return Self.refusal(400, "it names no grant") }
-        guard let grant = view.see().picture?.grants.first(where: { $0.id.description == id }) else {
+        guard let grant = poller.latest().snapshot?.grants.first(where: { $0.id.description == id }) else {
             return Self.refusal(404, "the fleet has no such grant")
         }
         guard let number = changes.begin(kind, grant, seen: revision, who: user, from: request.peer) else {
@@ -178,7 +179,7 @@ public final class FleetConsole: Sendable {
         return WebReply(status: 202, body: JSONValue.object(["change": .integer(Int64(number))]).text)
     }
 
-    /// An object of JSON that says it is one: a form of another page cannot.
+    /// Requires a JSON object with its content type, which a form of another page cannot send.
     private static func body(_ request: WebRequest) -> JSONValue? {
         let type = request.only(.header, "Content-Type")?.lowercased().split(separator: ";").first
         guard type == "application/json", let body = try? JSONValue(text: request.body), case .object = body else { return nil }
@@ -190,12 +191,12 @@ public final class FleetConsole: Sendable {
     }
 }
 
-/// How often a login was refused, so that whoever goes on trying fills no log: a line a second tells of all.
+/// Counts refused logins, so that an attacker cannot fill the log: one line a second covers all.
 private final class RefusalCount: Sendable {
     private let state = Lock((count: 0, told: Int64.min))
 
-    /// How many there were since the last line; nil when none is due.
-    func note() -> Int? {
+    /// Returns the number since the last line; nil if none is due.
+    func record() -> Int? {
         state.withLock { state in
             state.count += 1
             let now = Clock.monotonic

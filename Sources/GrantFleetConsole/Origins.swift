@@ -1,8 +1,8 @@
-/// Which requests come from the console's own page, by what a browser says of them and no page can change.
+/// Checks that requests come from the console's own page, by headers that the browser sets and no page can change.
 struct Origins: Sendable {
     /// `http` or `https`.
     let scheme: String
-    /// By which the console may be reached, small letters: an address, with brackets where it has colons, or a name.
+    /// The names by which the console may be reached, in lower case: an address, with brackets if it has colons, or a host name.
     let names: Set<String>
 
     init(isSecure: Bool, names: [String]) {
@@ -10,14 +10,14 @@ struct Origins: Sendable {
         self.names = Set(names.map { $0.lowercased() })
     }
 
-    /// Whether the host that a browser believes it speaks to is this one: a name that somebody else has led here is not among them (DNS rebinding). The port may be another, as it is through a
-    /// tunnel; what counts is that the page comes from the same.
+    /// Whether the Host header is a known name. A foreign name that resolves to this host is not (DNS rebinding). The port may differ,
+    /// as through a tunnel; what counts is that the page has the same.
     func knows(host: String?) -> Bool {
         guard let host, let name = Origins.name(in: host) else { return false }
         return names.contains(name)
     }
 
-    /// `NAME`, `NAME:PORT`, `[ADDRESS]:PORT`; nil for everything else.
+    /// Parses `NAME`, `NAME:PORT`, `[ADDRESS]:PORT`; nil for anything else.
     static func name(in host: String) -> String? {
         let text = host.lowercased()
         let isAddress = text.hasPrefix("[")
@@ -28,7 +28,7 @@ struct Origins: Sendable {
         return String(name)
     }
 
-    /// Whether a request was made by the console's own page, or by no page at all. `changes`: then the browser must have said so.
+    /// Whether a request was made by the console's own page, or by no page at all. `changes`: the browser must have stated the origin.
     func isOwn(origin: [String], host: String?, site: String?, changes: Bool) -> Bool {
         guard let host else { return false }
         if let site, site != "same-origin" { return false }

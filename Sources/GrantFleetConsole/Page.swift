@@ -1,4 +1,4 @@
-/// The page itself, which is the same for everybody and knows nothing: what it shows it asks for.
+/// The page, which is the same for everybody and contains no data: it requests what it shows.
 enum Page {
     static func reply(_ path: String) -> WebReply? {
         switch path {

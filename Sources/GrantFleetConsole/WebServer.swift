@@ -2,8 +2,8 @@ import CGrantHTTP
 import Glibc
 import GrantModel
 
-/// A socket that listens.
-struct WebPlace {
+/// A listening socket.
+struct ListeningSocket {
     let place: chttp_place
 
     var port: UInt16 { place.port }
@@ -20,7 +20,7 @@ struct WebPlace {
     }
 }
 
-/// One request of a browser.
+/// A request of a browser.
 struct WebRequest {
     enum Kind { case header, cookie, argument }
 
@@ -40,7 +40,7 @@ struct WebRequest {
         return Array(UnsafeRawBufferPointer(start: bytes, count: bytes == nil ? 0 : length))
     }
 
-    /// All values of that name, eight at the most.
+    /// Returns all values with that name, at most eight.
     func values(_ kind: Kind, _ name: String) -> [String] {
         let kind = [Kind.header: CHTTP_HEADER, .cookie: CHTTP_COOKIE, .argument: CHTTP_ARGUMENT][kind] ?? CHTTP_HEADER
         var values: [String] = []
@@ -48,19 +48,19 @@ struct WebRequest {
         return values
     }
 
-    /// nil where it is missing, and where there are several: nobody can say then which of them counts.
+    /// nil if it is missing or ambiguous.
     func only(_ kind: Kind, _ name: String) -> String? {
         let values = values(kind, name)
         return values.count == 1 ? values[0] : nil
     }
 
-    /// The subject of the certificate by which the other side is known; nil when it has none that is trusted.
+    /// The subject of the client's certificate; nil if it has none that is trusted.
     var identity: String? {
         var text = [CChar](repeating: 0, count: 512)
         return chttp_identity(request, &text, text.count) ? WebServer.text(text) : nil
     }
 
-    /// Its connection stays when there are too many.
+    /// Exempts the connection from being closed when there are too many.
     func admit() { chttp_admit(request) }
 }
 
@@ -71,7 +71,7 @@ struct WebReply {
     var headers: [(String, String)] = []
 }
 
-/// Answers requests by HTTP, on one thread of its own.
+/// An HTTP server with one thread.
 final class WebServer {
     struct Limits {
         var connections: UInt32 = 64
@@ -96,9 +96,9 @@ final class WebServer {
         }
     }
 
-    /// PEM texts. `answer` must not wait for anything. `.system` when it does not start.
+    /// The texts are PEM. `answer` must not block. `.system` if it does not start.
     init(
-        _ place: WebPlace, certificate: String?, key: String?, authorities: String?, limits: Limits,
+        _ place: ListeningSocket, certificate: String?, key: String?, authorities: String?, limits: Limits,
         answer: @escaping @Sendable (WebRequest) -> WebReply
     ) throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
@@ -127,13 +127,13 @@ final class WebServer {
         (self.server, self.handler) = (server, handler)
     }
 
-    /// Ends every connection.
+    /// Closes every connection.
     deinit {
         chttp_stop(server)
         handler.release()
     }
 
-    /// What every answer has: no page of somebody else may show, read or use it, and it uses nothing of anybody else.
+    /// The headers of every response: no other page may embed, read or use it, and it loads nothing from elsewhere.
     static let headers = [
         (
             "Content-Security-Policy",

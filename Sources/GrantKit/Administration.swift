@@ -1,3 +1,3 @@
-// Granting, revoking and looking, as the commands do it, is part of what programs get with `import GrantKit`.
+// `import GrantKit` includes granting, revoking and listing, as the commands do it.
 @_exported import GrantAdministration
 @_exported import GrantModel

@@ -1,14 +1,15 @@
 import GrantAdministration
 import GrantModel
 
-/// What the data of a URL's bookmark holds. One of three ways leads back to the item; all are compared before they are believed.
+/// The contents of a URL's bookmark. It leads back to the item by one of three routes, whose results are always verified.
 struct BookmarkData: Equatable {
-    /// A directory, and perhaps a file in it. Files get other identities whenever they are saved in the usual way (a new file is renamed over
-    /// the old one), so a file is its directory and its name; its identity only serves to find it under another name there.
+    /// A directory, and perhaps a file in it. A file usually gets another identity when it is saved, because a new file is renamed over
+    /// the old one. So a file is identified by its directory and its name; its own identity only helps to find it under another name
+    /// there.
     struct Item: Equatable {
         var directory: Bookmark
         var leaf: Leaf?
-        /// Where it was, on the host.
+        /// The former path on the host.
         var path: [UInt8] { leaf.map { CanonicalPath.join(directory.path, $0.name) } ?? directory.path }
     }
 
@@ -17,35 +18,36 @@ struct BookmarkData: Equatable {
         var identity: FileIdentity
     }
 
-    enum Way: Equatable {
+    enum Route: Equatable {
         /// By identity alone.
         case item(Item)
-        /// Through a grant of a store; `below` is where in the grant it was.
+        /// Through a grant of a store; `below` is the path within the grant.
         case grant(GrantID, store: UInt64, below: [UInt8], Item)
-        /// By its name in a mounted view: what a program can know that sees the mount and not the store. `directory` is the granted directory's inode number
-        /// without the upper 16 bits, which a mount gives anew each time: other stores have views and grants of the same names.
+        /// By name in a mounted view, for a program that sees the mount and not the store. `directory` is the granted directory's inode
+        /// number without the upper 16 bits, which each mount assigns anew. It is needed because other stores may have views and grants
+        /// of the same names.
         case view(name: [UInt8], grant: [UInt8], directory: UInt64, below: [UInt8])
     }
 
-    /// Where the item was, canonical: as it was named, on the host or in a mount.
+    /// The former path as it was given, canonical: on the host or in a mount.
     var path: [UInt8]
     var isDirectory: Bool
-    var way: Way
+    var route: Route
 }
 
-/// The form: `GFUB`, a version of 16 bits, the fields, the store's seal (with a grant), a checksum of 64 bits over all before it.
+/// The encoding: `GFUB`, a version of 16 bits, the fields, the store's seal (with a grant), a checksum of 64 bits over all of that.
 extension BookmarkData {
     private static let magic = Array("GFUB".utf8)
     private static let version: UInt16 = 1
-    /// Tells damage from use. What keeps forgeries out is the seal.
+    /// Detects damage. Forgeries are kept out by the seal.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x7572_6c62_6f6f_6b73)
 
-    /// `seal`: what the store makes of the bytes of bookmarks that lead through a grant.
+    /// `seal`: computes the store's seal over the bytes of a bookmark with a grant.
     func encoded(seal: ([UInt8]) -> UInt64) -> [UInt8] {
         var writer = BinaryWriter()
         writer.write(path)
         writer.write(UInt8(isDirectory ? 1 : 0))
-        switch way {
+        switch route {
         case .item(let item):
             writer.write(UInt8(1))
             writer.write(item)
@@ -66,13 +68,13 @@ extension BookmarkData {
         var whole = BookmarkData.magic
         withUnsafeBytes(of: BookmarkData.version.bigEndian) { whole.append(contentsOf: $0) }
         whole += writer.bytes
-        if case .grant = way { whole.append(big: seal(whole)) }
+        if case .grant = route { whole.append(big: seal(whole)) }
         whole.append(big: BookmarkData.checksum.hash(whole))
         return whole
     }
 
-    /// Any bytes may be given; what is not exactly one whole bookmark is `.invalidBookmark`. `sealed` is what the store has to find again in
-    /// `seal`; nil where no grant is meant.
+    /// Decodes arbitrary bytes; anything but exactly one whole bookmark is `.invalidBookmark`. The store has to verify `seal` over
+    /// `sealed`; nil for a bookmark without a grant.
     static func decoded(_ bytes: [UInt8]) throws(GrantError) -> (data: BookmarkData, sealed: [UInt8], seal: UInt64?) {
         let header = magic.count + 2
         guard bytes.count >= header + 8, bytes.starts(with: magic) else { throw invalid("it is not a bookmark") }
@@ -86,12 +88,12 @@ extension BookmarkData {
             guard version == self.version else { throw BinaryReader.Flaw.badFlag }
             let path = try reader.readBytes()
             let isDirectory = try reader.read(UInt8.self) == 1
-            let way = try Way(fields: &reader)
+            let route = try Route(fields: &reader)
             var seal: UInt64?
-            if case .grant = way { seal = try reader.read(UInt64.self) }
+            if case .grant = route { seal = try reader.read(UInt64.self) }
             guard reader.isAtEnd, path.first == UInt8(ascii: "/"), !path.contains(0) else { throw BinaryReader.Flaw.badFlag }
             let sealed = seal == nil ? [] : Array(bytes[..<(bytes.count - 16)])
-            return (BookmarkData(path: path, isDirectory: isDirectory, way: way), sealed, seal)
+            return (BookmarkData(path: path, isDirectory: isDirectory, route: route), sealed, seal)
         } catch let error as GrantError {
             throw error
         } catch {
@@ -102,7 +104,7 @@ extension BookmarkData {
     static func invalid(_ cause: String) -> GrantError { GrantError(.invalidBookmark, "the bookmark cannot be used", cause: cause) }
 }
 
-extension BookmarkData.Way {
+extension BookmarkData.Route {
     fileprivate init(fields reader: inout BinaryReader) throws {
         switch try reader.read(UInt8.self) {
         case 1:
@@ -123,7 +125,7 @@ extension BookmarkData.Way {
 }
 
 extension BookmarkData {
-    /// Names joined by `/`, or nothing: nothing that leads upwards or elsewhere.
+    /// Reads names joined by `/`, or nothing. Refuses anything that leads upwards.
     fileprivate static func below(_ reader: inout BinaryReader) throws -> [UInt8] {
         let below = try reader.readBytes()
         if below.isEmpty { return below }

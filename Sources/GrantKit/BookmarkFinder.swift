@@ -6,31 +6,31 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Finds the items of bookmarks.
+/// Resolves bookmarks.
 enum BookmarkFinder {
     struct Found {
-        /// Where a program is to go: in a mount, or on the host.
+        /// The path for the program to use: in a mount, or on the host.
         let path: [UInt8]
         let isDirectory: Bool
-        /// The item is not where the data says. Data that is made anew of `path` is right again.
+        /// Whether the item is no longer where the data says. New data made from `path` is current again.
         let isStale: Bool
-        /// The grant that leads there.
+        /// The grant that leads to the item.
         let grant: Grant?
         let isInMount: Bool
     }
 
-    /// `.invalidBookmark`; `.permission` for a grant that is revoked, expired or removed, and for an item that has left it; `.notFound` for what is
-    /// missing or replaced; `.ambiguous`; what the store throws.
+    /// Resolves a bookmark. `.invalidBookmark`; `.permission` for a grant that is revoked, expired or removed, and for an item that has
+    /// left it; `.notFound` for what is missing or replaced; `.ambiguous`; the store's errors.
     static func find(_ bytes: [UInt8], in environment: GrantEnvironment) throws(GrantError) -> Found {
         let (data, sealed, seal) = try BookmarkData.decoded(bytes)
-        switch data.way {
+        switch data.route {
         case .item(let item):
             let path = try find(item)
             try require(data.isDirectory, path)
             let isInMount = ViewPlace(path, in: try GrantedPlace.table()) != nil
             return Found(path: path, isDirectory: data.isDirectory, isStale: path != data.path, grant: nil, isInMount: isInMount)
         case .view(let name, let grant, let directory, let below):
-            return try find(view: name, grant, directory, below, data, environment.patience)
+            return try find(view: name, grant, directory, below, data, environment.timeouts)
         case .grant(let id, let fingerprint, let below, let item):
             let administrator = try environment.administrator()
             guard administrator.store.fingerprint == fingerprint else { throw BookmarkData.invalid("it is of another store") }
@@ -65,30 +65,30 @@ enum BookmarkFinder {
                 .permission, "“\(FilePath.shown(source))” cannot be used", cause: "it does not lie in the grant “\(grant.name)” any more")
         }
         try require(data.isDirectory, source)
-        let (path, isInMount) = try way(to: inside, in: directory, of: grant, administrator, environment)
-        // What was named in a mount is where it was as long as the view has it there, wherever the granted directory lies.
+        let (path, isInMount) = try route(to: inside, in: directory, of: grant, administrator, environment)
+        // An item named in a mount has not moved while the view has it there, even if the granted directory has.
         let inView = FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, inside)
         let isStale = data.path == item.path ? source != data.path : !FilePath.path(data.path, endsWith: inView)
         return Found(path: path, isDirectory: data.isDirectory, isStale: isStale, grant: grant, isInMount: isInMount)
     }
 
-    /// The directory of a grant. Errors as for a bookmark that leads through it.
+    /// Finds the directory of a grant. Errors as for a bookmark with that grant.
     static func find(
         _ grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> Found {
         let described = administrator.describe([grant])[0]
         try described.requireUsable()
-        let (path, isInMount) = try way(to: [], in: described.path, of: grant, administrator, environment)
+        let (path, isInMount) = try route(to: [], in: described.path, of: grant, administrator, environment)
         return Found(path: path, isDirectory: true, isStale: false, grant: grant, isInMount: isInMount)
     }
 
-    /// Through the oldest mount that shows the grant and that this process can use; else on the host.
-    private static func way(
+    /// Finds the path through the oldest mount that shows the grant and that this process can use; otherwise the one on the host.
+    private static func route(
         to inside: [UInt8], in directory: [UInt8], of grant: Grant, _ administrator: GrantAdministrator, _ environment: GrantEnvironment
     ) throws(GrantError) -> (path: [UInt8], isInMount: Bool) {
-        for mountpoint in try administrator.mountpoints(showing: grant, within: environment.patience.daemon) {
+        for mountpoint in try administrator.mountpoints(showing: grant, within: environment.timeouts.daemon) {
             let path = FilePath.join(CanonicalPath.join(mountpoint, grant.name.bytes), inside)
-            // A mount that this process may not enter (another user's) leads nowhere.
+            // A mount that this process may not enter, such as another user's, is skipped.
             if (try? BookmarkMaker.look(path)) != nil { return (path, true) }
         }
         if !environment.usesMountsOnly { return (FilePath.join(directory, inside), false) }
@@ -99,9 +99,9 @@ enum BookmarkFinder {
 
     // MARK: Through a mounted view
 
-    /// In the mount where it was, or in another one of a view of that name that has the same directory under the grant's name.
+    /// Searches the former mount, and the others of a view of that name that have the same directory under the grant's name.
     private static func find(
-        view: [UInt8], _ grant: [UInt8], _ number: UInt64, _ below: [UInt8], _ data: BookmarkData, _ patience: Patience
+        view: [UInt8], _ grant: [UInt8], _ number: UInt64, _ below: [UInt8], _ data: BookmarkData, _ timeouts: Timeouts
     ) throws(GrantError) -> Found {
         let mounts = try GrantedPlace.table().entries.filter { $0.type == GrantAdministrator.filesystemType && $0.source == view }
         let directories = mounts.compactMap { ViewPlace.directory(of: grant, in: $0) }
@@ -109,8 +109,8 @@ enum BookmarkFinder {
         var refusal: GrantError?
         for directory in directories.filter(isOld) + directories.filter({ !isOld($0) }) {
             let path = FilePath.join(directory, below)
-            // Mounts of views of that name may be other users', and their daemons dead, stopped or hanging.
-            let seen = patience.ask { () -> Result<Bool, GrantError> in
+            // Mounts of views of that name may belong to other users, and their daemons may be dead, stopped or hang.
+            let seen = timeouts.ask { () -> Result<Bool, GrantError> in
                 do throws(GrantError) {
                     guard try BookmarkMaker.number(directory) == number else { return .success(false) }
                     try require(data.isDirectory, path)
@@ -122,7 +122,7 @@ enum BookmarkFinder {
             switch seen {
             case .success(true): return Found(path: path, isDirectory: data.isDirectory, isStale: false, grant: nil, isInMount: true)
             case .success(false): continue
-            // What another mount refuses may be anybody's; the one that had it means this.
+            // Other mounts may refuse for their own reasons; only the former one's refusal counts.
             case .failure(let error): if isOld(directory) { refusal = error }
             case nil:
                 if isOld(directory) {
@@ -152,7 +152,7 @@ enum BookmarkFinder {
             resolved.finding == .ambiguous ? .ambiguous : .notFound, "“\(FilePath.shown(bookmark.path))” cannot be found", cause: cause)
     }
 
-    /// The file of that name; else the one that it was, under another name in the same directory.
+    /// Returns the file of that name; otherwise the same file under another name in that directory.
     private static func find(_ leaf: BookmarkData.Leaf, in directory: [UInt8]) throws(GrantError) -> [UInt8] {
         let path = CanonicalPath.join(directory, leaf.name)
         do throws(GrantError) {
@@ -172,7 +172,7 @@ enum BookmarkFinder {
         throw FilePath.failure(Errno(ENOENT), path)
     }
 
-    /// What was a directory is one still, and what was none is none. Nothing is said of who may read it.
+    /// Requires that a directory is still a directory, and a file still none. Permissions are not checked.
     private static func require(_ isDirectory: Bool, _ path: [UInt8]) throws(GrantError) {
         if try BookmarkMaker.look(path).isDirectory != isDirectory {
             throw GrantError(

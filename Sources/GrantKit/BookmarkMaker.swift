@@ -6,18 +6,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Makes the data of bookmarks.
+/// Makes bookmarks.
 enum BookmarkMaker {
-    /// What a bookmark is to remember besides where its item is.
+    /// What a bookmark records besides its item.
     enum Scope {
         case none
-        /// The grant through which the item is reached; without one it is an error.
+        /// The grant that leads to the item; an error if there is none.
         case required
-        /// The same, but inside a mount whose store this process cannot read the mount is remembered.
+        /// The same; in a mount whose store this process cannot read, the mount.
         case whereKnown
     }
 
-    /// `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and what the store throws.
+    /// Makes a bookmark. `.notFound`, `.permission` (the item's own, or no active grant), `.usage`, and the store's errors.
     static func data(of url: URL, scope: Scope, in environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
         let path = try FilePath.canonical(url)
         let isDirectory = try look(path).isDirectory
@@ -33,13 +33,13 @@ enum BookmarkMaker {
             }
         case .none: break
         }
-        let way: BookmarkData.Way
+        let route: BookmarkData.Route
         if let place, let directory = place.directory {
-            way = .view(name: place.view, grant: place.name, directory: try number(directory), below: place.below)
+            route = .view(name: place.view, grant: place.name, directory: try number(directory), below: place.below)
         } else {
-            way = .item(try item(path, isDirectory: isDirectory))
+            route = .item(try item(path, isDirectory: isDirectory))
         }
-        return BookmarkData(path: path, isDirectory: isDirectory, way: way).encoded { _ in 0 }
+        return BookmarkData(path: path, isDirectory: isDirectory, route: route).encoded { _ in 0 }
     }
 
     private static func granted(_ path: [UInt8], isDirectory: Bool, _ environment: GrantEnvironment) throws(GrantError) -> [UInt8] {
@@ -47,14 +47,15 @@ enum BookmarkMaker {
         let place = try GrantedPlace(path, administrator: administrator)
         let item = try item(place.source, isDirectory: isDirectory)
         let store = administrator.store
-        let way = BookmarkData.Way.grant(place.grant.id, store: store.fingerprint, below: place.below, item)
-        // In a mount it stays where it is when the granted directory moves on the host; what was bound elsewhere counts as named in the view.
+        let route = BookmarkData.Route.grant(place.grant.id, store: store.fingerprint, below: place.below, item)
+        // In a mount the path stays valid when the granted directory moves on the host. A bind mount elsewhere counts as part of the
+        // view.
         let isInMount = ViewPlace(path, in: try GrantedPlace.table()) != nil
         let named = !isInMount ? place.source : FilePath.path(path, endsWith: place.inView) ? path : place.inView
-        return BookmarkData(path: named, isDirectory: isDirectory, way: way).encoded { store.seal($0, for: purpose) }
+        return BookmarkData(path: named, isDirectory: isDirectory, route: route).encoded { store.seal($0, for: purpose) }
     }
 
-    /// What the seals of bookmarks are made for.
+    /// The purpose of the seals of bookmarks.
     static let purpose = "URL bookmark"
 
     private static func item(_ path: [UInt8], isDirectory: Bool) throws(GrantError) -> BookmarkData.Item {
@@ -68,7 +69,7 @@ enum BookmarkMaker {
 
     private static func bookmark(_ directory: [UInt8]) throws(GrantError) -> Bookmark {
         do throws(Errno) {
-            // The resolver says why it refuses for people alone; here programs are told as well.
+            // The resolver's reason for a refusal is text for people; this open gives programs an error code.
             _ = try FileDescriptor.open(directory, O_RDONLY | O_DIRECTORY | O_NONBLOCK)
         } catch {
             throw FilePath.failure(error, directory)
@@ -76,10 +77,10 @@ enum BookmarkMaker {
         return try BookmarkResolver().bookmark(directory: directory).bookmark
     }
 
-    /// The inode number of a directory in a mount, without what is another one in the next mount.
+    /// The inode number of a directory in a mount, without the part that each mount assigns anew.
     static func number(_ directory: [UInt8]) throws(GrantError) -> UInt64 { try look(directory).identity.inode & ((1 << 48) - 1) }
 
-    /// What stands at a canonical path.
+    /// Looks up what is at a canonical path.
     static func look(_ path: [UInt8]) throws(GrantError) -> (isDirectory: Bool, identity: FileIdentity) {
         do throws(Errno) {
             let status = try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW).status()
@@ -91,7 +92,7 @@ enum BookmarkMaker {
 }
 
 extension FileIdentity {
-    /// Inode number and birth time, by which a file is told from the one that had its number before.
+    /// Inode number and birth time, which distinguish a file from an earlier one with the same number.
     init(_ status: FileStatus) {
         var birthTime: Instant?
         if status.has_birth {

@@ -2,8 +2,8 @@ import Foundation
 import GrantModel
 
 extension CocoaError {
-    /// What the functions that have Apple's shape throw: a code of NSCocoaErrorDomain, the URL or path, and under `NSUnderlyingErrorKey` the
-    /// `GrantError` that says more.
+    /// The error of functions in Apple's shape: a code of NSCocoaErrorDomain, the URL or path, and under `NSUnderlyingErrorKey` the
+    /// `GrantError` with details.
     ///
     /// | code | what happened |
     /// | --- | --- |

@@ -3,34 +3,34 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Coordinated access in the form of modern Swift: asynchronous, with typed errors, cancelled with its task. `NSFileCoordinator` says whom it coordinates
-/// with.
+/// Coordinated access in modern Swift: asynchronous, with typed errors, cancelled with its task. See `NSFileCoordinator` for which
+/// processes it coordinates with.
 ///
 /// ```swift
 /// let text = try await CoordinatedFiles.read(url) { try String(contentsOf: $0, encoding: .utf8) }.get()
 /// ```
 ///
-/// What the work throws comes back as the failure of its `Result`; what is thrown is why there was no claim. No thread of Swift's own waits.
+/// An error of `work` is the failure of its `Result`; a thrown error says why there was no claim. It blocks no thread of Swift's own.
 public enum CoordinatedFiles {
-    /// Whose work it is. Claims of one purpose never block each other.
+    /// Identifies a part of a program. Claims of one purpose never block each other.
     public struct Purpose: Sendable, Hashable {
-        /// What claims are compared by, among all processes.
+        /// The string that all processes compare.
         public let identifier: String
 
-        /// One of its own.
+        /// Makes a unique purpose.
         public init() { identifier = UUID().uuidString }
-        /// A presenter's, which is then not asked.
+        /// The purpose of a presenter, which is then not asked.
         public init(of presenter: any NSFilePresenter) { identifier = PresenterRegistry.purpose(of: presenter) }
-        /// One that other processes have as well.
+        /// A purpose shared with other processes.
         public init(_ identifier: String) { self.identifier = identifier }
     }
 
-    /// Reads one item. `work` gets where it is, and runs while it is claimed.
+    /// Reads one item. `work` gets its present URL, and runs while it is claimed.
     ///
-    /// With `.forUploading` it gets a snapshot, which goes when it returns unless it was moved elsewhere; the item is free by then. What keeps the snapshot
-    /// from being made is the failure of the result, a `CocoaError`.
+    /// With `.forUploading`, `work` gets a snapshot, while the item is free again. The snapshot is removed when `work` returns, unless
+    /// it was moved elsewhere. If it cannot be made, the result's failure is a `CocoaError`.
     ///
-    /// Errors: `.cancelled` when the task is, `.revoked`, `.timedOut` after `timeout`, `.deadlock`, `.daemonDied`, `.failed`.
+    /// Errors: `.cancelled` with its task, `.revoked`, `.timedOut` after `timeout`, `.deadlock`, `.daemonDied`, `.failed`.
     public static func read<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.ReadingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value
@@ -53,7 +53,7 @@ public enum CoordinatedFiles {
         }
     }
 
-    /// Writes one item, which need not exist yet. Otherwise as `read`.
+    /// Writes one item, which need not exist yet; otherwise as `read`.
     public static func write<Value: Sendable>(
         _ url: URL, options: NSFileCoordinator.WritingOptions = [], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable (URL) async throws -> Value
@@ -61,7 +61,8 @@ public enum CoordinatedFiles {
         try await claim([.writingIntent(with: url, options: options)], purpose: purpose, timeout: timeout) { try await work($0[0]) }
     }
 
-    /// Claims several items together, so that no two who want the same ones wait for each other. `work` gets where they are, in their order.
+    /// Claims several items together, so that two who want the same ones do not wait for each other. `work` gets their present URLs, in
+    /// order.
     public static func claim<Value: Sendable>(
         _ intents: [NSFileAccessIntent], purpose: Purpose = Purpose(), timeout: Duration? = nil,
         _ work: @Sendable ([URL]) async throws -> Value

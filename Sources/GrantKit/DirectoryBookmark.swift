@@ -2,36 +2,38 @@ import Foundation
 import GrantAdministration
 import GrantModel
 
-/// The data of a bookmark as a value: to be kept, sent, compared. What `URL.bookmarkData` and `URL(resolvingBookmarkData:)` do, with errors that say
-/// which they are.
+/// The data of a bookmark as a value, to be stored, sent or compared. It does what `URL.bookmarkData` and `URL(resolvingBookmarkData:)`
+/// do, with typed errors.
 public struct DirectoryBookmark: Sendable, Hashable, Codable {
-    /// What `URL.bookmarkData` gives. Whoever has it can only use it together with the store that sealed it.
+    /// The data of `URL.bookmarkData`. It is only usable together with the store that sealed it.
     public let data: Data
 
-    /// Where a bookmark leads now.
+    /// The result of resolving a bookmark.
     public struct Resolution: Sendable {
-        /// In a mount of the grant's view when one shows it; else the item itself.
+        /// The URL in a mount of the grant's view, if one shows it; otherwise the item's own.
         public let url: URL
-        /// The item is not where it was; a bookmark that is made anew of `url` is right again.
+        /// Whether the item was moved; a new bookmark made from `url` is current again.
         public let isStale: Bool
-        /// The grant it leads through; nil for a bookmark of an item alone.
+        /// The grant that leads to the item; nil for a bookmark of an item alone.
         public let grant: Grant?
-        /// Whether a revocation binds whoever uses `url`.
+        /// Whether a revocation affects users of `url`.
         public let isInMount: Bool
     }
 
-    /// Data from wherever it was kept. `.invalidBookmark` when it is none; whether it leads somewhere is not looked at.
+    /// Takes stored data. `.invalidBookmark` if it is invalid; it is not resolved.
     public init(data: Data) throws(GrantError) {
         _ = try BookmarkData.decoded(Array(data))
         self.data = data
     }
 
-    /// Of what lies at the URL: through the active grant that leads there, or, `isScoped` false, by its identity alone. Errors as `URL.bookmarkData` has them.
+    /// Bookmarks the item at the URL: through its active grant or, with `isScoped` false, by its identity alone. Errors as for
+    /// `URL.bookmarkData`.
     public init(of url: URL, isScoped: Bool = true) throws(GrantError) {
         data = Data(try BookmarkMaker.data(of: url, scope: isScoped ? .required : .none, in: .current))
     }
 
-    /// Errors as `URL(resolvingBookmarkData:)` has them: `.permission` for a grant that is withdrawn, `.notFound`, `.invalidBookmark`, `.ambiguous`.
+    /// Resolves the bookmark. Errors as for `URL(resolvingBookmarkData:)`: `.permission` for a withdrawn grant, `.notFound`,
+    /// `.invalidBookmark`, `.ambiguous`.
     public func resolve() throws(GrantError) -> Resolution {
         let found = try BookmarkFinder.find(Array(data), in: .current)
         return Resolution(

@@ -4,10 +4,10 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// The paths of URLs, as the kernel takes them.
+/// Conversions between URLs and the kernel's paths.
 enum FilePath {
-    /// Absolute; `.`, `..` and links as they are in the URL. `.usage` when the URL is no file's. (Foundation's URLs are text: a name that is not UTF-8 cannot be
-    /// in one.)
+    /// Returns the absolute path; `.`, `..` and links stay as they are. `.usage` if it is not a file URL. (Foundation's URLs are text:
+    /// they cannot hold a name that is not UTF-8.)
     static func bytes(_ url: URL) throws(GrantError) -> [UInt8] {
         guard url.isFileURL else {
             throw GrantError(.usage, "“\(url.absoluteString)” cannot be used", cause: "it is not the URL of a file")
@@ -21,7 +21,7 @@ enum FilePath {
         return CanonicalPath.absolute(bytes)
     }
 
-    /// realpath(3): links followed, everything there. `.notFound`, `.permission`, `.system`.
+    /// Calls realpath(3): resolves links, and everything has to exist. `.notFound`, `.permission`, `.system`.
     static func canonical(_ url: URL) throws(GrantError) -> [UInt8] {
         let path = try bytes(url)
         do throws(Errno) {
@@ -31,14 +31,15 @@ enum FilePath {
         }
     }
 
-    /// What the path is by its words alone, without a `/` at the end: the same before and after whatever happens on the disk.
+    /// Normalises the path by its text alone, without a trailing `/`: the result does not depend on the disk.
     static func words(_ url: URL) throws(GrantError) -> [UInt8] { CanonicalPath.plain(try bytes(url)) }
 
     static func url(_ path: [UInt8], isDirectory: Bool) -> URL {
         withCString(path) { URL(fileURLWithFileSystemRepresentation: $0, isDirectory: isDirectory, relativeTo: nil) }
     }
 
-    /// The names of `path` below `directory`, joined by `/`; empty for the directory itself, nil when it lies elsewhere. Both absolute and canonical.
+    /// Returns the names of `path` below `directory`, joined by `/`; empty for the directory itself, nil if it is elsewhere. Both are
+    /// absolute and canonical.
     static func below(_ directory: [UInt8], _ path: [UInt8]) -> [UInt8]? {
         guard MountTable.path(path, isAtOrBelow: directory) else { return nil }
         return Array(path.dropFirst(directory.count).drop { $0 == UInt8(ascii: "/") })

@@ -4,10 +4,10 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// Which store the functions ask that, like Apple's, take none: bookmarks, security scopes, file coordination.
+/// The store for functions that, like Apple's, take none as a parameter: bookmarks, security scopes, file coordination.
 ///
-/// A program that says nothing has the store that the commands have: `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and
-/// `$XDG_DATA_HOME/grantfs` for others. Another one is bound for a part of the program:
+/// By default it is the commands' store: `$GRANTFS_STORE`, else `/var/lib/grantfs` for root and `$XDG_DATA_HOME/grantfs` for others.
+/// Another one can be bound for a part of the program:
 ///
 /// ```swift
 /// GrantEnvironment.$current.withValue(GrantEnvironment(store: "/srv/store")) {
@@ -15,33 +15,32 @@ import GrantStore
 /// }
 /// ```
 ///
-/// Tasks inherit it; threads and operation queues of one's own do not. There is nothing like it at Apple's, where the system keeps the
-/// one store of all.
+/// Tasks inherit it; your own threads and operation queues do not. Apple has no counterpart, because the system has only one store.
 public struct GrantEnvironment: Sendable {
-    /// The directory of the store, absolute; nil for the one the commands have.
+    /// The directory of the store, absolute; nil for the commands' store.
     public var store: String?
-    /// How directories are looked at. `.here` waits as long as a filesystem takes to answer.
-    public var lookout: Lookout
-    /// Whether what was granted is reached through mounts alone, where a revocation binds. Else a granted directory that no mount of its
-    /// view shows is used itself.
+    /// How directories are looked up. `.inProcess` blocks as long as a filesystem takes to answer.
+    public var probe: DirectoryProbe
+    /// Whether granted directories are used only through mounts, where revocations take effect. Otherwise a granted directory that no
+    /// mount of its view shows is used itself.
     public var usesMountsOnly: Bool
     /// How long others are waited for.
-    var patience = Patience()
+    var timeouts = Timeouts()
 
-    /// The commands' store, looked at by the caller itself, mounts or not, unless something else is said.
-    public init(store: String? = nil, lookout: Lookout = .here, usesMountsOnly: Bool = false) {
+    /// By default: the commands' store, looked up in this process, with or without mounts.
+    public init(store: String? = nil, probe: DirectoryProbe = .inProcess, usesMountsOnly: Bool = false) {
         self.store = store
-        self.lookout = lookout
+        self.probe = probe
         self.usesMountsOnly = usesMountsOnly
     }
 
-    /// What is in force in this task.
+    /// The environment of this task.
     @TaskLocal public static var current = GrantEnvironment()
 
-    /// The operations on the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`; `.usage` for a path that
-    /// cannot be one.
+    /// Opens the store, which stays open in this process. With `create`, a missing store is made. Errors: those of `GrantStore.init`;
+    /// `.usage` for an invalid path.
     public func administrator(create: Bool = false) throws(GrantError) -> GrantAdministrator {
         let directory = try StoreLocation.directory(explicit: store.map { Array($0.utf8) })
-        return GrantAdministrator(store: try OpenStores.store(directory, create: create), lookout: lookout)
+        return GrantAdministrator(store: try OpenStores.store(directory, create: create), probe: probe)
     }
 }

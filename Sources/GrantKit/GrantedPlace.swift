@@ -4,26 +4,27 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Where a path lies inside a mount of a view, by the mount table alone.
+/// The location of a path inside a mount of a view, from the mount table alone.
 struct ViewPlace: Equatable {
     /// The view's name, which is the mount's source.
     let view: [UInt8]
     let mount: MountEntry
     /// The grant's name.
     let name: [UInt8]
-    /// Below the grant, joined by `/`; empty for the granted directory itself.
+    /// The path below the grant; empty for the granted directory itself.
     let below: [UInt8]
 
-    /// The granted directory, in the mount; nil where a directory below it was bound elsewhere.
+    /// The granted directory in the mount; nil if a directory below it was bound elsewhere.
     var directory: [UInt8]? { ViewPlace.directory(of: name, in: mount) }
 
-    /// A mount shows the whole view, or, bound elsewhere, one granted directory of it.
+    /// A mount shows the whole view or, bound elsewhere, one granted directory of it.
     static func directory(of name: [UInt8], in mount: MountEntry) -> [UInt8]? {
         if mount.root == [UInt8(ascii: "/")] { return CanonicalPath.join(mount.mountpoint, name) }
         return mount.root.dropFirst().elementsEqual(name) ? mount.mountpoint : nil
     }
 
-    /// nil for a path outside of every mount of a view, and for the root of one, which belongs to no grant. `path` is absolute and canonical.
+    /// nil for a path outside of every mount of a view, and for the root of one, which belongs to no grant. `path` is absolute and
+    /// canonical.
     init?(_ path: [UInt8], in table: MountTable) {
         guard let entry = table.entry(holding: path), entry.type == GrantAdministrator.filesystemType,
             let below = FilePath.below(entry.mountpoint, path)
@@ -38,23 +39,23 @@ struct ViewPlace: Equatable {
     }
 }
 
-/// A path as a grant leads to it, wherever it was named: in a mount of the grant's view or in the granted directory itself.
+/// The location of a path in a grant, whether it was named in a mount of the grant's view or in the granted directory itself.
 struct GrantedPlace {
     let grant: Grant
-    /// The granted directory, now; canonical.
+    /// The present path of the granted directory, canonical.
     let directory: [UInt8]
-    /// Below it, joined by `/`.
+    /// The path below it.
     let below: [UInt8]
 
     /// The path on the host.
     var source: [UInt8] { FilePath.join(directory, below) }
-    /// The path in the view, which is the same wherever that is mounted: `/NAME` and what is below.
+    /// The path in the view, which is the same in every mount: `/NAME` and what is below.
     var inView: [UInt8] { FilePath.join([UInt8(ascii: "/")] + grant.name.bytes, below) }
 
-    /// The grant that lets a program reach the path (canonical). `.permission` when there is none that is active, and what the store throws.
+    /// Finds the grant that lets a program reach the path (canonical). `.permission` if none is active, and the store's errors.
     ///
-    /// In a mount it is the one whose name the path begins with. On the host several may do; of the directories that hold the path, the
-    /// innermost is taken, and of its grants the oldest.
+    /// In a mount it is the grant whose name the path begins with. On the host several may apply: it takes the innermost directory that
+    /// holds the path, and of its grants the oldest.
     init(_ path: [UInt8], administrator: GrantAdministrator) throws(GrantError) {
         let table = try GrantedPlace.table()
         if let place = ViewPlace(path, in: table) {
@@ -63,7 +64,7 @@ struct GrantedPlace {
         }
         let now = Instant(nanoseconds: Clock.realtime)
         let active = try administrator.store.grants().filter { $0.state(at: now) == .active }
-        // Those that are where they were, first: only when none of them will do, the others are looked for.
+        // Tries those at their recorded paths first; the others are looked up only if none of them applies.
         let near = active.filter { MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
         let far = active.filter { !MountTable.path(path, isAtOrBelow: $0.bookmark.path) }
         for candidates in [near, far] where !candidates.isEmpty {
@@ -92,11 +93,11 @@ struct GrantedPlace {
         return GrantedPlace(grant: grant, directory: described.path, below: place.below)
     }
 
-    /// What the store knows of the grant that shows a place in a mount. `.permission` when it is of another store.
+    /// Returns the grant that shows a location in a mount, from the store. `.permission` if the mount belongs to another store.
     static func grant(
         of place: ViewPlace, _ path: [UInt8], _ administrator: GrantAdministrator, _ table: MountTable
     ) throws(GrantError) -> Grant {
-        // Wherever it is bound, it is the filesystem of the mount that the store knows.
+        // However it is bound, the store knows the mount's filesystem.
         let mounts = try administrator.store.mounts().filter { record in
             (record.connection?.device ?? table.entry(mountpoint: record.mountpoint)?.device) == place.mount.device
         }
@@ -121,7 +122,7 @@ struct GrantedPlace {
 }
 
 extension GrantDescription {
-    /// `.permission` for a grant that is withdrawn, `.notFound` for one whose directory is not to be found, `.ambiguous`.
+    /// `.permission` for a revoked or expired grant, `.notFound` if its directory was not found, `.ambiguous`.
     func requireUsable() throws(GrantError) {
         let what = "the grant “\(grant.name)” cannot be used"
         switch state {

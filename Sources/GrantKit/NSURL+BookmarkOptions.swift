@@ -1,40 +1,41 @@
 import Foundation
 
 extension NSURL {
-    /// How the data of a bookmark is made. The names and numbers are Apple's.
+    /// Options for making a bookmark. Names and numbers are Apple's.
     public struct BookmarkCreationOptions: OptionSet, Sendable {
         /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
-        /// Bits that have no name here change nothing.
+        /// Unknown bits have no effect.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// There: less is remembered. Here: the same as without; bookmarks are small.
+        /// There: less data. Here: no effect, because bookmarks are small.
         public static let minimalBookmark = BookmarkCreationOptions(rawValue: 1 << 9)
-        /// There: with what an alias file needs. Here: the same as without; the data may be written to any file.
+        /// There: adds what an alias file needs. Here: no effect; any data may be written to a file.
         public static let suitableForBookmarkFile = BookmarkCreationOptions(rawValue: 1 << 10)
-        /// The data remembers the grant through which the item is reached, sealed by the store. There (macOS): the app's own right to it.
+        /// Records the grant that leads to the item, sealed by the store. There (macOS): the app's own right to it.
         public static let withSecurityScope = BookmarkCreationOptions(rawValue: 1 << 11)
-        /// With `withSecurityScope`: for reading only. There: the process that resolves the data may not write. Here the grant says who may: for one
-        /// that lets write, making the bookmark fails with `featureUnsupported` (`grantfs set NAME --access read-only`).
+        /// With `withSecurityScope`: for reading only. There: the process that resolves the data may not write. Here the grant has the
+        /// access: for a read-write grant, making the bookmark fails with `featureUnsupported` (`grantfs set NAME --access read-only`).
         public static let securityScopeAllowOnlyReadAccess = BookmarkCreationOptions(rawValue: 1 << 12)
-        /// Access that was started is not remembered: the data finds the item by its identity alone.
+        /// Ignores started access: the data finds the item by its identity alone.
         public static let withoutImplicitSecurityScope = BookmarkCreationOptions(rawValue: 1 << 29)
     }
 
-    /// How a bookmark's item is looked for. The names and numbers are Apple's.
+    /// Options for resolving a bookmark. Names and numbers are Apple's.
     public struct BookmarkResolutionOptions: OptionSet, Sendable {
         /// The options as bits, with Apple's numbers.
         public let rawValue: UInt
-        /// Bits that have no name here change nothing.
+        /// Unknown bits have no effect.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
-        /// There: nobody is asked for a password. Here nobody ever is.
+        /// There: asks for no password. Here it never does.
         public static let withoutUI = BookmarkResolutionOptions(rawValue: 1 << 8)
-        /// There: no volume is mounted for it. Here none ever is.
+        /// There: mounts no volume. Here it never does.
         public static let withoutMounting = BookmarkResolutionOptions(rawValue: 1 << 9)
-        /// The data must lead through a grant; data that does not is `fileReadCorruptFile`. (Data that does is resolved through its grant without this option as well.)
+        /// Requires data with a grant; other data is `fileReadCorruptFile`. (Data with a grant is resolved through it without this
+        /// option as well.)
         public static let withSecurityScope = BookmarkResolutionOptions(rawValue: 1 << 10)
-        /// There: access is not started by resolving. Here it never is.
+        /// There: resolving does not start access. Here it never does.
         public static let withoutImplicitStartAccessing = BookmarkResolutionOptions(rawValue: 1 << 15)
     }
 }

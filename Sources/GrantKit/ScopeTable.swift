@@ -3,20 +3,20 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// The access that this process has started and not stopped.
+/// The security-scoped accesses that this process has started and not stopped.
 ///
-/// Locking: one lock around the table, held for a look or a change of it and nothing else.
+/// Locking: one lock around the table, held for an access.
 final class ScopeTable: Sendable {
     static let process = ScopeTable()
 
     private struct Scope {
-        /// Starts that were not followed by a stop.
+        /// The number of starts without a stop.
         var count: Int
-        /// Where it was when access was started first: canonical.
+        /// The canonical path at the first start.
         let path: [UInt8]
     }
 
-    /// By the words of the URL: a stop finds its start also when there is nothing at the path any more.
+    /// By the normalised text of the URL, so that a stop finds its start even if nothing exists at the path any more.
     private let scopes = Lock<[[UInt8]: Scope]>([:])
 
     /// Counts one start of `words`, which lead to `path`.
@@ -24,7 +24,7 @@ final class ScopeTable: Sendable {
         scopes.withLock { $0[words, default: Scope(count: 0, path: path)].count += 1 }
     }
 
-    /// Takes one start back; without one nothing happens.
+    /// Counts one stop; does nothing without a start.
     func stopped(_ words: [UInt8]) {
         scopes.withLock { scopes in
             guard let count = scopes[words]?.count else { return }
@@ -32,10 +32,10 @@ final class ScopeTable: Sendable {
         }
     }
 
-    /// How often access to exactly this was started and not stopped.
+    /// Returns how often access to exactly this was started and not stopped.
     func count(_ words: [UInt8]) -> Int { scopes.withLock { $0[words]?.count ?? 0 } }
 
-    /// Whether access was started to what the URL leads to, or to a directory above it.
+    /// Whether access was started to the URL's target, or to a directory above it.
     func covers(_ url: URL) -> Bool {
         guard let words = try? FilePath.words(url) else { return false }
         let path = (try? FilePath.canonical(url)) ?? words

@@ -3,24 +3,26 @@ import GrantAdministration
 import GrantModel
 
 extension URL {
-    /// Data that finds the file or directory of this URL again, after a rename, a move, a reboot.
+    /// Makes data that finds the file or directory at this URL again, after a rename, a move or a reboot.
     ///
-    /// **Here.** The data holds the item's identity: its filesystem, inode number with birth time or generation, file handle. Of a file it holds
-    /// those of its directory, and its name, because saving a file usually makes it another one. Links in the URL are followed first.
+    /// **Here.** The data has the item's identity: its filesystem, inode number with birth time or generation, and file handle. For a
+    /// file it has those of its directory, and its name, because saving a file usually replaces it. Links in the URL are resolved
+    /// first.
     ///
-    /// With `withSecurityScope`, and also without it while access to the URL, or to a directory above it, is started, the data
-    /// holds which grant of the store the item is reached through, and the store seals that. Such data leads through the grant and
-    /// through nothing else: once the grant is revoked it resolves no more, and once it is restored it does again. Inside a mount whose store the
-    /// program cannot read, the data holds the name of the view, of the grant, and the path below: it finds the item wherever the view is mounted, not one that was
-    /// renamed.
+    /// With `withSecurityScope`, and without it while access to the URL or a directory above it is started, the data has the grant that
+    /// leads to the item, sealed by the store. Such data is only valid through that grant: it cannot be resolved while the grant is
+    /// revoked, and can again once it is restored. In a mount whose store the program cannot read, the data has the names of the view
+    /// and the grant, and the path below: it finds the item wherever the view is mounted, but not one that was renamed.
     ///
-    /// **There.** On iOS the data always holds the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are values to be kept in the data.
+    /// **There.** On iOS the data always has the right of the app that made it, on macOS only with `withSecurityScope`. `keys` are
+    /// values to be kept in the data.
     ///
-    /// **Differences.** No resource values are kept: `keys` changes nothing. `url`, the document that a bookmark is to be bound to, only serves as a place to look from there; here it is
-    /// not needed, and together with `withSecurityScope` it is refused (`featureUnsupported`).
+    /// **Differences.** No resource values are kept: `keys` has no effect. `url`, the document to which a bookmark is bound there, is
+    /// not needed here; together with `withSecurityScope` it is refused (`featureUnsupported`).
     ///
-    /// - Throws: `CocoaError`: `fileReadNoSuchFile`, `fileReadNoPermission` (also when a scope is asked for and no active grant leads to the item),
-    ///   `fileReadUnsupportedScheme`, `featureUnsupported`, `fileReadUnknown`. The `GrantError` that says more is its `underlying`.
+    /// - Throws: `CocoaError`: `fileReadNoSuchFile`, `fileReadNoPermission` (also if a scope is required and no active grant leads to
+    ///   the item), `fileReadUnsupportedScheme`, `featureUnsupported`, `fileReadUnknown`. Its `underlying` is a `GrantError` with
+    ///   details.
     public func bookmarkData(
         options: BookmarkCreationOptions = [], includingResourceValuesForKeys keys: Set<URLResourceKey>? = nil, relativeTo url: URL? = nil
     ) throws -> Data {
@@ -42,17 +44,18 @@ extension URL {
         }
     }
 
-    /// The item of a bookmark, where it is now.
+    /// Resolves a bookmark.
     ///
-    /// **Here.** Data that was made with a grant leads to `MOUNTPOINT/NAME/…` when a running mount of the grant's view shows it to this process, which is where a revocation
-    /// binds; else to the directory itself (see `GrantEnvironment.usesMountsOnly`). Data without one leads to where the item
-    /// is. `isStale` is set when the item is not where it was when the data was made: the URL is right, and data made anew of it is no longer stale.
+    /// **Here.** Data with a grant leads to `MOUNTPOINT/NAME/…` if a running mount of the grant's view shows it to this process, which
+    /// is where revocations take effect; otherwise to the directory itself (see `GrantEnvironment.usesMountsOnly`). Other data leads to
+    /// the item's path. `isStale` is set if the item was moved since the data was made: the URL is right, and new data made from it is
+    /// no longer stale.
     ///
-    /// **There.** The same, without mounts. On iOS resolving starts access by itself; here `startAccessingSecurityScopedResource()` does.
+    /// **There.** The same, without mounts. On iOS resolving starts access; here `startAccessingSecurityScopedResource()` does.
     ///
-    /// - Throws: `CocoaError`: `fileReadCorruptFile` (no bookmark, damaged, newer, of another store), `fileReadNoPermission` (the grant is revoked, expired, removed; the item has left
-    ///   it), `fileNoSuchFile` (missing, replaced by another, its volume not mounted), `fileReadUnknown` (the store cannot be read; several candidates). The `GrantError` that
-    ///   says more is its `underlying`.
+    /// - Throws: `CocoaError`: `fileReadCorruptFile` (invalid, damaged, newer, or of another store), `fileReadNoPermission` (the grant
+    ///   is revoked, expired or removed; the item has left it), `fileNoSuchFile` (missing, replaced by another, its volume not
+    ///   mounted), `fileReadUnknown` (the store cannot be read; several candidates). Its `underlying` is a `GrantError` with details.
     public init(
         resolvingBookmarkData data: Data, options: BookmarkResolutionOptions = [], relativeTo url: URL? = nil,
         bookmarkDataIsStale isStale: inout Bool

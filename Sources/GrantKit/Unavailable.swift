@@ -1,7 +1,7 @@
 import Foundation
 
-// What Apple's documents name and GrantKit leaves out. The names are here so that the compiler says why, and what to use, instead of that it cannot find them.
-// The table in docs/GrantKit.md has the same sentences; `.ci/library` has the compiler say each.
+// Apple's names that GrantKit leaves out. They are declared so that the compiler says why, and what to use instead. The table in
+// docs/GrantKit.md has the same sentences; `.ci/library` checks that the compiler says each.
 
 // MARK: versions and iCloud
 

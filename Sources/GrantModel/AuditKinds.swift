@@ -1,12 +1,12 @@
-/// What `-o audit` writes down of what programs do (`-o audit-of=KIND:KIND…`).
+/// The kinds of operations that `-o audit` records (`-o audit-of=KIND:KIND…`).
 public struct AuditKinds: OptionSet, Sendable, Hashable {
     public let rawValue: UInt8
 
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-    /// Openings for reading, of directories too.
+    /// Opens for reading, directories included.
     public static let read = AuditKinds(rawValue: 1)
-    /// Openings for writing, and sizes that are set without one.
+    /// Opens for writing, and truncate(2), which needs no open.
     public static let write = AuditKinds(rawValue: 2)
     /// New files, directories, links and nodes.
     public static let create = AuditKinds(rawValue: 4)
@@ -16,12 +16,12 @@ public struct AuditKinds: OptionSet, Sendable, Hashable {
     public static let attributes = AuditKinds(rawValue: 32)
     public static let all: AuditKinds = [.read, .write, .create, .remove, .rename, .attributes]
 
-    /// Each with the word that it is chosen by.
+    /// Each kind with its word on the command line.
     public static let words: [(word: String, kind: AuditKinds)] = [
         ("read", .read), ("write", .write), ("create", .create), ("remove", .remove), ("rename", .rename), ("attributes", .attributes),
     ]
 
-    /// Words with colons between. nil when one is unknown, or none is there.
+    /// Parses words separated by colons; nil when there is none, or one is unknown.
     public init?(words text: String) {
         self = []
         for word in text.split(separator: ":", omittingEmptySubsequences: false) {

@@ -1,4 +1,4 @@
-/// Writes numbers (big-endian) and byte strings (with their length before them) one after the other.
+/// Encodes numbers (big-endian) and length-prefixed byte strings one after the other.
 package struct BinaryWriter {
     package private(set) var bytes: [UInt8] = []
 
@@ -8,7 +8,7 @@ package struct BinaryWriter {
         withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
     }
 
-    /// A length of 32 bits, then the bytes.
+    /// Writes a length of 32 bits, then the bytes.
     package mutating func write(_ value: [UInt8]) {
         write(UInt32(truncatingIfNeeded: value.count))
         bytes.append(contentsOf: value)
@@ -16,14 +16,14 @@ package struct BinaryWriter {
 
     package mutating func write(_ value: String) { write(Array(value.utf8)) }
 
-    /// A byte that says whether there is a value, then the value.
+    /// Writes a byte that says whether there is a value, then the value.
     package mutating func write<Value>(optional value: Value?, _ writeValue: (inout BinaryWriter, Value) -> Void) {
         write(value == nil ? 0 as UInt8 : 1)
         if let value { writeValue(&self, value) }
     }
 }
 
-/// Reads what `BinaryWriter` wrote. Input that ends early or says what cannot be is an error, never a trap.
+/// Decodes what `BinaryWriter` encoded. Truncated or malformed input is an error, never a trap.
 package struct BinaryReader {
     package enum Flaw: Error {
         case endsEarly

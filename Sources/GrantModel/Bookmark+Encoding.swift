@@ -1,6 +1,6 @@
-/// The form a bookmark is stored in: `GFBM`, a version of 16 bits, the fields, a checksum of 64 bits over all before it.
+/// The stored form of a bookmark: `GFBM`, a version of 16 bits, the fields, a checksum of 64 bits over all of that.
 extension Bookmark {
-    /// Why bytes are no bookmark that this program can read.
+    /// Why bytes cannot be decoded as a bookmark.
     public enum DecodingFlaw: String, Error, Sendable {
         case notABookmark = "it is not a bookmark"
         case newer = "it was written by a newer version of grantfs"
@@ -10,12 +10,12 @@ extension Bookmark {
 
     private static let magic = Array("GFBM".utf8)
     private static let version: UInt16 = 4
-    /// What a bookmark of a directory is written as, so that programs that know of no documents read it.
+    /// The version of bookmarks of directories: programs from before documents can read it.
     private static let versionWithoutDocument: UInt16 = 3
-    /// Older versions are read, and written as the present one: without an origin, and without a tag.
+    /// Older versions, without an origin or without a tag, can be read. They are written again as the present one.
     private static let versionWithoutOrigin: UInt16 = 1
     private static let versionWithoutTag: UInt16 = 2
-    /// The checksum tells damage from use; what keeps forgeries out is the store's seal, which has a secret key.
+    /// Detects damage. It keeps no forgery out: the store's seal does, which has a secret key.
     private static let checksum = SipHash(key0: 0x6772_616e_7466_7320, key1: 0x626f_6f6b_6d61_726b)
 
     public func encoded() -> [UInt8] {
@@ -49,7 +49,7 @@ extension Bookmark {
         return whole
     }
 
-    /// Any bytes may be given; what is not exactly one whole bookmark is refused.
+    /// Decodes arbitrary bytes. Anything but exactly one whole bookmark is an error.
     public init(encoded bytes: [UInt8]) throws(DecodingFlaw) {
         let header = Bookmark.magic.count + 2
         guard bytes.count >= header + 8, bytes.starts(with: Bookmark.magic) else { throw .notABookmark }
@@ -120,7 +120,7 @@ extension FileIdentity {
 extension BookmarkOrigin {
     fileprivate init(fields reader: inout BinaryReader) throws(BinaryReader.Flaw) {
         var ancestors: [FileIdentity] = []
-        // Not trusted for reserving memory: the input ends before a wrong count does.
+        // The count is not trusted, so nothing is reserved for it: the input ends before a wrong count does.
         for _ in 0..<(try reader.read(UInt32.self)) { ancestors.append(try FileIdentity(fields: &reader)) }
         self.init(ancestors: ancestors, bootID: try reader.readString(), madeBy: try reader.read(UInt32.self))
     }

@@ -1,15 +1,14 @@
-/// What identifies a filesystem across reboots. Never a device number or a mount id: both change.
+/// A filesystem's identity across reboots. It has no device number and no mount id: both change.
 public struct FilesystemIdentity: Hashable, Sendable {
-    /// 16 bytes at most, or empty where the filesystem has none (a UUID of zeros is unknown).
+    /// At most 16 bytes; empty where the filesystem has none. A UUID of zeros counts as none.
     public var uuid: [UInt8]
     /// The type as /proc/self/mountinfo names it (`ext4`, `tmpfs`, `fuse.sshfs`).
     public var type: String
-    /// Set for filesystems that do not outlive a boot (tmpfs, ramfs): the boot id they lived in.
+    /// The boot id, for filesystems that do not outlive a boot (tmpfs, ramfs).
     public var bootID: String?
-    /// statfs(2) f_fsid, for the types that derive it from the UUID and not from a device number (btrfs mixes the
-    /// subvolume into it).
+    /// f_fsid of statfs(2), for the types that derive it from the UUID and not from a device number. btrfs mixes the subvolume into it.
     public var fsid: UInt64?
-    /// What is mounted, for filesystems that nothing else identifies (`host:/path` of nfs or sshfs).
+    /// The mount source, for filesystems that nothing else identifies (`host:/path` of nfs or sshfs).
     public var source: [UInt8]?
 
     public init(uuid: [UInt8], type: String, bootID: String? = nil, fsid: UInt64? = nil, source: [UInt8]? = nil) {
@@ -32,10 +31,10 @@ public struct FileHandle: Hashable, Sendable {
     }
 }
 
-/// What tells a directory from every other one on its filesystem.
+/// The identity of a file or directory within its filesystem.
 public struct FileIdentity: Hashable, Sendable {
     public var inode: UInt64
-    /// FS_IOC_GETVERSION, where it answers.
+    /// What FS_IOC_GETVERSION returns, where it is supported.
     public var generation: UInt32?
     /// statx(2) stx_btime, where the filesystem keeps it.
     public var birthTime: Instant?
@@ -47,14 +46,14 @@ public struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// What was around a directory when its bookmark was made, and who made it: where to search for it, and for people who have to
-/// find it again.
+/// The surroundings of a directory when its bookmark was made, and who made it. They say where to search for it, and help people find
+/// it again.
 public struct BookmarkOrigin: Hashable, Sendable {
-    /// The directories above, the nearest first, the root last. Renewed together with the path.
+    /// The parent directories, the nearest first, the root last. Renewed together with the path.
     public var ancestors: [FileIdentity]
-    /// The boot it was made in.
+    /// The boot in which the bookmark was made.
     public var bootID: String
-    /// The uid that made it.
+    /// The uid of the process that made it.
     public var madeBy: UInt32
 
     public init(ancestors: [FileIdentity], bootID: String, madeBy: UInt32) {
@@ -70,15 +69,15 @@ public struct Bookmark: Hashable, Sendable {
     /// nil on filesystems without lasting handles: such a bookmark is weak.
     public var handle: FileHandle?
     public var identity: FileIdentity
-    /// Absolute, canonical, in bytes; where the directory was when last seen.
+    /// The path where the directory was last seen: absolute, canonical, in bytes.
     public var path: [UInt8]
     public var owner: UInt32
     public var created: Instant
-    /// nil in bookmarks that were made before it was kept.
+    /// nil in bookmarks that were made before origins were recorded.
     public var origin: BookmarkOrigin?
-    /// What the directory was tagged with (`--tag`), so that a restored copy can be recognised.
+    /// The tag that the directory was given (`--tag`), by which a restored copy can be recognised.
     public var tag: DirectoryTag?
-    /// Set when it is of a file.
+    /// Set for bookmarks of files.
     public var document: DocumentBookmark?
 
     public init(

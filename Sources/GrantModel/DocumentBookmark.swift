@@ -1,4 +1,4 @@
-/// What a bookmark of one file has beside that of a directory.
+/// The part of a bookmark that only bookmarks of files have.
 public struct DocumentBookmark: Hashable, Sendable {
     /// How a document is shown in a view.
     public enum Form: UInt8, Sendable, CaseIterable {
@@ -8,7 +8,7 @@ public struct DocumentBookmark: Hashable, Sendable {
         case directory = 1
     }
 
-    /// The file's name when it was granted: the one that it has in its directory of the view, whatever it is called on the host later.
+    /// The file's name when it was granted. The view keeps it, whatever the file is called on the host later.
     public let name: GrantName
     public var form: Form
 

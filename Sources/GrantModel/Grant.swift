@@ -4,15 +4,15 @@ public enum Access: String, Sendable, CaseIterable {
     case readOnly = "read-only"
 }
 
-/// What claims bind.
+/// What claims exclude.
 public enum Coordination: String, Sendable, CaseIterable {
-    /// Claims meet claims, and nothing else.
+    /// Claims exclude other claims, and nothing else.
     case advisory
     /// Operations through a mount that conflict with a claim wait until it ends.
     case mandatory
 }
 
-/// The state a grant is kept in. `GrantState` adds what only a look at the disk can tell.
+/// The state of a grant in the store. `GrantState` adds what only a look at the disk can tell.
 public enum RecordedState: String, Sendable, CaseIterable {
     case active
     case revoked
@@ -28,21 +28,21 @@ public enum GrantState: String, Sendable, CaseIterable {
     case unavailable
 }
 
-/// What resolving a bookmark found.
+/// The result of resolving a bookmark.
 public enum BookmarkFinding: String, Sendable, CaseIterable {
-    /// Where it was.
+    /// At its recorded path.
     case ok
     /// The same directory under another path.
     case moved
-    /// Another directory stands at the old path, and the bookmarked one is nowhere. Never entered.
+    /// Another directory is at the recorded path, and the bookmarked one was not found. Never entered.
     case replaced
-    /// Nowhere, though its filesystem is there.
+    /// Not found, though its filesystem is mounted.
     case missing
     /// Its filesystem is not mounted.
     case unavailable
     /// More than one candidate.
     case ambiguous
-    /// Found, but the filesystem has no lasting file handles: inode and birth time agree.
+    /// Found, but the filesystem has no persistent file handles: only inode and birth time were compared.
     case weak
 
     /// Whether the directory may be entered.
@@ -64,11 +64,11 @@ public struct Grant: Sendable {
     public var state: RecordedState
     public var created: Instant
     public var expires: Instant?
-    /// Counts the times the grant was made active. A scope belongs to one activation, so that what was reached before
-    /// a revocation stays refused after `restore`, however quickly the one follows the other.
+    /// The number of times that the grant was made active. A scope belongs to one activation, so what was reached before a revocation
+    /// stays refused after `restore`, however soon that follows.
     public var activation: Int64
     public var coordination: Coordination
-    /// Of a grant that the fleet gave to this host: which of its activations there is the last that was heard of here. nil: it was granted here.
+    /// For a grant that the fleet gave to this host: the fleet's own activation number, as last heard of here. nil for a local grant.
     public var fleetActivation: Int64?
 
     public init(
@@ -89,7 +89,7 @@ public struct Grant: Sendable {
         self.fleetActivation = fleetActivation
     }
 
-    /// The recorded state, with an expiry that has passed since it was recorded.
+    /// The recorded state, or `expired` if the expiry has passed since it was recorded.
     public func state(at now: Instant) -> RecordedState {
         if state == .active, let expires, expires <= now { return .expired }
         return state

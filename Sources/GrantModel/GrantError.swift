@@ -1,16 +1,16 @@
-/// An error that people read: `grantfs: what went wrong: why (what to do)`.
+/// An error to be shown to people: `grantfs: what went wrong: why (what to do)`.
 public struct GrantError: Error, Sendable, CustomStringConvertible {
-    /// What kind of failure it is; one table maps it to an exit status.
+    /// The kind of failure. One table maps it to an exit status.
     public enum Code: Sendable, CaseIterable {
-        /// The words of a command or call are wrong.
+        /// The arguments of a command or call are wrong.
         case usage
         case notFound
         case ambiguous
         case alreadyExists
         case invalidDirectory
-        /// The bytes of a bookmark are none, or not for this store.
+        /// The bytes are not a bookmark, or not one of this store.
         case invalidBookmark
-        /// A file that declares grants makes no sense.
+        /// A file that declares grants cannot be parsed.
         case invalidFile
         case permission
         case storeUnavailable
@@ -19,7 +19,8 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         case storeFull
         case mountFailed
         case unsupported
-        /// Descriptors or memory have run out, of this process or of the machine. It says nothing about what was asked for: to be tried again.
+        /// Descriptors or memory have run out, in this process or on the machine. It says nothing about what was asked for; the caller
+        /// may try again.
         case exhausted
         /// Recorded, but some mount has not confirmed it.
         case unconfirmed
@@ -48,7 +49,7 @@ public struct GrantError: Error, Sendable, CustomStringConvertible {
         return text
     }
 
-    /// The exit status of a command that ends with this error.
+    /// The exit status of a command that fails with this error.
     public var exitStatus: Int32 {
         switch code {
         case .usage: 2

@@ -1,4 +1,4 @@
-/// Identifies one grant for ever. 128 random bits, shown as 32 lower-case hexadecimal digits. Never used twice.
+/// The id of one grant: 128 random bits, shown as 32 lower-case hexadecimal digits. Never reused.
 public struct GrantID: Hashable, Sendable, Comparable, CustomStringConvertible {
     public let high: UInt64
     public let low: UInt64
@@ -8,13 +8,13 @@ public struct GrantID: Hashable, Sendable, Comparable, CustomStringConvertible {
         self.low = low
     }
 
-    /// A fresh identifier from the system's random source.
+    /// Makes a new id from the system's random source.
     public static func random() -> GrantID {
         var generator = SystemRandomNumberGenerator()
         return GrantID(high: generator.next(), low: generator.next())
     }
 
-    /// Reads exactly 32 hexadecimal digits; anything else is nil.
+    /// Parses exactly 32 hexadecimal digits; nil for anything else.
     public init?(_ text: some StringProtocol) {
         guard text.utf8.count == 32, text.utf8.allSatisfy({ Hexadecimal.value(of: $0) != nil }) else { return nil }
         guard let high = UInt64(text.prefix(16), radix: 16), let low = UInt64(text.suffix(16), radix: 16) else { return nil }
@@ -57,7 +57,7 @@ public enum Hexadecimal {
     }
 }
 
-/// A name of bytes as Linux has them in directories: not empty, not `.` or `..`, without `/` and NUL, 255 bytes at most.
+/// A name as a Linux directory can have it: not empty, not `.` or `..`, without `/` and NUL, at most 255 bytes.
 /// It need not be UTF-8.
 public struct GrantName: Hashable, Sendable, CustomStringConvertible {
     public let bytes: [UInt8]
@@ -73,7 +73,7 @@ public struct GrantName: Hashable, Sendable, CustomStringConvertible {
         case notUTF8 = "it is not UTF-8"
     }
 
-    /// Any name that a directory entry can have: what a grant gets when it takes its directory's own name.
+    /// Accepts any name that a directory entry can have: what a grant gets when it takes its directory's own name.
     public init(entry bytes: [UInt8]) throws(Flaw) {
         if bytes.isEmpty { throw .empty }
         if bytes == [0x2E] || bytes == [0x2E, 0x2E] { throw .dots }
@@ -83,14 +83,14 @@ public struct GrantName: Hashable, Sendable, CustomStringConvertible {
         self.bytes = bytes
     }
 
-    /// A name somebody chose: UTF-8 without control characters, besides what `init(entry:)` asks for.
+    /// Accepts a name that a person chose: UTF-8 without control characters, besides the rules of `init(entry:)`.
     public init(chosen bytes: [UInt8]) throws(Flaw) {
         try self.init(entry: bytes)
         if bytes.contains(where: { $0 < 0x20 || $0 == 0x7F }) { throw .control }
         if !Bytes.isUTF8(bytes) { throw .notUTF8 }
     }
 
-    /// For people; bytes that are no UTF-8 are shown as U+FFFD.
+    /// For people; invalid UTF-8 is shown as U+FFFD.
     public var description: String { String(decoding: bytes, as: UTF8.self) }
     public var isUTF8: Bool { Bytes.isUTF8(bytes) }
 }

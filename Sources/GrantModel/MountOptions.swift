@@ -1,6 +1,6 @@
-/// How much the kernel may remember on behalf of a mount (`-o cache=`).
+/// How much the kernel may cache for a mount (`-o cache=`).
 public enum CacheMode: String, Sendable, CaseIterable {
-    /// Names, attributes and data are cached; a change made beside the mount shows within a second.
+    /// Names, attributes and data are cached; a change made on the host shows within a second.
     case shared
     /// The granted directories are used through this mount alone: long timeouts, write-back.
     case exclusive
@@ -8,21 +8,21 @@ public enum CacheMode: String, Sendable, CaseIterable {
     case none
 }
 
-/// What processors with nothing to do are to do while requests come quickly (`-o idle=`).
+/// What idle processors do while requests come quickly (`-o idle=`).
 public enum IdleMode: String, Sendable, CaseIterable {
-    /// Poll where that is known to help, else halt.
+    /// Poll where that is known to help, otherwise halt.
     case auto
-    /// Poll, wherever the daemon may ask for it.
+    /// Poll, wherever the daemon is permitted to request it.
     case poll
     /// Halt, as the kernel sees fit.
     case halt
 }
 
-/// What `-o` said, after parsing.
+/// The parsed options of `-o`.
 public struct MountOptions: Sendable, Equatable {
     public var readOnly = false
     public var allowOther = false
-    /// The directories that exist in the mount alone are for the daemon's user by their mode, whoever may enter the mount.
+    /// Whether the mode of virtual directories admits only the daemon's user, even when other users may enter the mount.
     public var isPrivate = false
     public var allowSetID = false
     public var allowDevices = false
@@ -32,13 +32,13 @@ public struct MountOptions: Sendable, Equatable {
     public var submounts = false
     public var cache = CacheMode.shared
     public var idle = IdleMode.auto
-    /// Whether another daemon goes on when this one dies.
+    /// Whether another daemon takes over when this one dies.
     public var recovers = false
-    /// How many openings the log keeps; nil when none are written down.
+    /// The number of entries that the audit log keeps; nil when nothing is audited.
     public var audit: Int?
-    /// What of it is written down.
+    /// The operations that are audited.
     public var auditKinds = AuditKinds.all
-    /// What `audit` without a number means.
+    /// The value of `audit` without a number.
     public static let standardAudit = 200_000
     /// `store=DIR`, when given.
     public var store: String?

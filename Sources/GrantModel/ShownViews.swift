@@ -1,13 +1,13 @@
-/// What one mount shows: the grants of one view, or those of several, each view in a directory of its own.
+/// What one mount shows: the grants of one view, or those of several, with a directory for each view.
 public enum ShownViews: Hashable, Sendable {
     /// The grants of the view, at the root of the mount.
     case one(ViewName)
     /// A directory for every view whose name matches.
     case matching(ViewPattern)
-    /// A mountpoint for every view whose name matches, and no grant: each view is mounted there by a daemon of its own.
+    /// A mountpoint for every view whose name matches, and no grants: a daemon for each view mounts it there.
     case mountpoints(ViewPattern)
-    /// The documents of the desktop's programs: the host's own (the view `app:`) at the root, and those of each program APP (the view `app:APP`) in
-    /// `by-app/APP`. A grant of a directory is shown in a directory that has the grant's name.
+    /// The documents of the desktop's programs. The host's own (the view `app:`) are at the root, those of each program APP (the view
+    /// `app:APP`) in `by-app/APP`. A grant of a directory is shown inside a directory that has the grant's name.
     case documents
 
     /// Whether grants of the view are shown.
@@ -27,10 +27,10 @@ public enum ShownViews: Hashable, Sendable {
         return directory(of: view)
     }
 
-    /// The view, when there is no other.
+    /// The view, when exactly one is shown.
     public var onlyView: ViewName? { if case .one(let view) = self { view } else { nil } }
 
-    /// What the mount is called where there is room for one name: as the source in /proc/mounts, in messages.
+    /// The one name of the mount: its source in /proc/mounts, and in messages.
     public var label: ViewName {
         switch self {
         case .one(let view): view
@@ -49,8 +49,8 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// As it is kept in the store. No view has a name with a slash, so a program that knows only mounts of one view refuses to go on instead of passing a
-    /// mount over.
+    /// The form in the store. No view's name has a slash, so a program that knows only mounts of one view refuses to go on instead of
+    /// passing this mount over.
     public var recorded: String {
         switch self {
         case .one(let view): view.description
@@ -60,7 +60,7 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// nil for what `recorded` never gives.
+    /// nil for anything that `recorded` never returns.
     public init?(recorded text: String) {
         if text == ShownViews.documents.recorded {
             self = .documents
@@ -76,19 +76,19 @@ public enum ShownViews: Hashable, Sendable {
         }
     }
 
-    /// Before the name of a program in the name of its view.
+    /// The prefix that turns a program's name into the name of its view.
     public static let programs = "app:"
     /// The view of the host's own documents.
     public static let host = ViewName(known: programs)
-    /// The directory of `documents` in which the programs' are.
+    /// The directory of `documents` that holds the programs' directories.
     public static let programsDirectory = Array("by-app".utf8)
     private static let documentsLabel = ViewName(known: "documents")
     private static let mountpointsMark = "//mountpoints/"
 }
 
-/// A pattern for the names of views, as of files in a shell: `*` stands for anything, `?` for one character.
+/// A pattern for names of views, as a shell has it for files: `*` matches anything, `?` one character.
 public struct ViewPattern: Hashable, Sendable {
-    /// Has the same rules as a view's name, because it stands where one does.
+    /// It has the same rules as a view's name, because it can stand in its place.
     public let text: ViewName
 
     public init(_ text: String) throws(GrantName.Flaw) { self.text = try ViewName(text) }
@@ -96,7 +96,7 @@ public struct ViewPattern: Hashable, Sendable {
     public func matches(_ view: ViewName) -> Bool {
         let (pattern, name) = (Array(text.description.unicodeScalars), Array(view.description.unicodeScalars))
         var (at, next) = (0, 0)
-        // Where the last `*` was, and how much of the name it stands for.
+        // The position of the last `*`, and the end of what it matches so far.
         var star: (pattern: Int, name: Int)?
         while next < name.count {
             if at < pattern.count, pattern[at] == "*" {
@@ -115,18 +115,18 @@ public struct ViewPattern: Hashable, Sendable {
     }
 }
 
-/// Where a grant is shown: the names that lead to it from the root of a mount. The last is its own; those before it are of directories that exist in
-/// the mount alone.
+/// The path of a grant below the root of a mount. The last name is the grant's own; those before it are directories that exist only in
+/// the mount.
 public struct ShownPath: Hashable, Comparable, Sendable, CustomStringConvertible {
     public var directories: [GrantName]
     public var name: GrantName
 
     public init(_ name: GrantName, in directories: [GrantName] = []) { (self.directories, self.name) = (directories, name) }
 
-    /// The names, from the root on.
+    /// All names, from the root on.
     public var names: [GrantName] { directories + [name] }
 
-    /// In the order of the names' bytes.
+    /// Compares the bytes of the names.
     public static func < (left: ShownPath, right: ShownPath) -> Bool {
         if left.directories == right.directories { return left.name.bytes.lexicographicallyPrecedes(right.name.bytes) }
         return left.names.lexicographicallyPrecedes(right.names) { $0.bytes.lexicographicallyPrecedes($1.bytes) }
@@ -136,7 +136,7 @@ public struct ShownPath: Hashable, Comparable, Sendable, CustomStringConvertible
 }
 
 extension ShownViews {
-    /// Where a grant of a view that is shown is to be found.
+    /// Returns the path of a grant, whose view has to be shown.
     public func path(of grant: Grant) -> ShownPath {
         switch self {
         case .one, .mountpoints: return ShownPath(grant.name)
@@ -155,16 +155,16 @@ extension ShownViews {
         }
     }
 
-    /// What a path below the root of the mount leads to.
+    /// The result of looking a path up in a mount.
     public enum Target {
-        /// To a grant, or to what is `below` it.
+        /// A grant, or what is `below` it.
         case grant(Grant, below: [[UInt8]])
-        /// To the root, or a directory that leads to grants.
+        /// The root, or a directory that leads to grants.
         case above
         case nothing
     }
 
-    /// What the names lead to, from the root on. `grants`: those of the views that are shown.
+    /// Looks names up, from the root of the mount on. `grants`: all grants of the views that are shown.
     public func find(_ names: [[UInt8]], among grants: [Grant]) -> Target {
         if names.isEmpty { return .above }
         var target = Target.nothing

@@ -1,4 +1,4 @@
-/// SipHash-2-4: a keyed checksum of 64 bits. Without the key nobody can make one that fits, and any change shows.
+/// SipHash-2-4, a keyed hash of 64 bits. Without the key nobody can compute it, so it detects forgery as well as damage.
 package struct SipHash: Sendable {
     private let key0: UInt64
     private let key1: UInt64

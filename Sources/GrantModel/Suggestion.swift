@@ -1,6 +1,6 @@
-/// What somebody may have meant.
+/// Suggestions for mistyped words.
 public enum Suggestion {
-    /// The word at the smallest distance, when that is small for its length.
+    /// Returns the word with the smallest edit distance, if that is small for its length.
     public static func nearest(to word: String, among words: [String]) -> String? {
         let near = words.map { (word: $0, distance: distance(word, $0)) }.min { $0.distance < $1.distance }
         if let near, near.distance <= max(1, min(3, word.count / 3)) { return near.word }
@@ -9,7 +9,7 @@ public enum Suggestion {
         return longer.count == 1 ? longer[0] : nil
     }
 
-    /// The number of letters to insert, remove, replace or exchange with their neighbour.
+    /// Returns the edit distance: letters inserted, removed, replaced, or swapped with their neighbour.
     public static func distance(_ left: String, _ right: String) -> Int {
         let left = Array(left.unicodeScalars.prefix(64))
         let right = Array(right.unicodeScalars.prefix(64))

@@ -1,9 +1,9 @@
-/// A moment: nanoseconds since 1970-01-01T00:00:00Z.
+/// A point in time: nanoseconds since 1970-01-01T00:00:00Z.
 public struct Instant: Hashable, Comparable, Sendable {
     public let nanoseconds: Int64
 
     public init(nanoseconds: Int64) { self.nanoseconds = nanoseconds }
-    /// At the end of what can be counted (the years 1677 and 2262) where it is beyond that.
+    /// Saturates at the years 1677 and 2262.
     public init(seconds: Int64) {
         let (product, overflows) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
         nanoseconds = overflows ? (seconds < 0 ? .min : .max) : product
@@ -19,7 +19,7 @@ public struct Instant: Hashable, Comparable, Sendable {
 }
 
 extension Int64 {
-    /// The nearest whole number, at an end of the range for what is beyond it, 0 for what is no number.
+    /// Rounds to the nearest integer; saturates outside the range; 0 for NaN.
     package init(saturating value: Double) {
         self = value.isNaN ? 0 : Int64(exactly: value.rounded(.towardZero)) ?? (value < 0 ? .min : .max)
     }

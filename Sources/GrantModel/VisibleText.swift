@@ -1,6 +1,6 @@
-/// Bytes and text as a terminal may show them.
+/// Escapes bytes and text so that a terminal can show them.
 public enum VisibleText {
-    /// Control characters, and what is no UTF-8, become `\n`, `\x1b`, `\u{202e}`.
+    /// Escapes control characters and invalid UTF-8 as `\n`, `\x1b`, `\u{202e}`.
     public static func of(_ bytes: [UInt8]) -> String {
         var result = ""
         var rest = bytes[...]
@@ -23,7 +23,7 @@ public enum VisibleText {
     /// Whether `of` leaves the character as it is.
     public static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
-        // Also what changes the direction of a line, so that a name cannot pose as another.
+        // Escapes characters that change the direction of a line as well, so that a name cannot pose as another.
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: false
         default: true
         }

@@ -1,25 +1,25 @@
 import Glibc
 import GrantSystem
 
-/// Connections to hosts, made as a policy permits.
+/// Opens connections to hosts, if the policy permits them.
 struct Connector: Sendable {
     enum Failure: Error {
-        /// Why not, in words for people.
+        /// The reason, for people.
         case refused(String)
         case unreachable(String)
     }
 
     let policy: HostPolicy
-    /// Of a name's addresses so many are tried, each for so long.
-    private static let (most, patience): (Int, Int64) = (8, 10_000_000_000)
+    /// How many addresses of a name are tried, and for how long each: nanoseconds.
+    private static let (maxAddresses, connectTimeout): (Int, Int64) = (8, 10_000_000_000)
 
-    /// A name is resolved once, and what was found permitted is what is connected to.
+    /// Resolves a name once and connects only to those of its addresses that the policy permits.
     func connect(_ host: TargetHost, port: UInt16) throws(Failure) -> FileDescriptor {
         guard policy.permits(host, port: port) else { throw .refused("it is not on the list") }
-        let own = NetworkAddress.own()
+        let own = NetworkAddress.ownAddresses()
         var foreign: NetworkAddress?
         var failure: Failure?
-        for address in try addresses(of: host).prefix(Connector.most) {
+        for address in try addresses(of: host).prefix(Connector.maxAddresses) {
             guard policy.permits(address, port: port, own: own) else {
                 foreign = foreign ?? address
                 continue
@@ -77,13 +77,13 @@ struct Connector: Sendable {
         }
         if result == 0 { return made }
         guard errno == EINPROGRESS else { throw Errno(errno) }
-        try Poll.wait(number, writing: true, deadline: Clock.monotonic + patience)
+        try Poll.wait(number, writing: true, deadline: Clock.monotonic + connectTimeout)
         var (error, size) = (Int32(0), socklen_t(MemoryLayout<Int32>.size))
         guard getsockopt(number, SOL_SOCKET, SO_ERROR, &error, &size) == 0, error == 0 else { throw Errno(error == 0 ? errno : error) }
         return made
     }
 
-    /// connect(2), with an address of one family's type.
+    /// Calls connect(2) with a socket address of any family.
     private static func connect<Address>(_ socket: Int32, to place: inout Address) -> Int32 {
         withUnsafePointer(to: &place) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { Glibc.connect(socket, $0, socklen_t(MemoryLayout<Address>.size)) }

@@ -1,38 +1,38 @@
 import Glibc
 import GrantSystem
 
-/// A proxy for HTTP, and for everything else by CONNECT, that reaches the hosts of a list and no others.
+/// A proxy, for HTTP and by CONNECT for everything else, that connects only to a list of hosts.
 ///
-/// What it accepts on may be a socket of another network namespace; connections are made in this one.
+/// The listening socket may be of another network namespace; connections are made in this one.
 public final class HostProxy: Sendable {
     private let connector: Connector
     private let refusals = Refusals()
     private let slots = Semaphore()
 
-    /// Connections at once. Further ones wait to be accepted.
-    private static let most = 64
-    /// How long a program may take to say what it wants: nanoseconds.
-    private static let patience: Int64 = 30_000_000_000
+    /// The maximum of concurrent connections. Further ones wait to be accepted.
+    private static let maxConnections = 64
+    /// How long a client may take to send its request head: nanoseconds.
+    private static let headTimeout: Int64 = 30_000_000_000
 
     public init(_ rules: [HostRule]) {
         connector = Connector(policy: HostPolicy(rules: rules))
-        for _ in 0..<HostProxy.most { slots.post() }
+        for _ in 0..<HostProxy.maxConnections { slots.post() }
     }
 
-    /// What was refused so far, in the order in which it came; and how much more there was than is kept.
+    /// The refusals so far, in order; and the number of those beyond the limit.
     public var refused: (known: [Refusal], others: Int) { refusals.all }
 
-    /// Accepts connections for as long as the socket, which listens and blocks, takes any.
+    /// Accepts connections until accept(2) on the blocking listening socket fails for good.
     public func serve(_ listener: borrowing FileDescriptor) {
         while true {
             slots.wait()
-            // This process starts no program that could inherit it.
+            // No close-on-exec is needed: this process starts no program.
             let number = accept(listener.number, nil, nil)
             if number < 0 {
                 let error = errno
                 slots.post()
                 if error == EINVAL || error == EBADF || error == ENOTSOCK { return }
-                // Out of descriptors or memory: those who have some will give them back.
+                // Out of descriptors or memory: other connections will free some.
                 if error != EINTR, error != ECONNABORTED { usleep(10_000) }
                 continue
             }
@@ -66,13 +66,14 @@ public final class HostProxy: Sendable {
             let rest = bytes[length...]
             if head.isConnect {
                 let said = Array("HTTP/1.1 200 Connection established\r\n\r\n".utf8)
-                guard send(client.number, said, said.count, HostProxy.quiet) == said.count else { return }
-                var relay = Relay(client: client.number, server: server.number, first: rest, left: nil)
+                guard send(client.number, said, said.count, HostProxy.noSignal) == said.count else { return }
+                var relay = Relay(client: client.number, server: server.number, first: rest, remaining: nil)
                 relay.run()
             } else {
                 let body = rest.prefix(head.contentLength)
                 var relay = Relay(
-                    client: client.number, server: server.number, first: (head.forwarded + body)[...], left: head.contentLength - body.count
+                    client: client.number, server: server.number, first: (head.forwarded + body)[...],
+                    remaining: head.contentLength - body.count
                 )
                 relay.run()
                 finish(client)
@@ -87,12 +88,12 @@ public final class HostProxy: Sendable {
         }
     }
 
-    /// What has been read, and how much of it is the head; nil when none comes.
+    /// Reads the request head. Returns what was read and how much of it is the head; nil when none comes.
     private func head(from client: borrowing FileDescriptor) -> (bytes: [UInt8], length: Int)? {
-        let deadline = Clock.monotonic + HostProxy.patience
+        let deadline = Clock.monotonic + HostProxy.headTimeout
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 8192)
-        while bytes.count < RequestHead.most {
+        while bytes.count < RequestHead.maxLength {
             guard (try? Poll.wait(client.number, writing: false, deadline: deadline)) != nil else { return nil }
             let count = read(client.number, &buffer, buffer.count)
             if count < 0, errno == EINTR || errno == EAGAIN { continue }
@@ -105,18 +106,19 @@ public final class HostProxy: Sendable {
         return nil
     }
 
-    private static let quiet = Int32(truncatingIfNeeded: MSG_NOSIGNAL)
+    private static let noSignal = Int32(truncatingIfNeeded: MSG_NOSIGNAL)
 
-    /// Best effort: a program that does not read gets none.
+    /// Sends an error page, best effort: a client that does not read gets none.
     private func answer(_ client: borrowing FileDescriptor, _ status: String, _ text: String) {
         let body = text + "\n"
         let fields = "Content-Type: text/plain; charset=utf-8\r\nContent-Length: \(body.utf8.count)\r\nConnection: close\r\n"
         let said = Array("HTTP/1.1 \(status)\r\n\(fields)\r\n\(body)".utf8)
-        _ = send(client.number, said, said.count, HostProxy.quiet)
+        _ = send(client.number, said, said.count, HostProxy.noSignal)
         finish(client)
     }
 
-    /// The answer is all there is. What was sent besides must not make the kernel reset the connection before that was read, nor end a program that is still sending it.
+    /// Ends the connection after a complete answer. Unread input would make the kernel reset it before the client has read the answer,
+    /// and must not end a client that is still sending.
     private func finish(_ client: borrowing FileDescriptor) {
         shutdown(client.number, Int32(SHUT_WR))
         var buffer = [UInt8](repeating: 0, count: 8192)

@@ -1,9 +1,9 @@
 import GrantModel
 
-/// One entry of a list of hosts that a program may reach.
+/// One entry in the list of hosts that a program may reach.
 ///
-/// `example.org`: ports 80 and 443. `example.org:8443`: that one alone. `*.example.org`: every name below, and not itself. `10.0.0.5:8080`, `[2001:db8::1]`: an address; only what is
-/// named so may be this machine or of a private network.
+/// `example.org`: ports 80 and 443. `example.org:8443`: only that port. `*.example.org`: every subdomain, but not the domain itself.
+/// `10.0.0.5:8080`, `[2001:db8::1]`: an address. This machine and private networks can only be reached by such an address.
 public struct HostRule: Sendable, Equatable {
     private enum Pattern: Sendable, Equatable {
         case name(String)
@@ -16,11 +16,11 @@ public struct HostRule: Sendable, Equatable {
     /// As it was written.
     public let text: String
 
-    /// `.usage` when it makes no sense.
+    /// `.usage` if it cannot be parsed.
     public init(_ text: String) throws(GrantError) {
         self.text = text
         let isBelow = text.hasPrefix("*.")
-        // An address of IPv6 stands for itself where no port follows.
+        // Without a port, an IPv6 address needs no brackets.
         let alone: (host: TargetHost, port: UInt16?)? = NetworkAddress(text).map { (.address($0), nil) }
         guard let (host, port) = alone ?? TargetHost.split(isBelow ? text.dropFirst(2) : text[...]) else {
             throw GrantError(
@@ -37,7 +37,7 @@ public struct HostRule: Sendable, Equatable {
 
     private static let forms = "example.org, *.example.org:443, 10.0.0.5:8080 or [2001:db8::1]:443"
 
-    /// Whether a program may name this.
+    /// Whether a program may ask for this host and port.
     func permits(_ host: TargetHost, port: UInt16) -> Bool {
         guard ports.contains(port) else { return false }
         return switch (pattern, host) {
@@ -49,13 +49,13 @@ public struct HostRule: Sendable, Equatable {
     }
 }
 
-/// All that a program may reach.
+/// The rules of all that a program may reach.
 struct HostPolicy: Sendable {
     let rules: [HostRule]
 
     func permits(_ host: TargetHost, port: UInt16) -> Bool { rules.contains { $0.permits(host, port: port) } }
 
-    /// Whether a connection may be made to an address that a permitted host has: one of the internet's that is not this machine's, or one that is listed itself.
+    /// Whether to connect to an address of a permitted host: it has to be global and not this machine's, or be listed itself.
     func permits(_ address: NetworkAddress, port: UInt16, own: Set<NetworkAddress>) -> Bool {
         permits(.address(address), port: port) || (address.isGlobal && !own.contains(address))
     }

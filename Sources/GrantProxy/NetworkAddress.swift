@@ -1,8 +1,8 @@
 import Glibc
 
-/// An address of IPv4 or IPv6. One of IPv4 that is written in IPv6's form (`::ffff:127.0.0.1`) is the same as itself.
+/// An IPv4 or IPv6 address. An IPv4-mapped one (`::ffff:127.0.0.1`) equals the IPv4 address.
 public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
-    /// Four or sixteen.
+    /// Four bytes or sixteen.
     let bytes: [UInt8]
 
     init(bytes: [UInt8]) {
@@ -10,7 +10,7 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         self.bytes = isMapped ? Array(bytes[12...]) : bytes
     }
 
-    /// As inet_pton(3) reads it: no leading zeros, no short forms, no zone. nil for everything else.
+    /// Parses text as inet_pton(3) does: no leading zeros, no short forms, no zone. nil for anything else.
     public init?(_ text: String) {
         var four = in_addr()
         var six = in6_addr()
@@ -23,7 +23,7 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// nil for other families.
+    /// nil for other address families.
     init?(_ address: UnsafePointer<sockaddr>) {
         switch Int32(address.pointee.sa_family) {
         case AF_INET:
@@ -45,8 +45,8 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// Whether it is one of the internet's: no loopback, no private or link-local network, no multicast, nothing that is reserved (RFC 6890), and nothing of IPv6 that
-    /// carries an address of IPv4 in it.
+    /// Whether it is globally routable: no loopback, no private or link-local network, no multicast, nothing reserved (RFC 6890), and
+    /// no IPv6 address that embeds an IPv4 one.
     public var isGlobal: Bool {
         if bytes.count == 4 { return !NetworkAddress.special.contains { isBelow($0.0, $0.1) } }
         return isBelow([0x20], 3) && !NetworkAddress.specialSix.contains { isBelow($0.0, $0.1) }
@@ -56,7 +56,7 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         ([0], 8), ([10], 8), ([100, 64], 10), ([127], 8), ([169, 254], 16), ([172, 16], 12), ([192, 0, 0], 24), ([192, 0, 2], 24),
         ([192, 88, 99], 24), ([192, 168], 16), ([198, 18], 15), ([198, 51, 100], 24), ([203, 0, 113], 24), ([224], 4), ([240], 4),
     ]
-    /// Of 2000::/3, outside of which nothing is the internet's.
+    /// Exceptions within 2000::/3; outside of that, no IPv6 address is global.
     private static let specialSix: [([UInt8], Int)] = [
         ([0x20, 0x01, 0x00], 23), ([0x20, 0x01, 0x0D, 0xB8], 32), ([0x20, 0x02], 16), ([0x3F, 0xFF, 0x00], 20),
     ]
@@ -70,8 +70,8 @@ public struct NetworkAddress: Hashable, Sendable, CustomStringConvertible {
         return true
     }
 
-    /// Those of this machine, at this moment.
-    static func own() -> Set<NetworkAddress> {
+    /// The addresses of this machine now.
+    static func ownAddresses() -> Set<NetworkAddress> {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&list) == 0 else { return [] }
         defer { freeifaddrs(list) }

@@ -1,64 +1,64 @@
 import Glibc
 import GrantSystem
 
-/// Hands bytes on between two sockets that do not block, until both have ended or one is gone.
+/// Copies bytes both ways between two non-blocking sockets, until both have ended or one is gone.
 struct Relay {
-    private struct Way {
+    private struct Direction {
         let source: Int32
         let target: Int32
-        var waiting: ArraySlice<UInt8>
-        /// How many more may be read; nil: as many as come.
-        var left: Int?
-        var hasEnded = false
-        var isShut = false
+        var pending: ArraySlice<UInt8>
+        /// How many bytes may still be read; nil: no limit.
+        var remaining: Int?
+        var hasReachedEOF = false
+        var isShutDown = false
 
-        var mayRead: Bool { !hasEnded && waiting.isEmpty && left != 0 }
+        var mayRead: Bool { !hasReachedEOF && pending.isEmpty && remaining != 0 }
 
-        /// Whatever can be done now. False when one end is gone.
+        /// Reads and writes as much as is possible now. Returns false when one end is gone.
         mutating func move(_ buffer: inout [UInt8]) -> Bool {
             if mayRead {
-                let count = read(source, &buffer, min(buffer.count, left ?? buffer.count))
-                if count == 0 { hasEnded = true }
+                let count = read(source, &buffer, min(buffer.count, remaining ?? buffer.count))
+                if count == 0 { hasReachedEOF = true }
                 if count < 0, errno != EAGAIN, errno != EINTR { return false }
                 if count > 0 {
-                    waiting = buffer[..<count]
-                    if let left { self.left = left - count }
+                    pending = buffer[..<count]
+                    if let remaining { self.remaining = remaining - count }
                 }
             }
-            while !waiting.isEmpty {
-                let count = waiting.withUnsafeBytes { send(target, $0.baseAddress, $0.count, Int32(truncatingIfNeeded: MSG_NOSIGNAL)) }
+            while !pending.isEmpty {
+                let count = pending.withUnsafeBytes { send(target, $0.baseAddress, $0.count, Int32(truncatingIfNeeded: MSG_NOSIGNAL)) }
                 if count < 0, errno == EINTR { continue }
                 if count < 0, errno == EAGAIN { break }
                 guard count > 0 else { return false }
-                waiting = waiting.dropFirst(count)
+                pending = pending.dropFirst(count)
             }
-            if hasEnded, waiting.isEmpty, !isShut {
+            if hasReachedEOF, pending.isEmpty, !isShutDown {
                 shutdown(target, Int32(SHUT_WR))
-                isShut = true
+                isShutDown = true
             }
             return true
         }
     }
 
-    private var there: Way
-    private var back: Way
+    private var toServer: Direction
+    private var toClient: Direction
     private var buffer = [UInt8](repeating: 0, count: 64 << 10)
 
-    /// `first`: what has been read of the client and is to be sent. `left`: of what comes from the client after that; nil for all.
-    init(client: Int32, server: Int32, first: ArraySlice<UInt8>, left: Int?) {
-        there = Way(source: client, target: server, waiting: first, left: left)
-        back = Way(source: server, target: client, waiting: [])
+    /// `first`: bytes already read from the client, to be sent first. `remaining`: how many more to take from the client; nil for all.
+    init(client: Int32, server: Int32, first: ArraySlice<UInt8>, remaining: Int?) {
+        toServer = Direction(source: client, target: server, pending: first, remaining: remaining)
+        toClient = Direction(source: server, target: client, pending: [])
     }
 
     mutating func run() {
-        while !(back.hasEnded && back.waiting.isEmpty) {
+        while !(toClient.hasReachedEOF && toClient.pending.isEmpty) {
             let input = Int16(truncatingIfNeeded: POLLIN)
             let output = Int16(truncatingIfNeeded: POLLOUT)
             var sockets = [
-                pollfd(fd: there.source, events: (there.mayRead ? input : 0) | (back.waiting.isEmpty ? 0 : output), revents: 0),
-                pollfd(fd: back.source, events: (back.mayRead ? input : 0) | (there.waiting.isEmpty ? 0 : output), revents: 0),
+                pollfd(fd: toServer.source, events: (toServer.mayRead ? input : 0) | (toClient.pending.isEmpty ? 0 : output), revents: 0),
+                pollfd(fd: toClient.source, events: (toClient.mayRead ? input : 0) | (toServer.pending.isEmpty ? 0 : output), revents: 0),
             ]
-            // A server that has gone says so until its last bytes are handed on.
+            // A server that has closed keeps polling ready, so it is left out until its last bytes are sent on.
             if sockets[1].events == 0 { sockets[1].fd = -1 }
             if poll(&sockets, 2, -1) < 0 {
                 if errno == EINTR { continue }
@@ -66,9 +66,9 @@ struct Relay {
             }
             let broken = Int16(truncatingIfNeeded: POLLERR | POLLNVAL)
             if sockets.contains(where: { $0.revents & broken != 0 }) { return }
-            // The client has gone, both of its ways: nobody reads what comes.
-            if sockets[0].revents & Int16(truncatingIfNeeded: POLLHUP) != 0, !there.mayRead { return }
-            guard there.move(&buffer), back.move(&buffer) else { return }
+            // The client has closed both directions: nobody reads what comes.
+            if sockets[0].revents & Int16(truncatingIfNeeded: POLLHUP) != 0, !toServer.mayRead { return }
+            guard toServer.move(&buffer), toClient.move(&buffer) else { return }
         }
     }
 }

@@ -1,24 +1,24 @@
-/// What a program asks a proxy for (RFC 9110, RFC 9112), up to the empty line.
+/// The head of a request to a proxy (RFC 9110, RFC 9112), up to the empty line.
 struct RequestHead {
     enum Failure: Error, Equatable {
         case malformed
-        /// The length of what follows is not said beforehand.
+        /// The request has a body of unknown length.
         case lengthRequired
     }
 
     let isConnect: Bool
     let host: TargetHost
     let port: UInt16
-    /// How many bytes follow that belong to the request.
+    /// The length of the body that follows.
     let contentLength: Int
-    /// What the server is sent in its place: its host is the one that was asked for, whatever the program's own header says.
+    /// The head to send to the server. Its Host is the target of the request, whatever the client's own header says.
     let forwarded: [UInt8]
 
-    /// No head is longer.
-    static let most = 32 << 10
+    /// The maximum length of a head.
+    static let maxLength = 32 << 10
 
-    /// The length of the head, with its empty line; nil when it has not come whole. `known`: so many bytes were looked at before, and it did not end in them: who
-    /// sends a byte at a time must not have all of them looked at each time.
+    /// Returns the length of the head with its empty line; nil while it is incomplete. `known`: the number of bytes searched before
+    /// without success, so that a client that sends one byte at a time does not cost a full search each time.
     static func length(in bytes: [UInt8], known: Int = 0) -> Int? {
         guard bytes.count >= 4 else { return nil }
         return (max(known + 1, 4)..<bytes.count + 1).first {
@@ -28,7 +28,7 @@ struct RequestHead {
 
     init(_ bytes: some Collection<UInt8>) throws(Failure) {
         let text = Array(bytes)
-        // No byte that some servers take for the end of a line and others do not.
+        // Refuses bytes that some servers take for the end of a line and others do not.
         guard text.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 13 || $0 == 10 || $0 == 9 || $0 >= 0x80 }),
             text.suffix(4) == [13, 10, 13, 10]
         else { throw .malformed }
@@ -65,7 +65,7 @@ struct RequestHead {
     private static func field(_ line: [UInt8]) throws(Failure) -> Field {
         guard let colon = line.firstIndex(of: 0x3A) else { throw .malformed }
         let name = String(decoding: line[..<colon], as: UTF8.self)
-        // A line that begins with a space goes on with the one before, or does not, as the server likes.
+        // A line that begins with a space continues the one before, or not, depending on the server.
         guard isToken(name) else { throw .malformed }
         return (name, Array(line[(colon + 1)...].drop { $0 == 0x20 || $0 == 9 }))
     }
@@ -86,7 +86,7 @@ struct RequestHead {
         return length
     }
 
-    /// Of the program's fields those that are meant for the server; one request for each connection.
+    /// Keeps the fields that are meant for the server, and asks for one request a connection.
     private static func forwarded(_ method: String, _ path: String, _ host: TargetHost, _ port: UInt16, _ fields: [Field]) -> [UInt8] {
         var dropped: Set<String> = ["host", "connection", "keep-alive", "te", "trailer", "upgrade"]
         for field in fields where field.name.lowercased() == "connection" {

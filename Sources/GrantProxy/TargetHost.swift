@@ -1,11 +1,11 @@
-/// What a program may name as the other end: a name, or an address.
+/// The host that a client asks for: a name or an address.
 enum TargetHost: Hashable, CustomStringConvertible {
-    /// In lower case, without a dot at its end.
+    /// In lower case, without a trailing dot.
     case name(String)
     case address(NetworkAddress)
 
-    /// nil for what is neither: other characters than names of hosts have, an empty label, and the short and the other forms of an address of IPv4 (`127.1`,
-    /// `0x7f000001`), which a resolver would take for one.
+    /// nil for anything else: characters that no host name has, an empty label, and the short forms of an IPv4 address (`127.1`,
+    /// `0x7f000001`) that a resolver would accept.
     init?(_ text: some StringProtocol) {
         var text = String(text)
         if text.first == "[", text.last == "]" {
@@ -38,7 +38,7 @@ enum TargetHost: Hashable, CustomStringConvertible {
         }
     }
 
-    /// `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`. nil where one of them makes no sense; `port` nil where there is none.
+    /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`. nil if invalid; `port` is nil where there is none.
     static func split(_ text: some StringProtocol) -> (host: TargetHost, port: UInt16?)? {
         let afterAddress = text.lastIndex(of: "]").map { text.index(after: $0) } ?? text.startIndex
         guard let colon = text[afterAddress...].lastIndex(of: ":") else { return TargetHost(text).map { ($0, nil) } }

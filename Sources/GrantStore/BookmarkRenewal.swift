@@ -1,12 +1,12 @@
 import GrantModel
 
-/// Where a bookmark leads now.
+/// An update of a grant's bookmark.
 public struct BookmarkRenewal: Sendable {
     public let grant: GrantID
-    /// The identity of what it was looked for by.
+    /// The identity in the old bookmark, by which the directory was found.
     public let seen: FileIdentity
     public let bookmark: Bookmark
-    /// Of a document that another file has taken the place of: how, for the log.
+    /// For a document that another file has replaced: how, for the log.
     public let detail: String?
 
     public init(grant: GrantID, seen: FileIdentity, bookmark: Bookmark, detail: String? = nil) {

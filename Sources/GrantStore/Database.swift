@@ -1,16 +1,16 @@
 import CGrantSQLite
 import GrantModel
 
-/// One SQLite connection. Not safe to share: `GrantStore` keeps it behind its lock.
+/// One SQLite connection. Not thread-safe: `GrantStore` protects it by its lock.
 final class Database {
     private let handle: OpaquePointer
     let path: String
-    /// What the transaction under way has to say in the system's log when it is on disk.
-    var noted: [LogEntry] = []
-    /// How other connections are waited for. SQLite has its address.
-    private let waiting: StoreWaiting
+    /// Entries for the system's log, to be written when the current transaction is on disk.
+    var pendingSystemLog: [LogEntry] = []
+    /// SQLite has its address as context.
+    private let busyHandler: StoreBusyHandler
 
-    /// Opens `path`, which has no symbolic link in it and exists unless `create`.
+    /// Opens `path`, which has no symbolic link in it. It has to exist, unless `create`.
     init(path: String, create: Bool, isReadOnly: Bool = false) throws(GrantError) {
         var handle: OpaquePointer?
         let flags =
@@ -23,30 +23,31 @@ final class Database {
             throw error
         }
         sqlite3_extended_result_codes(handle, 1)
-        let waiting = StoreWaiting(path: path)
-        sqlite3_busy_handler(handle, StoreWaiting.handler, Unmanaged.passUnretained(waiting).toOpaque())
+        let busyHandler = StoreBusyHandler(path: path)
+        sqlite3_busy_handler(handle, StoreBusyHandler.handler, Unmanaged.passUnretained(busyHandler).toOpaque())
         self.handle = handle
         self.path = path
-        self.waiting = waiting
+        self.busyHandler = busyHandler
     }
 
     deinit { sqlite3_close_v2(handle) }
 
-    /// Copies the write-ahead log into the database and truncates it. Best effort: what it holds is durable already, and a
-    /// reader that is under way for longer than a quarter of a second is not waited for.
-    func emptyLog() {
-        waiting.withLimit(250_000_000) { _ = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil) }
+    /// Checkpoints the write-ahead log into the database and truncates it. Best effort: its contents are durable anyway, and it waits
+    /// at most a quarter of a second for readers.
+    func checkpoint() {
+        busyHandler.withLimit(250_000_000) { _ = sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil) }
     }
 
-    /// Whether a transaction has ended when the disk has it, or when the kernel has. In a write-ahead log the disk has all before it as well then.
+    /// Whether a transaction waits until it is on disk, or only until the kernel has it. In a write-ahead log, waiting once makes
+    /// everything before durable too.
     func setWaitsForDisk(_ waits: Bool) throws(GrantError) { try execute("PRAGMA synchronous = \(waits ? "FULL" : "NORMAL")") }
 
-    /// Runs statements that give no rows.
+    /// Runs statements that return no rows.
     func execute(_ sql: String) throws(GrantError) {
         try check(sqlite3_exec(handle, sql, nil, nil, nil))
     }
 
-    /// Runs one statement with its parameters, calling `row` for each row.
+    /// Runs one statement with its parameters and calls `row` for each row.
     func query(
         _ sql: String, _ parameters: [Value] = [], row: (borrowing Statement) throws(GrantError) -> Void = { (_) throws(GrantError) in }
     ) throws(GrantError) {
@@ -65,7 +66,7 @@ final class Database {
         }
     }
 
-    /// The first column of the first row.
+    /// Returns the first column of the first row.
     func integer(_ sql: String) throws(GrantError) -> Int64 {
         var value: Int64?
         try query(sql) { (row) throws(GrantError) in value = value ?? row.integer(0) }
@@ -73,13 +74,13 @@ final class Database {
         return value
     }
 
-    /// How many rows the last statement changed.
+    /// The number of rows that the last statement changed.
     var changes: Int { Int(truncatingIfNeeded: sqlite3_changes(handle)) }
 
-    /// The number of the row that was inserted last.
+    /// The number of the last inserted row.
     var lastRow: Int64 { sqlite3_last_insert_rowid(handle) }
 
-    /// All or nothing: what `body` did is on disk when this returns, and undone when it throws.
+    /// Runs `body` in a transaction: on disk when this returns, rolled back when it throws.
     func transaction<Result>(_ body: () throws(GrantError) -> Result) throws(GrantError) -> Result {
         try execute("BEGIN IMMEDIATE")
         do {
@@ -87,7 +88,7 @@ final class Database {
             try execute("COMMIT")
             return result
         } catch {
-            // Some errors roll back by themselves; a second ROLLBACK then only says so.
+            // Some errors roll back by themselves; another ROLLBACK would only fail.
             if sqlite3_get_autocommit(handle) == 0 { try? execute("ROLLBACK") }
             throw error
         }
@@ -100,7 +101,7 @@ final class Database {
     private func failure(_ result: Int32) -> GrantError { StoreFailure.error(result: result, handle: handle, path: path) }
 }
 
-/// What a statement's parameter can be.
+/// A parameter of a statement.
 enum Value {
     case integer(Int64)
     case text(String)
@@ -111,7 +112,7 @@ enum Value {
     init(_ value: [UInt8]?) { self = value.map { .blob($0) } ?? .null }
 }
 
-/// A prepared statement, finalised when this value ends.
+/// A prepared statement, finalised at the end of its lifetime.
 struct Statement: ~Copyable {
     private let handle: OpaquePointer
 
@@ -119,7 +120,7 @@ struct Statement: ~Copyable {
 
     deinit { sqlite3_finalize(handle) }
 
-    /// SQLite copies what it is given.
+    /// Binds a parameter; SQLite makes a copy.
     func bind(_ value: Value, at index: Int32) -> Int32 {
         let copied = unsafeBitCast(-1, to: sqlite3_destructor_type.self)
         switch value {

@@ -1,21 +1,21 @@
 import GrantModel
 
-/// A grant of the fleet as this host is to have it.
-public struct FleetOrder: Sendable {
+/// A grant of the fleet in the state that this host is to have.
+public struct FleetDesiredGrant: Sendable {
     public var id: GrantID
     public var view: ViewName
     public var name: GrantName
     public var access: Access
-    /// Whether the fleet has it active.
+    /// Whether the grant is active in the fleet.
     public var isActive: Bool
     public var expires: Instant?
     public var coordination: Coordination
     /// `Grant.fleetActivation`.
     public var activation: Int64
     public var created: Instant
-    /// Who changed it last in the fleet, for the log.
+    /// Who last changed it in the fleet, for the log.
     public var by = ""
-    /// Of the directory, where it was found and is not known here yet.
+    /// The directory's bookmark, if it was found and this host does not have it yet.
     public var bookmark: Bookmark?
 
     public init(
@@ -28,86 +28,88 @@ public struct FleetOrder: Sendable {
     }
 }
 
-extension FleetOrder {
+extension FleetDesiredGrant {
     /// For the log.
     fileprivate var reason: String { by.isEmpty ? "by the fleet" : "by the fleet: \(by)" }
 }
 
-/// What obeying the fleet has changed here.
-public struct FleetResult: Sendable {
-    /// As they are now, or were when they were forgotten.
+/// The result of a reconciliation.
+public struct FleetReconciliation: Sendable {
+    /// The changed grants as they are now, or were when they were removed.
     public var changed: [Grant] = []
-    /// Those of them that are ordered no more, and revoked: to be removed when all mounts have confirmed it.
-    public var strays: [GrantID] = []
-    /// Why some were left out.
+    /// Those of them that the fleet no longer has, and that were revoked: to be removed once all mounts have confirmed it.
+    public var orphans: [GrantID] = []
+    /// Why grants were left out.
     public var refused: [GrantID: String] = [:]
 }
 
 extension GrantStore {
-    /// Makes the fleet's grants in this store those of `orders`, in one transaction: what is there and not ordered is revoked, and forgotten the next time. Grants that were made here are left alone, and
-    /// keep their names. What somebody has withdrawn here stays withdrawn until the fleet activates it anew.
-    public func obey(_ orders: [FleetOrder], by actor: Actor) throws(GrantError) -> FleetResult {
+    /// Makes the fleet's grants in this store match `desired`, in one transaction. A grant that is not desired is revoked, and removed
+    /// the next time. Grants that were made on this host stay, and keep their names. A grant that was revoked on this host stays so
+    /// until the fleet activates it again.
+    public func reconcile(_ desired: [FleetDesiredGrant], by actor: Actor) throws(GrantError) -> FleetReconciliation {
         let all = try grants()
-        // Nothing is written, and nothing waited for, where everything is so.
-        let ordered = Dictionary(orders.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        // If nothing differs, nothing is written and no lock waited for.
+        let ordered = Dictionary(desired.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         let stray = all.filter { $0.fleetActivation != nil && ordered[$0.id] == nil }
-        let isSame = orders.allSatisfy { order in
-            guard let own = all.first(where: { $0.id == order.id }) else { return !order.isActive || order.bookmark == nil }
-            return own.fleetActivation != nil && !GrantStore.changes(order, own).isChange
+        let isSame = desired.allSatisfy { wanted in
+            guard let own = all.first(where: { $0.id == wanted.id }) else { return !wanted.isActive || wanted.bookmark == nil }
+            return own.fleetActivation != nil && !GrantStore.changes(wanted, own).isChange
         }
-        if isSame, stray.isEmpty { return FleetResult() }
+        if isSame, stray.isEmpty { return FleetReconciliation() }
         return try write(withdraws: true) { (database) throws(GrantError) in
-            var result = FleetResult()
+            var result = FleetReconciliation()
             for var grant in stray {
-                // Not in one step: whoever comes after a crash has to know of what it has to ask the mounts.
+                // In two steps: after a crash the next process has to know which grants to ask the mounts about.
                 if grant.state == .active {
                     grant.state = .revoked
                     try save(grant, in: database)
                     try log(.revoked, grant, actor, "by the fleet", in: database)
-                    result.strays.append(grant.id)
+                    result.orphans.append(grant.id)
                 } else {
                     try database.query("DELETE FROM grants WHERE id = ?", [.blob(grant.id.bytes)])
                     try log(.removed, grant, actor, "by the fleet", in: database)
                 }
                 result.changed.append(grant)
             }
-            for order in orders {
-                if let own = try find(order.id, in: database) {
-                    try obey(order, own, actor, &result, database)
-                } else if order.isActive, let bookmark = order.bookmark {
-                    try obeyNew(order, bookmark, actor, &result, database)
+            for desiredGrant in desired {
+                if let own = try find(desiredGrant.id, in: database) {
+                    try reconcile(desiredGrant, own, actor, &result, database)
+                } else if desiredGrant.isActive, let bookmark = desiredGrant.bookmark {
+                    try insertDesired(desiredGrant, bookmark, actor, &result, database)
                 }
             }
             return result
         }
     }
 
-    private func obeyNew(
-        _ order: FleetOrder, _ bookmark: Bookmark, _ actor: Actor, _ result: inout FleetResult, _ database: Database
+    private func insertDesired(
+        _ desiredGrant: FleetDesiredGrant, _ bookmark: Bookmark, _ actor: Actor, _ result: inout FleetReconciliation, _ database: Database
     ) throws(GrantError) {
         do throws(GrantError) {
-            try requireFree(order.name, in: order.view, database)
+            try requireFree(desiredGrant.name, in: desiredGrant.view, database)
         } catch {
             guard error.code == .alreadyExists else { throw error }
-            result.refused[order.id] = try taken(order, database)
+            result.refused[desiredGrant.id] = try taken(desiredGrant, database)
             return
         }
         let grant = Grant(
-            id: order.id, view: order.view, name: order.name, bookmark: bookmark, access: order.access, created: order.created,
-            expires: order.expires, coordination: order.coordination, fleetActivation: order.activation)
+            id: desiredGrant.id, view: desiredGrant.view, name: desiredGrant.name, bookmark: bookmark, access: desiredGrant.access,
+            created: desiredGrant.created,
+            expires: desiredGrant.expires, coordination: desiredGrant.coordination, fleetActivation: desiredGrant.activation)
         try database.query("INSERT INTO grants (\(GrantStore.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values(of: grant))
-        try log(.granted, grant, actor, order.reason, in: database)
+        try log(.granted, grant, actor, desiredGrant.reason, in: database)
         result.changed.append(grant)
     }
 
-    private func obey(
-        _ order: FleetOrder, _ own: Grant, _ actor: Actor, _ result: inout FleetResult, _ database: Database
+    private func reconcile(
+        _ desiredGrant: FleetDesiredGrant, _ own: Grant, _ actor: Actor, _ result: inout FleetReconciliation, _ database: Database
     ) throws(GrantError) {
         guard own.fleetActivation != nil else {
-            result.refused[order.id] = "a grant that was made here has its id"
+            result.refused[desiredGrant.id] = "a grant that was made here has its id"
             return
         }
-        let wanted = GrantStore.changes(order, own)
+        let wanted = GrantStore.changes(desiredGrant, own)
         guard wanted.isChange else { return }
         var grant = wanted.grant
         if grant.name != own.name || grant.view != own.view {
@@ -115,39 +117,40 @@ extension GrantStore {
                 try requireFree(grant.name, in: grant.view, database)
             } catch {
                 guard error.code == .alreadyExists else { throw error }
-                result.refused[order.id] = try taken(order, database)
+                result.refused[desiredGrant.id] = try taken(desiredGrant, database)
                 (grant.name, grant.view) = (own.name, own.view)
             }
         }
         try save(grant, in: database)
         let event: LogEvent = grant.state == own.state ? .changed : grant.state == .active ? .restored : .revoked
-        try log(event, grant, actor, order.reason, in: database)
+        try log(event, grant, actor, desiredGrant.reason, in: database)
         result.changed.append(grant)
     }
 
-    private func taken(_ order: FleetOrder, _ database: Database) throws(GrantError) -> String {
+    private func taken(_ desiredGrant: FleetDesiredGrant, _ database: Database) throws(GrantError) -> String {
         var isFleet = false
         try database.query(
             "SELECT 1 FROM grants WHERE view = ? AND name = ? AND fleet_activation IS NOT NULL",
-            [.blob(Array(order.view.description.utf8)), .blob(order.name.bytes)]
+            [.blob(Array(desiredGrant.view.description.utf8)), .blob(desiredGrant.name.bytes)]
         ) { (_) throws(GrantError) in isFleet = true }
         return isFleet
             ? "the fleet's grant of this name before it is not withdrawn from all mounts yet"
-            : "the view “\(order.view)” has a grant named “\(order.name)” that was made here"
+            : "the view “\(desiredGrant.view)” has a grant named “\(desiredGrant.name)” that was made here"
     }
 
-    private static func changes(_ order: FleetOrder, _ own: Grant) -> (grant: Grant, isChange: Bool) {
+    private static func changes(_ desiredGrant: FleetDesiredGrant, _ own: Grant) -> (grant: Grant, isChange: Bool) {
         var grant = own
-        (grant.view, grant.name, grant.access) = (order.view, order.name, order.access)
-        (grant.expires, grant.coordination) = (order.expires, order.coordination)
-        if !order.isActive {
+        (grant.view, grant.name, grant.access) = (desiredGrant.view, desiredGrant.name, desiredGrant.access)
+        (grant.expires, grant.coordination) = (desiredGrant.expires, desiredGrant.coordination)
+        if !desiredGrant.isActive {
             if grant.state == .active { grant.state = .revoked }
-        } else if order.activation > own.fleetActivation ?? 0 {
-            // Also where it is active: then this host has not heard of a withdrawal that was taken back, and what was open before is to be refused all the same.
+        } else if desiredGrant.activation > own.fleetActivation ?? 0 {
+            // Set even if it is active: then this host has missed a revocation and a restore, and what was open before has to be
+            // refused all the same.
             grant.state = .active
             grant.activation &+= 1
         }
-        grant.fleetActivation = order.activation
+        grant.fleetActivation = desiredGrant.activation
         let isChange =
             grant.view != own.view || grant.name != own.name || grant.access != own.access || grant.expires != own.expires
             || grant.coordination != own.coordination || grant.state != own.state || grant.fleetActivation != own.fleetActivation

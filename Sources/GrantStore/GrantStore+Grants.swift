@@ -1,7 +1,7 @@
 import GrantModel
 
 extension GrantStore {
-    /// All recorded grants, of one view or of all, in the order of view and name (by bytes), whatever their state.
+    /// Returns all recorded grants, of one view or of all, by view and name (in the order of bytes), whatever their state.
     public func grants(view: ViewName? = nil) throws(GrantError) -> [Grant] {
         try read { (database) throws(GrantError) in
             var result: [Grant] = []
@@ -15,14 +15,14 @@ extension GrantStore {
         }
     }
 
-    /// All recorded grants that a mount shows, in the order of `grants(view:)`.
+    /// Returns all recorded grants that a mount shows, in the order of `grants(view:)`.
     public func grants(_ shown: ShownViews) throws(GrantError) -> [Grant] {
         if let view = shown.onlyView { return try grants(view: view) }
         if case .mountpoints = shown { return [] }
         return try grants().filter { shown.shows($0.view) }
     }
 
-    /// The views that have a grant, in whatever state.
+    /// Returns the views that have a grant, in whatever state, in the order of their names.
     public func views() throws(GrantError) -> [ViewName] {
         try read { (database) throws(GrantError) in
             var views: [ViewName] = []
@@ -36,17 +36,17 @@ extension GrantStore {
         }
     }
 
-    /// nil when there is no such grant (any more).
+    /// Returns a grant; nil if it does not exist.
     public func grant(_ id: GrantID) throws(GrantError) -> Grant? {
         try read { (database) throws(GrantError) in try find(id, in: database) }
     }
 
-    /// `.alreadyExists` when the view has a grant of that name, in whatever state.
+    /// Inserts a grant. `.alreadyExists` if the view has a grant of that name, whatever its state.
     public func insert(_ grant: Grant, by actor: Actor) throws(GrantError) {
         try insert([grant], by: actor)
     }
 
-    /// All of them or none, in one transaction.
+    /// Inserts all grants or none, in one transaction.
     public func insert(_ grants: [Grant], by actor: Actor) throws(GrantError) {
         try write { (database) throws(GrantError) in
             for grant in grants {
@@ -59,8 +59,8 @@ extension GrantStore {
         }
     }
 
-    /// Withdraws the grants, all in one transaction; ones that are withdrawn already stay so, ones that are gone are left out.
-    /// Returns them as they are afterwards.
+    /// Revokes the grants in one transaction, and returns them as they are afterwards. Revoked ones stay revoked; missing ones are left
+    /// out.
     public func revoke(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
         try write(withdraws: true) { (database) throws(GrantError) in
             var result: [Grant] = []
@@ -77,8 +77,8 @@ extension GrantStore {
         }
     }
 
-    /// Makes the grants active again; an expiry that has passed is dropped. A grant that was not active gets a new activation.
-    /// `.notFound`, and nothing is changed, when one of them is gone.
+    /// Makes the grants active again and removes expiries that have passed. A grant that was not active gets a new activation.
+    /// `.notFound`, without any change, if one of them does not exist.
     public func restore(_ ids: [GrantID], by actor: Actor) throws(GrantError) -> [Grant] {
         let now = GrantStore.now
         return try write { (database) throws(GrantError) in
@@ -98,7 +98,7 @@ extension GrantStore {
         }
     }
 
-    /// Forgets the grants; ones that are gone already are left out. The log keeps what was.
+    /// Removes the grants; missing ones are left out. Their entries in the log stay.
     public func remove(_ ids: [GrantID], by actor: Actor) throws(GrantError) {
         try write(withdraws: true) { (database) throws(GrantError) in
             for id in ids {
@@ -109,8 +109,8 @@ extension GrantStore {
         }
     }
 
-    /// Changes what is given. `expires`: nil leaves it, `.some(nil)` takes it away. A grant whose expiry has passed is not
-    /// made active by a later one: that is what `restore` is for. `.notFound`, `.alreadyExists`.
+    /// Changes a grant. `expires`: nil leaves it, `.some(nil)` removes it. A later expiry does not make an expired grant active;
+    /// `restore` does. `.notFound`, `.alreadyExists`.
     public func update(
         _ id: GrantID, access: Access? = nil, name: GrantName? = nil, expires: Instant?? = nil, coordination: Coordination? = nil,
         by actor: Actor
@@ -145,7 +145,7 @@ extension GrantStore {
         }
     }
 
-    /// Records that active grants whose expiry has passed at `now` have expired; others are left as they are.
+    /// Marks active grants as expired whose expiry has passed at `now`; others stay.
     public func markExpired(_ ids: [GrantID], now: Instant, by actor: Actor) throws(GrantError) {
         try write(withdraws: true) { (database) throws(GrantError) in
             for id in ids {
@@ -157,14 +157,14 @@ extension GrantStore {
         }
     }
 
-    /// Stores where the same directories are now, in one transaction, and logs it. A grant that is gone is left out, and so is one that
-    /// another directory was accepted for meanwhile: whoever looked for the old one must not bring it back.
+    /// Records the present paths of the same directories, in one transaction, and logs it. It leaves out grants that do not exist, and
+    /// those whose directory was replaced meanwhile by one that somebody accepted: a search for the old one must not bring it back.
     public func renewBookmarks(_ renewals: [(id: GrantID, bookmark: Bookmark)], by actor: Actor) throws(GrantError) {
         try renewBookmarks(
             renewals.map { BookmarkRenewal(grant: $0.id, seen: $0.bookmark.identity, bookmark: $0.bookmark) }, by: actor)
     }
 
-    /// The same, of documents as well, which another file has taken the place of.
+    /// The same, for documents as well, which another file may have replaced.
     public func renewBookmarks(_ renewals: [BookmarkRenewal], by actor: Actor) throws(GrantError) {
         try write { (database) throws(GrantError) in
             for renewal in renewals {
@@ -188,9 +188,9 @@ extension GrantStore {
         }
     }
 
-    /// Gives the grant another directory, which somebody has accepted in the place of the old one, and logs it. It is a new
-    /// activation: what was reached through the old directory stays refused. `.notFound` when the grant is gone or was given
-    /// another directory since it was looked at.
+    /// Gives the grant another directory, which somebody has accepted as its replacement, and logs it. That is a new activation: what
+    /// was reached through the old directory stays refused. `.notFound` if the grant does not exist, or was given another directory
+    /// since `seen` was read.
     public func rebookmark(_ seen: Grant, to bookmark: Bookmark, by actor: Actor) throws(GrantError) -> Grant {
         try write(withdraws: true) { (database) throws(GrantError) in
             guard var grant = try find(seen.id, in: database), grant.bookmark.identity == seen.bookmark.identity else {

@@ -1,15 +1,15 @@
 import GrantModel
 
 extension GrantStore {
-    /// Adds an entry; its number is given by the store, its time and actor are the entry's own.
+    /// Appends an entry. The store assigns its number; time and actor are the entry's own.
     public func append(_ entry: LogEntry) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try add(entry, to: database)
-            if entry.event == .released { database.noted.append(entry) }
+            if entry.event == .released { database.pendingSystemLog.append(entry) }
         }
     }
 
-    /// Adds an entry that happens now.
+    /// Appends an entry with the current time.
     public func append(
         _ event: LogEvent, view: ViewName? = nil, grant: GrantID? = nil, name: GrantName? = nil, detail: String = "",
         count: Int64? = nil, by actor: Actor
@@ -19,7 +19,7 @@ extension GrantStore {
                 time: GrantStore.now, event: event, actor: actor, view: view, grant: grant, name: name, detail: detail, count: count))
     }
 
-    /// The entries with a number above `after`, oldest first, `limit` at most.
+    /// Returns up to `limit` entries with a number above `after`, oldest first.
     public func log(after number: Int64, limit: Int) throws(GrantError) -> [LogEntry] {
         try read { (database) throws(GrantError) in
             var result: [LogEntry] = []
@@ -48,7 +48,7 @@ extension GrantStore {
         }
     }
 
-    /// The number of the newest entry; 0 when there is none.
+    /// Returns the number of the newest entry; 0 if there is none.
     public func lastLogNumber() throws(GrantError) -> Int64 {
         try read { (database) throws(GrantError) in try database.integer("SELECT ifnull(max(number), 0) FROM log") }
     }
@@ -59,18 +59,18 @@ extension GrantStore {
             var hasGranted = false
             try database.query(
                 "SELECT 1 FROM log WHERE kept = ? AND event = ? AND view = ? LIMIT 1",
-                [.integer(Kept.acts.rawValue), .text(LogEvent.granted.rawValue), .blob(Array(view.description.utf8))]
+                [.integer(LogPartition.administration.rawValue), .text(LogEvent.granted.rawValue), .blob(Array(view.description.utf8))]
             ) { _ throws(GrantError) in hasGranted = true }
             return hasGranted
         }
     }
 
-    /// Writes down what was done to a grant; the system's log hears of it when that is on disk.
+    /// Records a change of a grant; the system's log gets it when it is on disk.
     func log(_ event: LogEvent, _ grant: Grant, _ actor: Actor, _ detail: String = "", in database: Database) throws(GrantError) {
         let entry = LogEntry(
             time: GrantStore.now, event: event, actor: actor, view: grant.view, grant: grant.id, name: grant.name, detail: detail)
         try add(entry, to: database)
-        if event.isAct { database.noted.append(entry) }
+        if event.changesRights { database.pendingSystemLog.append(entry) }
     }
 
     func add(_ entry: LogEntry, to database: Database) throws(GrantError) {
@@ -89,7 +89,7 @@ extension GrantStore {
                 Value(entry.actor.loginUID.map { Int64(truncatingIfNeeded: $0) }), Value(entry.newPath),
                 entry.access.map { .text($0.rawValue) } ?? .null, Value(entry.count),
             ])
-        let kept = entry.event.kept
-        if kept != .uses, database.lastRow % 512 == 0 { try trim(kept, by: entry.actor, in: database) }
+        let partition = entry.event.partition
+        if partition != .audit, database.lastRow % 512 == 0 { try trim(partition, by: entry.actor, in: database) }
     }
 }

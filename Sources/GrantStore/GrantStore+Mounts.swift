@@ -7,7 +7,7 @@ extension GrantStore {
         generation
         """
 
-    /// Records a mount, so that commands ask it for confirmation from now on; again once its connection is known.
+    /// Records a mount, so that commands ask it to confirm changes. Called again once its connection is known.
     public func register(_ mount: MountRecord) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try database.query(
@@ -23,14 +23,14 @@ extension GrantStore {
         }
     }
 
-    /// Forgets a mount; nothing happens when it is forgotten already.
+    /// Removes the record of a mount, if there is one.
     public func unregister(_ id: GrantID) throws(GrantError) {
         try write { (database) throws(GrantError) in
             try database.query("DELETE FROM mounts WHERE id = ?", [.blob(id.bytes)])
         }
     }
 
-    /// The recorded mounts, those that show one view or all, oldest first. Some may be of processes that have died.
+    /// Returns the recorded mounts, those that show a view or all, oldest first. The processes of some may have died.
     public func mounts(view: ViewName? = nil) throws(GrantError) -> [MountRecord] {
         try read { (database) throws(GrantError) in
             var result: [MountRecord] = []

@@ -1,7 +1,7 @@
 import GrantModel
 
-/// Rows of the table `grants` and back. Each row carries a seal over all its columns, made with the store's key: a row that
-/// was changed by hand or by a fault, or comes from another store, is damage and not a grant.
+/// Conversion of rows of the table `grants`. Each row has a seal over all its columns, made with the store's key. A row that was
+/// edited, damaged, or comes from another store fails the check and is not a grant.
 extension GrantStore {
     static let columns = "id, view, name, access, state, created, expires, activation, bookmark, seal, coordination, fleet_activation"
 
@@ -17,7 +17,7 @@ extension GrantStore {
         writer.write(optional: grant.expires) { $0.write($1.nanoseconds) }
         writer.write(grant.activation)
         writer.write(bookmark)
-        // What was sealed before there was a choice has the first one.
+        // Rows from before this column are sealed without it, and mean the default.
         if grant.coordination != .advisory { writer.write(grant.coordination.rawValue) }
         if let activation = grant.fleetActivation {
             writer.write("fleet")
@@ -64,7 +64,7 @@ extension GrantStore {
         return found
     }
 
-    /// Writes every column anew.
+    /// Writes all columns.
     func save(_ grant: Grant, in database: Database) throws(GrantError) {
         try database.query(
             """
@@ -83,7 +83,7 @@ extension GrantStore {
 }
 
 extension GrantID {
-    /// Sixteen bytes, big-endian.
+    /// 16 bytes, big-endian.
     var bytes: [UInt8] {
         var writer = BinaryWriter()
         writer.write(high)

@@ -1,10 +1,10 @@
 import GrantModel
 import GrantSystem
 
-/// The grants, the mounts and the log in one SQLite database that several processes use at once.
+/// The grants, the mounts and the log in one SQLite database that several processes share.
 ///
-/// Whatever a function changed is on disk when it returns. A function that throws changed nothing.
-/// Usable from any thread; a call may wait for others: ten seconds for a transaction, a minute in a queue of them.
+/// A change is on disk when the function returns; a function that throws has changed nothing. Thread-safe. A call may wait for others:
+/// ten seconds for one transaction, a minute in a queue of them.
 ///
 /// Locking: one lock around the connection, taken by every function, held during the SQL and nothing else.
 public final class GrantStore: Sendable {
@@ -12,7 +12,7 @@ public final class GrantStore: Sendable {
     public let directory: String
     /// The directory of the control sockets, mode 0700.
     public var runDirectory: String { place.run }
-    /// The files in which a process that uses it may have locks of its own (fcntl(2), F_SETLK).
+    /// The files in which a process that uses the store may hold record locks (fcntl(2), F_SETLK).
     public var lockedFiles: [String] { place.locked }
 
     private let place: StoreDirectory
@@ -21,12 +21,13 @@ public final class GrantStore: Sendable {
     let seal: SipHash
     private let connection: Lock<Database>
 
-    /// Opens the store in `directory`, an absolute path. With `create`, directory and database are made when missing.
+    /// Opens the store in `directory`, an absolute path. With `create`, a missing directory or database is made.
     ///
-    /// A store that is damaged, newer, of somebody else or not readable is an error, and is left as it is; so is one that is
-    /// missing without `create` (`.notFound`).
+    /// A store that is damaged, newer, owned by another user or unreadable is an error, and stays as it is. So is a missing one without
+    /// `create` (`.notFound`).
     ///
-    /// `survivesPowerLoss` false: what this value writes survives the end of any process, and is not waited for until it is on the disk, but for what takes something away.
+    /// Without `survivesPowerLoss`, writes survive the end of any process but do not wait for the disk, except those that take
+    /// something away.
     public convenience init(directory: String, create: Bool, survivesPowerLoss: Bool = true) throws(GrantError) {
         try self.init(directory: directory, create: create, schema: .current, survivesPowerLoss: survivesPowerLoss)
         if !survivesPowerLoss {
@@ -34,8 +35,7 @@ public final class GrantStore: Sendable {
         }
     }
 
-    /// Opens a store that is there to look at it: nothing can be written by this value. One of an older version is an error (`.unsupported`), because it
-    /// would have to be migrated first.
+    /// Opens an existing store read-only. An older version is an error (`.unsupported`), because it would have to be migrated.
     public convenience init(inspecting directory: String) throws(GrantError) {
         try self.init(directory: directory, create: false, schema: .current, isReadOnly: true)
     }
@@ -53,19 +53,19 @@ public final class GrantStore: Sendable {
         let database = try Database(path: place.database, create: false, isReadOnly: isReadOnly)
         if isReadOnly { try schema.inspect(database) } else { try schema.prepare(database) }
         connection = Lock(database)
-        // Between the look and the opening the file may have been exchanged.
+        // The file may have been exchanged between the check and the open.
         try checkFile()
     }
 
-    /// Changes when another connection, of this process or another, has changed the store since the last call.
+    /// Returns a number that changes when another connection, of this process or another, has changed the store since the last call.
     ///
-    /// Throws also when the database file was removed or replaced: its user must then refuse everything.
+    /// Also throws if the database file was removed or replaced; the caller must then refuse everything.
     public func dataVersion() throws(GrantError) -> Int64 {
         try read { (database) throws(GrantError) in try database.integer("PRAGMA data_version") }
     }
 
-    /// Size and time of the database file itself: they change when a checkpoint has written to it, and when somebody else has. An
-    /// open connection trusts its own memory, so only opening the store anew tells which of the two it was.
+    /// Returns a hash of the size and time of the database file. A checkpoint changes them, and so does anybody else who writes. An
+    /// open connection trusts its own cache, so only opening the store again tells which it was.
     public func fileStamp() throws(GrantError) -> Int64 { try place.databaseStamp() }
 
     func read<Result>(_ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
@@ -73,22 +73,23 @@ public final class GrantStore: Sendable {
         return try connection.withLock { (database: inout Database) throws(GrantError) in try body(database) }
     }
 
-    /// One transaction. `withdraws`: it takes something away, so the write-ahead log is emptied into the database at once.
-    /// SQLite drops a log from its first damaged page on without a word, and takes what stands before that page for the truth:
-    /// a single flipped byte there would bring a revoked grant back. Where only what lives as long as a command is written, it is enough that the log is on the disk.
+    /// Runs one transaction. `withdraws`: it takes something away, so the write-ahead log is checkpointed at once. SQLite silently
+    /// drops a log from its first damaged page on and trusts what is before it: a single flipped byte there would bring a revoked grant
+    /// back. Without `survivesPowerLoss`, only data that lives as long as a command is written, and it is enough that the log is on
+    /// disk.
     func write<Result>(withdraws: Bool = false, _ body: (Database) throws(GrantError) -> Result) throws(GrantError) -> Result {
         try checkFile()
-        let (result, noted) = try connection.withLock { (database: inout Database) throws(GrantError) in
+        let (result, pendingSystemLog) = try connection.withLock { (database: inout Database) throws(GrantError) in
             let connection = database
-            connection.noted = []
+            connection.pendingSystemLog = []
             let isExtra = withdraws && !survivesPowerLoss
             if isExtra { try connection.setWaitsForDisk(true) }
             defer { if isExtra { try? connection.setWaitsForDisk(false) } }
             let result = try connection.transaction { () throws(GrantError) in try body(connection) }
-            if withdraws, survivesPowerLoss { connection.emptyLog() }
-            return (result, connection.noted)
+            if withdraws, survivesPowerLoss { connection.checkpoint() }
+            return (result, connection.pendingSystemLog)
         }
-        if !noted.isEmpty { note(noted) }
+        if !pendingSystemLog.isEmpty { writeToSystemLog(pendingSystemLog) }
         return result
     }
 

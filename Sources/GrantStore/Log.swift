@@ -1,6 +1,6 @@
 import GrantModel
 
-/// What the log records.
+/// An event in the log.
 public enum LogEvent: String, Sendable, CaseIterable {
     case granted
     case revoked
@@ -14,9 +14,9 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case released
     case bookmarkMoved
     case bookmarkReplaced
-    /// A presenter that was asked something was not waited for any longer, or could not do it.
+    /// A presenter did not answer in time, or could not do what it was asked.
     case passedOver
-    /// A file or directory was opened through a mount with `-o audit`. From here on: what is done through such a mount.
+    /// A file or directory was opened through a mount with `-o audit`. This and the following are operations through such mounts.
     case opened
     case unlinked
     case directoryMade
@@ -34,20 +34,20 @@ public enum LogEvent: String, Sendable, CaseIterable {
     case attributeRemoved
     /// What chattr(1) sets.
     case flagsSet
-    /// Entries of one grant made room for others' (`LogEntry.count` of them, since the log began).
+    /// Entries of one grant were dropped to make room for others (`LogEntry.count` of them since the log began).
     case forgotten
 
-    /// What share of the log it is kept in.
-    var kept: Kept {
+    /// The partition of the log that holds such entries.
+    var partition: LogPartition {
         switch self {
-        case .granted, .revoked, .restored, .removed, .changed, .expired, .mounted, .unmounted, .released, .forgotten: .acts
-        case .denied, .passedOver, .bookmarkMoved, .bookmarkReplaced: .consequences
-        default: .uses
+        case .granted, .revoked, .restored, .removed, .changed, .expired, .mounted, .unmounted, .released, .forgotten: .administration
+        case .denied, .passedOver, .bookmarkMoved, .bookmarkReplaced: .other
+        default: .audit
         }
     }
 
-    /// What changes who may what: the system's log hears of it as well, with who did it.
-    var isAct: Bool {
+    /// Whether it changes rights; then the system's log gets it as well, with the actor.
+    var changesRights: Bool {
         switch self {
         case .granted, .revoked, .restored, .removed, .changed, .expired, .released, .bookmarkReplaced: true
         default: false
@@ -55,19 +55,19 @@ public enum LogEvent: String, Sendable, CaseIterable {
     }
 }
 
-/// Shares of the log, with a bound each. None pushes out entries of another. The table says the same of each event (`Schema`).
-enum Kept: Int64 {
-    /// What was done to grants and mounts. The oldest go.
-    case acts = 0
-    /// What programs do through mounts with `-o audit`. Who has most loses his oldest.
-    case uses = 1
-    /// What programs and users can bring about otherwise, such as refusals. Who has most loses his oldest.
-    case consequences = 2
+/// The partitions of the log, each with its own bound. None pushes out entries of another. The table has the same mapping (`Schema`).
+enum LogPartition: Int64 {
+    /// Changes of grants and mounts. The oldest are dropped.
+    case administration = 0
+    /// Operations through mounts with `-o audit`. The oldest of those who have most are dropped.
+    case audit = 1
+    /// What programs and users can cause otherwise, such as refusals. The oldest of those who have most are dropped.
+    case other = 2
 }
 
-/// One line of the log: who did what, when.
+/// One entry of the log: who did what, when.
 public struct LogEntry: Sendable {
-    /// Rises with every entry and is never used again; 0 before the entry is stored.
+    /// Increases with every entry, never reused; 0 before the entry is stored.
     public var number: Int64
     public var time: Instant
     public var event: LogEvent
@@ -77,14 +77,14 @@ public struct LogEntry: Sendable {
     public var name: GrantName?
     /// For people.
     public var detail: String
-    /// Of what was done to files: where the file is on the host, when that is known, and 0 or the errno that was given, when it has ended.
+    /// For operations on files: the path on the host, where it is known. `error` is 0 or the errno, once it has ended.
     public var path: [UInt8]?
     public var error: Int32?
-    /// Of what was renamed or linked: where to.
+    /// For a rename or link: the new path.
     public var newPath: [UInt8]?
-    /// Of an opening.
+    /// For an open.
     public var access: OpenAccess?
-    /// Of what stands for several: how many.
+    /// For an entry that stands for several: their number.
     public var count: Int64?
 
     public init(
@@ -107,6 +107,6 @@ public struct LogEntry: Sendable {
         self.count = count
     }
 
-    /// Whether it is of something that was about to be done to a file, and nobody has said how it ended.
-    public var hasNotEnded: Bool { event.kept == .uses && error == nil }
+    /// Whether it records an operation that was about to start, without a result yet.
+    public var isUnfinished: Bool { event.partition == .audit && error == nil }
 }

@@ -1,21 +1,21 @@
 import GrantModel
 import GrantSystem
 
-/// A mount that is to be asked for confirmation. It may be stale: the process can have died without saying so.
+/// The record of a mount, which changes wait for. It may be stale: its process may have died silently.
 public struct MountRecord: Hashable, Sendable {
-    /// Random, one for each time a view is mounted.
+    /// Random, different for each time a view is mounted.
     public let id: GrantID
     public let shown: ShownViews
     public let mountpoint: [UInt8]
     public let pid: Int32
-    /// Ticks since boot, field 22 of /proc/PID/stat: tells the process from a later one with the same pid.
+    /// Start time in ticks since boot, field 22 of /proc/PID/stat: distinguishes the process from a later one with the same pid.
     public let processStart: UInt64
-    /// The boot the process belongs to.
+    /// The boot in which the process runs.
     public let bootID: String
     /// The name of the control socket in the store's `run` directory.
     public let socket: String
     public let since: Instant
-    /// nil until it is mounted, and of mounts that a program before version 4 of the store has made.
+    /// nil until it is mounted, and for mounts by a program before version 4 of the store.
     public var connection: FUSEConnection?
 
     public init(
@@ -34,7 +34,7 @@ public struct MountRecord: Hashable, Sendable {
         self.connection = connection
     }
 
-    /// What the mount is called: the view, or what stands for several.
+    /// The name of the mount: the view, or a label for several.
     public var view: ViewName { shown.label }
 
     /// Whether grants of the view are shown there.

@@ -1,16 +1,16 @@
 import GrantModel
 
-/// What is known of one `grantfs run` whose directories were copied before it began: a database of its own beside the copies, so that whatever is killed leaves
-/// a state of it that makes sense.
+/// The record of one `grantfs run` whose directories were copied before it began. It is a database of its own beside the copies, so it
+/// is consistent whatever process is killed.
 ///
 /// Not to be shared between threads.
 public final class RunRecord {
     public enum State: String, Sendable, CaseIterable {
-        /// The program runs, or nobody was left to say that it has ended.
+        /// The program runs, or its command was killed and could not record the end.
         case running
-        /// It has ended, and what it left is on record.
+        /// The program has ended, and the state that it left is recorded.
         case ended
-        /// What it had changed was put back, as far as that could be.
+        /// Its changes were undone, as far as possible.
         case undone
     }
 
@@ -26,7 +26,7 @@ public final class RunRecord {
 
     private let database: Database
 
-    /// Makes the database in an empty place, in the state “running”. `path`: absolute, without links.
+    /// Creates the database at `path`, absolute and without links, where nothing exists yet. Its state is “running”.
     public init(new path: String, command: [[UInt8]], directories: [Directory]) throws(GrantError) {
         database = try Database(path: path, create: true)
         try database.execute(
@@ -53,7 +53,7 @@ public final class RunRecord {
         }
     }
 
-    /// Opens one that is there. `.storeDamaged` when it makes no sense.
+    /// Opens an existing record. `.storeDamaged` if it is invalid.
     public init(path: String) throws(GrantError) {
         database = try Database(path: path, create: false)
         guard try database.integer("PRAGMA user_version") == 1 else { throw StoreFailure.damaged(path, "it is no record of a run") }
@@ -96,24 +96,24 @@ public final class RunRecord {
         }
     }
 
-    /// When a file was as it is on record.
-    public enum Moment: Int64, Sendable {
-        /// Before the program began: every file.
+    /// The point in time of a recorded state of a file.
+    public enum Phase: Int64, Sendable {
+        /// Before the program began: all files.
         case before = 0
-        /// When it had ended: what it had changed. What was removed then has a stamp without an inode.
+        /// After it ended: the files it had changed. A removed one has a stamp without an inode.
         case after = 1
-        /// What is being put back, or was: it is no change of anybody else's.
-        case puttingBack = 2
+        /// During or after an undo: a change that nobody else made.
+        case undoing = 2
     }
 
-    /// All or nothing.
-    public func note(_ files: [(path: [UInt8], stamp: FileStamp)], of directory: Int, _ moment: Moment) throws(GrantError) {
+    /// Records files, all or none.
+    public func save(_ files: [(path: [UInt8], stamp: FileStamp)], of directory: Int, _ phase: Phase) throws(GrantError) {
         try database.transaction { () throws(GrantError) in
             for (path, stamp) in files {
                 try database.query(
                     "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     [
-                        .integer(Int64(clamping: directory)), .blob(path), .integer(moment.rawValue),
+                        .integer(Int64(clamping: directory)), .blob(path), .integer(phase.rawValue),
                         .integer(Int64(bitPattern: stamp.inode)),
                         .integer(stamp.born), .integer(stamp.changed), .integer(Int64(clamping: stamp.mode)),
                         .integer(Int64(clamping: stamp.uid)),
@@ -123,25 +123,25 @@ public final class RunRecord {
         }
     }
 
-    /// What was put back is the program's no more; what was not is to be looked at anew.
-    public func finishPuttingBack(_ done: [[UInt8]], of directory: Int) throws(GrantError) {
+    /// Ends an undo: files in `done` are no longer changes of the program; the others are compared again.
+    public func finishUndo(_ done: [[UInt8]], of directory: Int) throws(GrantError) {
         try database.transaction { () throws(GrantError) in
             for path in done {
                 try database.query(
                     "DELETE FROM files WHERE directory = ? AND path = ? AND moment = ?",
-                    [.integer(Int64(clamping: directory)), .blob(path), .integer(Moment.after.rawValue)])
+                    [.integer(Int64(clamping: directory)), .blob(path), .integer(Phase.after.rawValue)])
             }
             try database.query(
                 "DELETE FROM files WHERE directory = ? AND moment = ?",
-                [.integer(Int64(clamping: directory)), .integer(Moment.puttingBack.rawValue)])
+                [.integer(Int64(clamping: directory)), .integer(Phase.undoing.rawValue)])
         }
     }
 
-    public func files(of directory: Int, _ moment: Moment) throws(GrantError) -> [[UInt8]: FileStamp] {
+    public func files(of directory: Int, _ phase: Phase) throws(GrantError) -> [[UInt8]: FileStamp] {
         var result: [[UInt8]: FileStamp] = [:]
         try database.query(
             "SELECT path, inode, born, changed, mode, uid, gid FROM files WHERE directory = ? AND moment = ?",
-            [.integer(Int64(clamping: directory)), .integer(moment.rawValue)]
+            [.integer(Int64(clamping: directory)), .integer(phase.rawValue)]
         ) { (row) throws(GrantError) in
             result[row.blob(0)] = FileStamp(
                 inode: UInt64(bitPattern: row.integer(1)), born: row.integer(2), changed: row.integer(3),
@@ -152,13 +152,13 @@ public final class RunRecord {
     }
 }
 
-/// What tells one state of a file from every other: the kernel changes the time of change with everything that is done to it.
+/// The state of a file. The kernel updates ctime with every change, so two states never have the same stamp.
 public struct FileStamp: Hashable, Sendable {
-    /// 0: there is no file.
+    /// 0: no file.
     public var inode: UInt64
-    /// Nanoseconds since 1970; 0 where the filesystem has no time of birth.
+    /// Nanoseconds since 1970; 0 where the filesystem has no birth time.
     public var born: Int64
-    /// ctime, in nanoseconds; 0 where it was so young that the clock might not have shown a further change.
+    /// ctime in nanoseconds; 0 if it was so recent that another change might not have changed it.
     public var changed: Int64
     public var mode: UInt32
     public var uid: UInt32
@@ -168,6 +168,6 @@ public struct FileStamp: Hashable, Sendable {
         (self.inode, self.born, self.changed, self.mode, self.uid, self.gid) = (inode, born, changed, mode, uid, gid)
     }
 
-    /// No file.
+    /// The stamp of a missing file.
     public static let none = FileStamp(inode: 0, born: 0)
 }

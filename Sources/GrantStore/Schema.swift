@@ -1,14 +1,14 @@
 import CGrantSQLite
 import GrantModel
 
-/// The tables, as the list of steps that made them. A step is never changed once it was released: a new one is added.
+/// The database schema, as a list of migrations. A released migration never changes; new ones are appended.
 struct Schema: Sendable {
-    /// Step n takes a database from version n (`PRAGMA user_version`) to n + 1.
+    /// Migration n takes a database from version n (`PRAGMA user_version`) to n + 1.
     let steps: [String]
 
     var version: Int64 { Int64(truncatingIfNeeded: steps.count) }
 
-    /// `GrFs`: says whose database it is.
+    /// `GrFs`: marks the database as one of grantfs.
     static let applicationID: Int64 = 0x4772_4673
 
     static let current = Schema(steps: [
@@ -81,7 +81,7 @@ struct Schema: Sendable {
         """,
     ])
 
-    /// Settings that belong to a connection, not to the file.
+    /// Sets the options that belong to a connection and are not stored in the file.
     func configure(_ database: Database) throws(GrantError) {
         // mmap_size: a truncated file must be an error, not SIGBUS. trusted_schema, cell_size_check: the file may be damaged.
         try database.execute(
@@ -91,7 +91,7 @@ struct Schema: Sendable {
             """)
     }
 
-    /// Fills an empty database that nobody else sees yet.
+    /// Creates the tables in an empty database that no other process uses yet.
     func create(in database: Database) throws(GrantError) {
         try configure(database)
         try database.transaction { () throws(GrantError) in
@@ -101,7 +101,7 @@ struct Schema: Sendable {
         try database.execute("PRAGMA journal_mode = WAL")
     }
 
-    /// Refuses what is not ours, newer, damaged, or older, and changes nothing.
+    /// Refuses a database that is not ours, newer, damaged or older, and changes nothing.
     func inspect(_ database: Database) throws(GrantError) {
         if try check(database) < self.version {
             throw GrantError(
@@ -109,7 +109,7 @@ struct Schema: Sendable {
         }
     }
 
-    /// Refuses what is not ours, newer or damaged. The version that it has.
+    /// Refuses a database that is not ours, newer or damaged. Returns its version.
     private func check(_ database: Database) throws(GrantError) -> Int64 {
         try configure(database)
         let path = database.path
@@ -119,7 +119,7 @@ struct Schema: Sendable {
         let version = try database.integer("PRAGMA user_version")
         if version > self.version { throw StoreFailure.newer(path, version: version) }
         if version < 1 { throw StoreFailure.damaged(path, "it has no version") }
-        // The log is not looked through: it may be long, and nothing is granted by it.
+        // The log is not checked: it may be long, and it grants nothing.
         for table in ["grants", "mounts"] {
             try database.query("PRAGMA quick_check(\(table))") { (row) throws(GrantError) in
                 let answer = row.text(0)
@@ -129,13 +129,13 @@ struct Schema: Sendable {
         return version
     }
 
-    /// Refuses what is not ours, newer or damaged, and takes an older one to this version.
+    /// Refuses a database that is not ours, newer or damaged, and migrates an older one.
     func prepare(_ database: Database) throws(GrantError) {
         var version = try check(database)
         let path = database.path
         if version < self.version {
             try database.transaction { () throws(GrantError) in
-                // Another process may have done it between the look and the lock.
+                // Another process may have migrated it between the check and the lock.
                 version = try database.integer("PRAGMA user_version")
                 if version > self.version { throw StoreFailure.newer(path, version: version) }
                 if version < 1 { throw StoreFailure.damaged(path, "it has no version") }

@@ -3,23 +3,23 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The directory of a store and the files in it: `grants.sqlite`, `key`, `run/`.
+/// A store's directory and its files: `grants.sqlite`, `key`, `run/`.
 struct StoreDirectory: Sendable {
     /// Absolute and canonical.
     let path: String
 
     var database: String { path + "/grants.sqlite" }
-    /// Where SQLite locks something: the database, and the index of its log (sqlite.org/walformat.html).
+    /// The files that SQLite locks: the database and the index of its log (sqlite.org/walformat.html).
     var locked: [String] { [database, database + "-shm"] }
     var key: String { path + "/key" }
     var run: String { path + "/run" }
 
-    /// Finds the directory, or makes it (mode 0700, with its parents) when `create`.
+    /// Finds the directory, or creates it with its parents (mode 0700) if `create`.
     init(_ given: String, create: Bool) throws(GrantError) {
         guard given.hasPrefix("/"), !given.utf8.contains(0) else {
             throw GrantError(.usage, "“\(given)” is no place for a store", cause: "it is not an absolute path")
         }
-        try StoreDirectory.checkWay(to: given)
+        try StoreDirectory.checkPath(to: given)
         if create { try StoreDirectory.makeDirectories(given) }
         guard let resolved = realpath(given, nil) else {
             let error = Errno(errno)
@@ -37,15 +37,15 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Makes database and key when there are none. Whoever else does the same at the same time, one database comes of it.
+    /// Creates database and key if there are none. Concurrent callers get the same database.
     ///
-    /// The database appears under its name whole or not at all, so that an empty file there is always damage, never a start.
+    /// The complete database appears under its name in one step, so an empty file there is always damage.
     func create(_ schema: Schema) throws(GrantError) {
-        // Looked for first: a log without a database is then never that of a process which makes both just now.
+        // Checked first: a log without a database cannot then come from a process that is just creating both.
         let hasLog = exists(database + "-wal")
         if exists(database) { return }
         if hasLog {
-            // SQLite would play that log into the new database.
+            // SQLite would replay that log into the new database.
             throw StoreFailure.damaged(database, "the database is gone and its log grants.sqlite-wal is still there")
         }
         try makeKey()
@@ -53,7 +53,7 @@ struct StoreDirectory: Sendable {
         defer {
             for suffix in ["", "-journal", "-wal", "-shm"] { unlink(fresh + suffix) }
         }
-        // Made here for its mode: SQLite would use 0644, and gives the files beside it the mode of this one.
+        // Created here for its mode: SQLite would use 0644, and copies this file's mode to the files beside it.
         do {
             _ = try FileDescriptor.open(fresh.utf8, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         } catch {
@@ -66,7 +66,7 @@ struct StoreDirectory: Sendable {
         try publish(fresh, as: database)
     }
 
-    /// What identifies the database file, to notice that somebody put another one in its place.
+    /// Identifies the database file, to detect that it was replaced.
     func databaseIdentity() throws(GrantError) -> FileKey {
         let status = try databaseStatus()
         return FileKey(device: status.st_dev, inode: status.st_ino)
@@ -96,7 +96,7 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// The secret the grants are sealed with. A missing one is an error: with a new one, anything could be passed off as sealed.
+    /// Reads the secret key of the seals. A missing one is an error: with a new key, anything could be passed off as sealed.
     func readKey() throws(GrantError) -> SipHash {
         let bytes: [UInt8]
         do {
@@ -110,7 +110,7 @@ struct StoreDirectory: Sendable {
     }
 
     private func makeKey() throws(GrantError) {
-        // A key without a database is left from a start that was cut short; it was never used and serves.
+        // A key without a database is left over from an interrupted start; it was never used and serves.
         if exists(key) { return }
         let fresh = path + "/.new-\(GrantID.random())"
         defer { unlink(fresh) }
@@ -128,7 +128,7 @@ struct StoreDirectory: Sendable {
         try publish(fresh, as: key)
     }
 
-    /// Gives a finished file its name, unless somebody was faster, and makes the name last.
+    /// Gives a finished file its name, unless another process was faster, and makes the name durable.
     private func publish(_ fresh: String, as name: String) throws(GrantError) {
         if link(fresh, name) != 0, errno != EEXIST { throw failure(Errno(errno)) }
         let directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -164,9 +164,9 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Root is not led to a store by others: who may exchange a directory or link on the way could put another store there, or a directory that is none. What
-    /// does not exist yet is made where that is so. `.permission`.
-    private static func checkWay(to path: String) throws(GrantError) {
+    /// Checks that others cannot redirect root to another store: nobody else may be able to exchange a directory or link on the path,
+    /// or anything that is missing and has to be created. `.permission` otherwise.
+    private static func checkPath(to path: String) throws(GrantError) {
         if geteuid() != 0 { return }
         var names = path.utf8.split(separator: UInt8(ascii: "/")).map { Array($0) }
         var isWhole = true
@@ -174,11 +174,11 @@ struct StoreDirectory: Sendable {
             let found: (path: [UInt8], cause: String)
             do throws(Errno) {
                 let opened = try OwnDirectory.open([UInt8(ascii: "/")] + names.joined(separator: [UInt8(ascii: "/")]))
-                // The store itself is looked at more closely.
+                // The store itself is checked more closely elsewhere.
                 guard let objection = opened.objection, !isWhole || objection.path != opened.path else { return }
                 found = objection
             } catch {
-                // What else is wrong, opening it says.
+                // Any other error shows when it is opened.
                 guard error == Errno(ENOENT), names.popLast() != nil else { return }
                 isWhole = false
                 continue
@@ -190,7 +190,7 @@ struct StoreDirectory: Sendable {
         }
     }
 
-    /// Whoever may write to a store may grant himself anything, so it belongs to this user alone.
+    /// Write access to a store means the power to grant anything, so it has to belong to this user alone.
     private static func checkOwner(_ path: String, _ kind: mode_t) throws(GrantError) {
         var status = stat()
         guard lstat(path, &status) == 0 else {
@@ -212,7 +212,7 @@ struct StoreDirectory: Sendable {
     }
 }
 
-/// Which file a name stands for, while the machine runs.
+/// The identity of a file, valid until the next boot.
 struct FileKey: Equatable, Sendable {
     let device: dev_t
     let inode: ino_t

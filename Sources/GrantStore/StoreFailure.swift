@@ -3,12 +3,12 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The errors of the store, each with what to do about it. None of them ever leads to writing the file anew.
+/// The errors of the store, each with advice. None of them ever leads to writing the file anew.
 enum StoreFailure {
     /// SQLITE_IOERR_SHORT_READ, which the header builds with an expression that Swift does not import.
     private static let shortRead = SQLITE_IOERR | 2 << 8
 
-    /// What SQLite's result code means for people.
+    /// Converts SQLite's result code to an error for people.
     static func error(result: Int32, handle: OpaquePointer?, path: String) -> GrantError {
         let words = handle.map { String(cString: sqlite3_errmsg($0)) } ?? String(cString: sqlite3_errstr(result))
         let number = handle.map { sqlite3_system_errno($0) } ?? 0
@@ -28,12 +28,12 @@ enum StoreFailure {
         }
     }
 
-    /// Whether SQLite failed for want of memory or descriptors. `number`: errno, which it keeps of what it could not open, read or write.
+    /// Whether SQLite failed for lack of memory or descriptors. `number`: the errno that it kept from an open, read or write.
     private static func isExhaustion(_ result: Int32, _ number: Int32) -> Bool {
         switch result & 0xFF {
         case SQLITE_NOMEM: return true
         case SQLITE_IOERR: return result == ioErrorNoMemory || Errno(number).isExhaustion
-        // It may have been asked about another file meanwhile, so whether there are descriptors is tried.
+        // The errno may be of another file, so test whether there are descriptors.
         case SQLITE_CANTOPEN: return Errno(number).isExhaustion || hasNoDescriptors
         default: return false
         }
@@ -48,12 +48,12 @@ enum StoreFailure {
         return tried < 0 && Errno(errno).isExhaustion
     }
 
-    /// What is missing has nothing to do with the store, which is as good as before.
+    /// The store itself is fine.
     static func exhausted(_ path: String, _ cause: String) -> GrantError {
         GrantError(.exhausted, "the store \(path) cannot be used now", cause: cause, advice: "try again")
     }
 
-    /// What a call on one of its files says: exhaustion, or that the store cannot be used.
+    /// Converts the failure of a call on one of its files: exhaustion, or an unusable store.
     static func failed(_ path: String, _ error: Errno, _ cause: String? = nil) -> GrantError {
         error.isExhaustion ? exhausted(path, cause ?? error.description) : unavailable(path, cause ?? error.description)
     }

@@ -3,21 +3,21 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What a program on a screen is told.
+/// What happens to a program on a screen.
 public enum Event<Message: Sendable>: Sendable {
     case key(Key)
     case resized(Size)
-    /// What another thread had to say.
+    /// A message from another thread.
     case message(Message)
 }
 
-/// Waits for keys, for other threads and for signals, and shows what the program looks like after each.
+/// Waits for keys, messages of other threads and signals, and redraws after each.
 public final class EventLoop<Message: Sendable> {
     private let screen: Screen
     private let inbox: Inbox<Message>
     private let signals: Inbox<Int32>
 
-    /// Signals that end the program are blocked from here on in this thread, and dealt with between two keys.
+    /// From here on, this thread blocks the signals that end a program; the loop handles them between two keys.
     public init(_ screen: Screen, _ inbox: Inbox<Message>) throws(GrantError) {
         (self.screen, self.inbox) = (screen, inbox)
         do throws(Errno) {
@@ -28,11 +28,11 @@ public final class EventLoop<Message: Sendable> {
         }
     }
 
-    /// Until `handle` gives a result. A signal that ends programs ends this one, with the terminal as it was before.
+    /// Runs until `handle` returns a result. A signal that ends programs ends this one, after the terminal was restored.
     ///
     /// - Parameters:
-    ///   - handle: takes an event; what is not nil ends the loop.
-    ///   - frame: what is to be seen then.
+    /// handle: handles an event; a result that is not nil ends the loop.
+    /// frame: draws the screen.
     public func run<Result>(_ handle: (Event<Message>) -> Result?, frame: (Size) -> Frame) -> Result {
         screen.show(frame(screen.size))
         while true {
@@ -40,7 +40,7 @@ public final class EventLoop<Message: Sendable> {
             var events: [Event<Message>] = []
             for signal in signals.take() {
                 guard signal == SIGWINCH else { end(by: signal) }
-                screen.measure()
+                screen.updateSize()
                 events.append(.resized(screen.size))
             }
             for key in screen.keys() {
@@ -54,7 +54,7 @@ public final class EventLoop<Message: Sendable> {
         }
     }
 
-    /// True when the terminal has gone.
+    /// Returns true when the terminal has gone.
     private func wait(for numbers: [Int32]) -> Bool {
         var items = numbers.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
         while poll(&items, nfds_t(items.count), -1) < 0, errno == EINTR {}
@@ -68,7 +68,7 @@ public final class EventLoop<Message: Sendable> {
         sigemptyset(&set)
         sigaddset(&set, signal)
         pthread_sigmask(SIG_UNBLOCK, &set, nil)
-        // To this thread: the one that waits for signals would take it from the process.
+        // Sent to this thread: the signal thread would take it if it were sent to the process.
         raise(signal)
         exit(128 + signal)
     }

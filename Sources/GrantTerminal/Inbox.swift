@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// What other threads have to tell the one that shows the screen. `post` may be called from any thread and never waits long.
+/// A queue of messages for the thread that shows the screen. `post` may be called from any thread and does not block.
 ///
 /// Locking: a lock of its own, held for a moment.
 public final class Inbox<Message: Sendable>: Sendable {
@@ -15,11 +15,11 @@ public final class Inbox<Message: Sendable>: Sendable {
             messages.append(message)
             return messages.count == 1
         }
-        // One byte as long as there is something: the pipe can never be full.
+        // One byte while the queue is not empty, so the pipe can never be full.
         if isFirst { _ = write(pipe.writing.number, [UInt8(0)], 1) }
     }
 
-    /// Readable as long as something is there.
+    /// The wake-up descriptor: readable while the queue is not empty.
     var number: Int32 { pipe.reading.number }
 
     func take() -> [Message] {

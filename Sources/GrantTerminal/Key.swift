@@ -1,9 +1,9 @@
 import CGrantNcurses
 import GrantModel
 
-/// A key, as programs know it.
+/// A key press.
 public enum Key: Hashable, Sendable {
-    /// Something to write.
+    /// A printable character.
     case character(Unicode.Scalar)
     /// A letter with Control held, in lower case.
     case control(Unicode.Scalar)
@@ -24,7 +24,7 @@ public enum Key: Hashable, Sendable {
     case pageDown
     case function(Int)
 
-    /// A character as the terminal sent it; nil for what no key of ours is.
+    /// Takes a character that the terminal sent; nil if it is none of these keys.
     init?(character code: UInt32) {
         switch code {
         case 0x0D, 0x0A: self = .enter
@@ -40,7 +40,7 @@ public enum Key: Hashable, Sendable {
         }
     }
 
-    /// A code of curses.h; nil for what no key of ours is.
+    /// Takes a key code of curses.h; nil if it is none of these keys.
     init?(code: UInt32) {
         switch Int32(bitPattern: code) {
         case KEY_ENTER: self = .enter

@@ -1,4 +1,4 @@
-/// How text stands out. Nothing is told by it alone: a terminal may show none of it.
+/// The style of text. No meaning depends on it alone: a terminal may show none of it.
 public struct Style: OptionSet, Sendable {
     public let rawValue: Int32
     public init(rawValue: Int32) { self.rawValue = rawValue }
@@ -9,8 +9,8 @@ public struct Style: OptionSet, Sendable {
     public static let underline = Style(rawValue: 8)
 }
 
-/// A colour by what it is for.
-public enum Ink: Int32, Sendable, CaseIterable {
+/// A colour, named by its purpose.
+public enum Colour: Int32, Sendable, CaseIterable {
     case plain
     case good
     case warning
@@ -18,14 +18,14 @@ public enum Ink: Int32, Sendable, CaseIterable {
     case link
 }
 
-/// A piece of a line. The text is what `VisibleText` gave, or a program's own.
+/// A piece of a line. The text was escaped by `VisibleText`, or is the program's own.
 public struct Span: Sendable, Equatable {
     public var text: String
     public var style: Style
-    public var ink: Ink
+    public var colour: Colour
 
-    public init(_ text: String, _ style: Style = [], ink: Ink = .plain) {
-        (self.text, self.style, self.ink) = (text, style, ink)
+    public init(_ text: String, _ style: Style = [], colour: Colour = .plain) {
+        (self.text, self.style, self.colour) = (text, style, colour)
     }
 }
 
@@ -34,17 +34,19 @@ public struct Line: Sendable, Equatable {
     public private(set) var spans: [Span]
 
     public init(_ spans: [Span] = []) { self.spans = spans }
-    public init(_ text: String, _ style: Style = [], ink: Ink = .plain) { spans = [Span(text, style, ink: ink)] }
+    public init(_ text: String, _ style: Style = [], colour: Colour = .plain) { spans = [Span(text, style, colour: colour)] }
 
     public var text: String { spans.map(\.text).joined() }
     public var width: Int { spans.reduce(0) { $0 + DisplayWidth.of($1.text) } }
 
-    public mutating func add(_ text: String, _ style: Style = [], ink: Ink = .plain) { spans.append(Span(text, style, ink: ink)) }
+    public mutating func add(_ text: String, _ style: Style = [], colour: Colour = .plain) {
+        spans.append(Span(text, style, colour: colour))
+    }
 
-    /// Adds spaces up to the column, one at least unless nothing is there yet.
+    /// Pads with spaces to the column: at least one space, unless the line is empty.
     public mutating func tab(to column: Int) { add(String(repeating: " ", count: max(width == 0 ? 0 : 1, column - width))) }
 
-    /// The line with `right` at the right edge, where both have room; the left one is cut.
+    /// Puts `left` at the left edge and `right` at the right edge; `left` is cut if both do not fit.
     public static func split(_ left: Line, _ right: Line, columns: Int) -> Line {
         let room = columns - right.width
         guard room > 1 else { return left.cut(to: columns) }
@@ -57,7 +59,7 @@ public struct Line: Sendable, Equatable {
         var (result, room) = ([Span](), columns)
         for (index, span) in spans.enumerated() {
             let width = DisplayWidth.of(span.text)
-            // A span that just fits is cut all the same when more follows, so that the mark shows.
+            // A span that just fits is cut as well when more follows, so that the `…` shows.
             let isLast = spans[(index + 1)...].allSatisfy { $0.text.isEmpty }
             if width < room || (width == room && isLast) {
                 result.append(span)
@@ -65,18 +67,18 @@ public struct Line: Sendable, Equatable {
                 continue
             }
             let text = width > room ? span.text : span.text + " "
-            result.append(Span(DisplayWidth.cut(text, to: room), span.style, ink: span.ink))
+            result.append(Span(DisplayWidth.cut(text, to: room), span.style, colour: span.colour))
             break
         }
         return Line(result)
     }
 
-    /// All of it with more style, to the edge: a row that is selected.
+    /// Adds a style to the whole line, padded to the edge: for a selected row.
     public func styled(_ style: Style, columns: Int) -> Line {
         let cut = cut(to: columns)
         let filled = cut.spans + [Span(String(repeating: " ", count: max(0, columns - cut.width)))]
-        // Reversed, a colour would be a block in the row.
-        return Line(filled.map { Span($0.text, $0.style.union(style), ink: style.contains(.reverse) ? .plain : $0.ink) })
+        // In reverse video, a colour would be a block in the row.
+        return Line(filled.map { Span($0.text, $0.style.union(style), colour: style.contains(.reverse) ? .plain : $0.colour) })
     }
 }
 
@@ -87,10 +89,10 @@ public struct Size: Sendable, Equatable {
     public init(rows: Int, columns: Int) { (self.rows, self.columns) = (rows, columns) }
 }
 
-/// A whole screen, from its top; what is missing is empty.
+/// A whole screen from its top; missing lines are empty.
 public struct Frame: Sendable, Equatable {
     public var lines: [Line]
-    /// Where the cursor stands; nil hides it.
+    /// The position of the cursor; nil hides it.
     public var cursor: Position?
 
     public struct Position: Sendable, Equatable {
@@ -101,7 +103,8 @@ public struct Frame: Sendable, Equatable {
 
     public init(_ lines: [Line], cursor: Position? = nil) { (self.lines, self.cursor) = (lines, cursor) }
 
-    /// `head` at the top, `foot` at the bottom, as much of `body` between them as fits; the foot gives way to the rest where it is tight.
+    /// Puts `head` at the top, `foot` at the bottom, and as much of `body` between them as fits. The foot is cut first where space is
+    /// short.
     public init(head: [Line], body: [Line], foot: [Line], size: Size, cursor: Position? = nil) {
         let foot = foot.suffix(max(0, size.rows - head.count - min(body.count, 1)))
         let room = max(0, size.rows - head.count - foot.count)
@@ -111,7 +114,7 @@ public struct Frame: Sendable, Equatable {
         self.cursor = cursor.flatMap { $0.row < size.rows && $0.column < size.columns ? $0 : nil }
     }
 
-    /// What is to be read, without spaces at the ends of lines.
+    /// The text of all lines, without trailing spaces.
     public var text: String {
         lines.map { line in
             let text = line.text

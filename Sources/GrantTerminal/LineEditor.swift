@@ -1,9 +1,9 @@
 import GrantModel
 
-/// A line of text that is being written.
+/// A line of text that is being edited.
 public struct LineEditor: Sendable, Equatable {
     private var scalars: [Unicode.Scalar]
-    /// Where the next character goes.
+    /// The insertion position.
     public private(set) var position: Int
 
     public init(_ text: String = "") {
@@ -13,7 +13,7 @@ public struct LineEditor: Sendable, Equatable {
 
     public var text: String { String(String.UnicodeScalarView(scalars)) }
 
-    /// False for keys that are not for writing; nothing changes then.
+    /// Returns false, and changes nothing, for keys that do not edit.
     public mutating func handle(_ key: Key) -> Bool {
         switch key {
         case .character(let scalar):
@@ -36,7 +36,7 @@ public struct LineEditor: Sendable, Equatable {
         return true
     }
 
-    /// What is to be seen of it in so many columns, and the column of the cursor in that.
+    /// Returns the part that fits into the columns, and the cursor's column in it.
     public func shown(columns: Int) -> (text: String, cursor: Int) {
         let before = VisibleText.of(String(String.UnicodeScalarView(scalars[..<position])))
         let after = VisibleText.of(String(String.UnicodeScalarView(scalars[position...])))

@@ -1,15 +1,15 @@
-/// The part of a list that is to be seen, and the row that is selected in it.
+/// The visible part of a list, and its selected row.
 public struct ListWindow: Sendable, Equatable {
     public private(set) var selected = 0
-    /// The first row that is to be seen.
+    /// The first visible row.
     public private(set) var first = 0
 
     public init() {}
 
-    /// Goes to a row; `show` brings it into what is there.
+    /// Selects a row; `show` then clamps it to the list.
     public mutating func select(_ row: Int) { selected = row }
 
-    /// False for keys that do not move in a list. `height`: rows that are to be seen.
+    /// Returns false for keys that do not move in a list. `height`: the number of visible rows.
     public mutating func handle(_ key: Key, count: Int, height: Int) -> Bool {
         switch key {
         case .up, .control("p"): selected -= 1
@@ -24,7 +24,7 @@ public struct ListWindow: Sendable, Equatable {
         return true
     }
 
-    /// Moves as little as is needed for the selected row to be there and to be seen.
+    /// Clamps the selection to the list, and scrolls as little as needed to make it visible.
     public mutating func show(count: Int, height: Int) {
         selected = min(max(0, selected), max(0, count - 1))
         let height = max(1, height)

@@ -2,16 +2,16 @@ import CGrantNcurses
 import Glibc
 import GrantModel
 
-/// The terminal as a page, on ncurses. One at a time, and used by the main thread alone.
+/// The terminal in full-screen mode, by ncurses. There can be one at a time, used by the main thread only.
 public final class Screen {
-    /// Where keys come from.
+    /// The descriptor that keys come from.
     let input: Int32
     private let output: Int32
     private var isOpen = true
     private let hasColour: Bool
 
-    /// Takes the terminal: stdin and stdout where both are one, else the one that controls the process, so that the output can be a pipe.
-    /// `.unsupported` when there is none, or none that has pages.
+    /// Takes over the terminal: stdin and stdout if both are one, otherwise the controlling terminal, so that the output can be a pipe.
+    /// `.unsupported` if there is none, or it has no full-screen mode.
     public init() throws(GrantError) {
         if case .other(let name) = DisplayWidth.encoding {
             throw Screen.refusal("the character set of the locale is \(name)", advice: "choose one of UTF-8: LC_ALL=C.UTF-8")
@@ -37,7 +37,7 @@ public final class Screen {
 
     deinit { close() }
 
-    /// Gives the terminal back as it was.
+    /// Restores the terminal.
     public func close() {
         if isOpen { endwin() }
         isOpen = false
@@ -45,15 +45,15 @@ public final class Screen {
 
     public var size: Size { Size(rows: Int(cncurses_rows()), columns: Int(cncurses_columns())) }
 
-    /// Sends what differs from what is shown.
+    /// Draws a frame; only differences are sent.
     public func show(_ frame: Frame) {
         let size = size
         for row in 0..<size.rows {
             cncurses_begin_row(Int32(row))
             if row < frame.lines.count {
                 for span in frame.lines[row].cut(to: size.columns).spans {
-                    let text = DisplayWidth.showable(span.text)
-                    cncurses_add(text, Int32(text.utf8.count), span.style.rawValue, hasColour ? span.ink.rawValue : 0)
+                    let text = DisplayWidth.printable(span.text)
+                    cncurses_add(text, Int32(text.utf8.count), span.style.rawValue, hasColour ? span.colour.rawValue : 0)
                 }
             }
             cncurses_end_row()
@@ -61,7 +61,7 @@ public final class Screen {
         cncurses_show(Int32(frame.cursor?.row ?? -1), Int32(frame.cursor?.column ?? 0))
     }
 
-    /// The keys that have come, without waiting but for the rest of one.
+    /// Returns the keys that have come. It waits only for the rest of an escape sequence.
     func keys() -> [Key] {
         var (keys, code) = ([Key](), UInt32(0))
         while true {
@@ -73,25 +73,25 @@ public final class Screen {
         }
     }
 
-    /// Asks the terminal how large it is, and takes that on.
-    func measure() {
+    /// Asks the terminal for its size, and adopts it.
+    func updateSize() {
         var size = winsize()
         guard ioctl(output, UInt(TIOCGWINSZ), &size) == 0, size.ws_row > 0, size.ws_col > 0 else { return }
         cncurses_resize(Int32(size.ws_row), Int32(size.ws_col))
     }
 
-    /// Stops the job, as Control and Z do elsewhere, and comes back when it goes on.
+    /// Stops the job, as Control-Z does elsewhere, and returns when it continues.
     func suspend() {
         endwin()
         kill(0, SIGTSTP)
-        measure()
+        updateSize()
     }
 
     private static func prepareColours() {
         start_color()
         use_default_colors()
-        for (ink, colour) in [(Ink.good, COLOR_GREEN), (.warning, COLOR_YELLOW), (.bad, COLOR_RED), (.link, COLOR_CYAN)] {
-            init_pair(Int16(ink.rawValue), Int16(colour), -1)
+        for (colour, pairColour) in [(Colour.good, COLOR_GREEN), (.warning, COLOR_YELLOW), (.bad, COLOR_RED), (.link, COLOR_CYAN)] {
+            init_pair(Int16(colour.rawValue), Int16(pairColour), -1)
         }
     }
 

@@ -68,7 +68,7 @@ static int usage(void) {
     fputs("usage: access-probe [--cold] [--uid N] [--gid N] run DIR | setup DIR [UID GID] | load DIR [dying] | lock FILE KIND try|wait\n"
           "       | dirty FILE | peek FILE | swap A B | connect SOCKET | seekdir DIR | stuck FILE | refused FILE | late OPERATION PATH [THREADS]\n"
           "       | again FILE read|populate\n"
-          "       | call NAME ARGUMENT...\n"
+          "       | document FILE... | call NAME ARGUMENT...\n"
           "run holds handles below DIR (made by setup), prints “ready”, and tries every access for each line it reads; “close” lets everything go.\n",
           stderr);
     return 2;
@@ -97,6 +97,7 @@ int main(int count, char **arguments) {
     if (!strcmp(rest[0], "load")) return run_load(rest[1], left == 3 && !strcmp(rest[2], "dying"));
     if (!strcmp(rest[0], "lock") && left == 4) return run_lock(left - 1, rest + 1);
     if (!strcmp(rest[0], "ranges") && left == 3) return run_ranges(rest[1], rest[2]);
+    if (!strcmp(rest[0], "document")) return run_document(left - 1, rest + 1);
     if (!strcmp(rest[0], "call")) return run_call(left - 1, rest + 1);
     if (!strcmp(rest[0], "dirty")) return run_dirty(rest[1]);
     if (!strcmp(rest[0], "peek")) return run_peek(rest[1]);

@@ -86,6 +86,7 @@ int run_swap(const char *left, const char *right);
 int run_peek(const char *file);
 int run_connect(const char *socket);
 int run_seekdir(const char *dir);
+int run_document(int count, char **paths);
 int run_call(int count, char **arguments);
 int run_stuck(const char *file);
 int run_late(const char *operation, const char *path, int threads);

@@ -8,11 +8,11 @@ import GrantSystem
 final class ProbePresenter: Sendable {
     private let state = Lock((manner: "answering", held: [PresenterRequest]()))
 
-    func present(_ path: [UInt8], purpose: String?, patience: Double?) {
+    func present(_ path: [UInt8], purpose: String?, timeout: Double?) {
         let presentation: Presentation
         do throws(CoordinationError) {
             presentation = try Presentation(
-                path, in: coordinator(), purpose: purpose, patience: patience, asked: { self.hear($0) }, told: { self.hear($0) })
+                path, in: coordinator(), purpose: purpose, timeout: timeout, onRequest: { self.hear($0) }, onNotice: { self.hear($0) })
         } catch {
             return print("error \(error.errno)")
         }
@@ -102,11 +102,11 @@ func presentMany(_ path: [UInt8], _ count: Int) {
         var one: Presentation?
         for _ in 0..<5 where one == nil {
             one = try? Presentation(
-                path, in: coordination, patience: 60,
-                asked: { request in
+                path, in: coordination, timeout: 60,
+                onRequest: { request in
                     request.answer()
                     answered.withLock { $0 += 1 }
-                }, told: { _ in })
+                }, onNotice: { _ in })
         }
         if let one { presentations.append(one) }
     }

@@ -157,7 +157,7 @@ case "many" where words.count == 5: try many(Array(words[3].utf8), Int(words[4])
 case "script": script()
 case "present" where words.count >= 4:
     ProbePresenter().present(
-        Array(words[3].utf8), purpose: words.count > 5 ? words[5] : nil, patience: words.count > 4 ? Double(words[4]) : nil)
+        Array(words[3].utf8), purpose: words.count > 5 ? words[5] : nil, timeout: words.count > 4 ? Double(words[4]) : nil)
 case "take-over" where words.count == 4: try takeOver(into: words[3])
 case "nonsense" where words.count == 4: try talkNonsense(Array(words[3].utf8))
 case "presenters" where words.count == 5: presentMany(Array(words[3].utf8), Int(words[4]) ?? 0)

@@ -1,4 +1,4 @@
-// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, what a look-out answers. The first byte
+// Feeds bytes to everything that reads bytes of others: messages to and from daemons, bookmarks, requests to a probe helper and its answers. The first byte
 // says which. What can be read must give the same bytes when it is written, read and written again; whatever else the bytes are, it must be refused
 // and not end the process.
 //
@@ -23,8 +23,8 @@ func tryBytes(_ bytes: [UInt8]) {
     case 3: tryMessage(SessionRequest.self, rest)
     case 4: tryMessage(SessionNews.self, rest)
     default:
-        tryChoice(Question.self, rest)
-        tryChoice(Answer.self, rest)
+        tryChoice(ProbeRequest.self, rest)
+        tryChoice(ProbeAnswer.self, rest)
     }
 }
 

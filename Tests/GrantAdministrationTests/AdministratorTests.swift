@@ -197,14 +197,14 @@ import Testing
         let empty = try Mountpoint(Array(try bench.directory("empty").utf8))
         let inside = try Mountpoint(Array(try bench.directory("docs/inside").utf8))
         let trace = bench.root + "/looked"
-        let lookout = Lookout.helper(program: "/bin/sh", arguments: ["sh", "-c", ": >\(trace)"])
-        try empty.prepare(for: .one(.standard), store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+        let probe = DirectoryProbe.helper(program: "/bin/sh", arguments: ["sh", "-c", ": >\(trace)"])
+        try empty.prepare(for: .one(.standard), store: bench.store, probe: probe, isTemporary: true) { _ in }
         #expect(!FileManager.default.fileExists(atPath: trace))
         let error = #expect(throws: GrantError.self) {
-            try inside.prepare(for: .one(.standard), store: bench.store, lookout: lookout, isTemporary: true) { _ in }
+            try inside.prepare(for: .one(.standard), store: bench.store, probe: probe, isTemporary: true) { _ in }
         }
         #expect(error?.description.contains("inside the grant") == true, "by where it was last seen")
-        try empty.prepare(for: .one(.standard), store: bench.store, lookout: lookout) { _ in }
+        try empty.prepare(for: .one(.standard), store: bench.store, probe: probe) { _ in }
         #expect(FileManager.default.fileExists(atPath: trace), "what is not temporary is looked at")
     }
 }

@@ -18,17 +18,17 @@ import Testing
         }
         try FileManager.default.createSymbolicLink(atPath: base + "/link", withDestinationPath: "d")
 
-        let listing = try DirectoryListing.of(Array((base + "/link").utf8), lookout: .here)
+        let listing = try DirectoryListing.of(Array((base + "/link").utf8), probe: .inProcess)
         #expect(String(decoding: listing.path, as: UTF8.self).hasSuffix("/d"))
         let expected = [".b", "a", "日"].map { Array($0.utf8) } + [[0x78, 0xFF]]
         #expect(Set(listing.directories) == Set(expected))
         #expect(Set(listing.links) == Set(["to-a", "to-file", "to-nothing"].map { Array($0.utf8) }))
-        #expect(listing.linksToDirectories(lookout: .here) == [Array("to-a".utf8)])
+        #expect(listing.linksToDirectories(probe: .inProcess) == [Array("to-a".utf8)])
     }
 
     @Test func whatCannotBeListedSaysWhy() {
         for (path, cause) in [("/nowhere/at/all", "No such file or directory"), ("/dev/null", "Not a directory")] {
-            let error = #expect(throws: GrantError.self) { try DirectoryListing.of(Array(path.utf8), lookout: .here) }
+            let error = #expect(throws: GrantError.self) { try DirectoryListing.of(Array(path.utf8), probe: .inProcess) }
             #expect(error?.cause == cause)
         }
     }

@@ -22,17 +22,17 @@ private func grant(_ name: String, _ number: UInt64, revision: Int64, isActive: 
 }
 
 /// Two hosts, one of which lags behind the second grant.
-private func picture() throws -> FleetPicture {
-    FleetPicture(
+private func snapshot() throws -> FleetSnapshot {
+    FleetSnapshot(
         hosts: [host("h1", applied: 20), host("h2", applied: 5), host("h3", applied: 0, lease: nil)],
         grants: [try grant("alpha", 1, revision: 4), try grant("beta", 2, revision: 12, isActive: false)], revision: 20, lease: 15,
         time: Instant(seconds: 1_000), left: ["h1": 9, "h2": 3])
 }
 
-private func top(_ picture: FleetPicture, _ size: Size = Size(rows: 24, columns: 100)) -> FleetTop {
+private func top(_ snapshot: FleetSnapshot, _ size: Size = Size(rows: 24, columns: 100)) -> FleetTop {
     var top = FleetTop(delay: 2)
     top.resize(size)
-    top.handle(.seen(picture))
+    top.handle(.seen(snapshot))
     return top
 }
 
@@ -44,7 +44,7 @@ extension FleetTop {
 
 @Suite struct FleetTopTests {
     @Test func saysWhoLagsAndForHowLongItMayServe() throws {
-        var top = top(try picture())
+        var top = top(try snapshot())
         #expect(top.page.hasPrefix("grantfs top: 2 of 3 hosts live, 1 behind; 1 of 2 grants active"))
         #expect(top.line("  h1 ").contains("up to date") && top.line("  h1 ").contains("9 s"))
         #expect(top.line("  h2 ").contains("behind") && top.line("  h2 ").contains("5") && top.line("  h2 ").contains("12"))
@@ -58,7 +58,7 @@ extension FleetTop {
     }
 
     @Test func asksBeforeItRevokesOrRestores() throws {
-        var top = top(try picture())
+        var top = top(try snapshot())
         #expect(top.hit(.character("r")).isEmpty && top.page.contains("that is for a grant"))
         #expect(top.hit(.end, .character("r")).isEmpty && top.page.contains("is revoked already"))
         #expect(top.hit(.character("e")).isEmpty && top.page.contains("Restore “beta”"))
@@ -71,7 +71,7 @@ extension FleetTop {
     }
 
     @Test func filtersHidesAndSorts() throws {
-        var top = top(try picture())
+        var top = top(try snapshot())
         _ = top.hit(.character("x"))
         #expect(top.line("beta").isEmpty && !top.line("alpha").isEmpty)
         _ = top.hit(.character("x"), .character("/"), .character("b"), .character("e"), .character("t"), .enter)
@@ -83,9 +83,9 @@ extension FleetTop {
     }
 
     @Test func showsNothingOfWhatAHostSaysAsItIs() throws {
-        var bad = try picture()
+        var bad = try snapshot()
         let id = bad.grants[0].id.description
-        bad = FleetPicture(
+        bad = FleetSnapshot(
             hosts: [host("h1", applied: .min, problems: [id: "\u{1B}[2J\u{202E}bad"]), host("h2", applied: .max)], grants: bad.grants,
             revision: 20,
             lease: 15, time: bad.time, left: ["h1": .max])
@@ -96,7 +96,7 @@ extension FleetTop {
 
     @Test(arguments: [Size(rows: 24, columns: 80), Size(rows: 10, columns: 40), Size(rows: 1, columns: 1), Size(rows: 60, columns: 200)])
     func fitsOnAnyScreen(_ size: Size) throws {
-        var top = top(try picture(), size)
+        var top = top(try snapshot(), size)
         for key in [Key.down, .end, .character("?"), .character("x"), .character("e")] {
             _ = top.hit(key)
             let frame = top.frame(size)

@@ -35,7 +35,7 @@ import GrantTerminal
 
     @Test func aTakenNameIsAProblem() throws {
         var picker = reviewed()
-        picker.handle(.taken([PickerChoice.Place(view: .standard, name: try GrantName(chosen: bytes("x")))]))
+        picker.handle(.taken([PickerChoice.Slot(view: .standard, name: try GrantName(chosen: bytes("x")))]))
         #expect(picker.text.contains("the view “default” has a grant “x” already"))
     }
 

@@ -228,7 +228,7 @@ private func expect(_ effects: [Top.Effect], from top: inout Top, _ keys: Key...
     @Test func aMountThatDoesNotAnswerIsShownWithWhatIsOnRecord() throws {
         let top = Top(
             try snapshot {
-                $0[0].silence = "no answer within the time"
+                $0[0].unresponsiveReason = "no answer within the time"
                 for index in $0[0].grants.indices { $0[0].grants[index].isLive = false }
             })
         #expect(top.line("default").contains("! does not answer: no answer within the time"))

@@ -110,7 +110,7 @@ struct AnEtcdClient {
         try scratch.wait(until: "the slow server listens") {
             (try? Command.run(["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', \(port)))"]))?.status == 0
         }
-        let client = try EtcdClient(EtcdSettings(endpoints: ["http://127.0.0.1:\(port)"] + servers.endpoints), patience: 500)
+        let client = try EtcdClient(EtcdSettings(endpoints: ["http://127.0.0.1:\(port)"] + servers.endpoints), timeout: 500)
         let start = Machine.milliseconds
         #expect(try client.transaction(then: [.put("a", [1])]).succeeded)
         #expect(Machine.milliseconds - start < 5_000)
@@ -130,18 +130,18 @@ struct AnEtcdClient {
             (try? Command.run(["python3", "-c", "import socket; socket.create_connection(('127.0.0.1', \(web.port)))"]))?.status == 0
         }
         let wrong = ["http://127.0.0.1:1", "http://127.0.0.1:\(silent.port)", "http://127.0.0.1:\(web.port)"]
-        let client = try EtcdClient(EtcdSettings(endpoints: wrong + servers.endpoints), patience: 500)
+        let client = try EtcdClient(EtcdSettings(endpoints: wrong + servers.endpoints), timeout: 500)
         #expect(try client.transaction(then: [.put("a", [1])]).succeeded)
         #expect(try client.read("a").entry?.value == [1])
 
         for endpoint in wrong {
             let failure = Self.failure { () throws(EtcdFailure) in
-                guard let client = try? EtcdClient(EtcdSettings(endpoints: [endpoint]), patience: 500) else { return }
+                guard let client = try? EtcdClient(EtcdSettings(endpoints: [endpoint]), timeout: 500) else { return }
                 _ = try client.read("a")
             }
             switch failure {
             case .unreachable(let text)?: #expect(text.contains(endpoint))
-            case .nonsense(let named, _)?: #expect(named == endpoint && endpoint.hasSuffix("\(web.port)"))
+            case .invalidResponse(let named, _)?: #expect(named == endpoint && endpoint.hasSuffix("\(web.port)"))
             default: Issue.record("\(endpoint): \(String(describing: failure))")
             }
         }
@@ -159,19 +159,19 @@ struct AnEtcdClient {
         var stranger = good
         stranger.authorities = try text("other.pem")
         let one = try EtcdClient(stranger)
-        guard case .distrusted? = Self.failure({ () throws(EtcdFailure) in _ = try one.read("a") }) else {
+        guard case .untrustedServer? = Self.failure({ () throws(EtcdFailure) in _ = try one.read("a") }) else {
             throw TestFailure("an unknown authority is trusted")
         }
         var nobody = good
         (nobody.certificate, nobody.key) = (nil, nil)
         let two = try EtcdClient(nobody)
         let refusal = Self.failure { () throws(EtcdFailure) in _ = try two.read("a") }
-        guard case .ownCertificate? = refusal else { throw TestFailure("without a certificate: \(String(describing: refusal))") }
+        guard case .clientCertificate? = refusal else { throw TestFailure("without a certificate: \(String(describing: refusal))") }
         var forged = good
         (forged.certificate, forged.key) = (try text("other.pem"), try text("other.key"))
         let three = try EtcdClient(forged)
         let other = Self.failure { () throws(EtcdFailure) in _ = try three.read("a") }
-        guard case .ownCertificate? = other else {
+        guard case .clientCertificate? = other else {
             throw TestFailure("with a certificate of another authority: \(String(describing: other))")
         }
     }

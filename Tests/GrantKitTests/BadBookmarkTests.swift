@@ -76,12 +76,12 @@ import Testing
         for below in ["..", "a/../../b", "a//b", "/etc", "a/", "."] {
             let data = BookmarkData(
                 path: Array("/m/g".utf8), isDirectory: true,
-                way: .view(name: Array("v".utf8), grant: Array("g".utf8), directory: 7, below: Array(below.utf8)))
+                route: .view(name: Array("v".utf8), grant: Array("g".utf8), directory: 7, below: Array(below.utf8)))
             #expect(throws: GrantError.self) { try BookmarkData.decoded(data.encoded { _ in 0 }) }
         }
         let good = BookmarkData(
             path: Array("/m/g/a".utf8), isDirectory: true,
-            way: .view(name: Array("v".utf8), grant: Array("g".utf8), directory: 7, below: Array("a".utf8)))
+            route: .view(name: Array("v".utf8), grant: Array("g".utf8), directory: 7, below: Array("a".utf8)))
         #expect(try BookmarkData.decoded(good.encoded { _ in 0 }).data == good)
     }
 }

@@ -86,9 +86,9 @@ struct ABookmarkAndAMount {
             try bench.fixture.wait(until: "it is unmounted") { try bench.fixture.grantfs("unmount", mountpoint).status == 0 }
             // And if it does not answer, nobody waits for it.
             try other.fixture.killDaemon(at: other.fixture.base + "/mount", with: SIGSTOP)
-            bench.programWithoutStore(Patience(look: 1)) { #expect(bench.failure(data) == .fileNoSuchFile) }
+            bench.programWithoutStore(Timeouts(look: 1)) { #expect(bench.failure(data) == .fileNoSuchFile) }
             try bench.fixture.mount(at: "other")
-            let found = try bench.programWithoutStore(Patience(look: 5)) { try bench.resolve(data).url.path }
+            let found = try bench.programWithoutStore(Timeouts(look: 5)) { try bench.resolve(data).url.path }
             #expect(found == bench.fixture.base + "/other/docs/note")
             // Nothing leads to the root of a view but the view.
             #expect(!URL(fileURLWithPath: bench.fixture.base + "/other").startAccessingSecurityScopedResource())

@@ -180,7 +180,7 @@ private final class Silent: NSObject, NSFilePresenter {
         let note = try bench.plain("folder").appendingPathComponent("note")
         try Data("one".utf8).write(to: note)
         let (twice, stubborn) = (Twice(note), Noting(note, isStubborn: true))
-        bench.programWithoutStore(Patience(presenter: 1)) {
+        bench.programWithoutStore(Timeouts(presenter: 1)) {
             for presenter in [twice, stubborn] as [any NSFilePresenter] { NSFileCoordinator.addFilePresenter(presenter) }
             let start = Machine.milliseconds
             NSFileCoordinator().coordinate(writingItemAt: note, error: nil) { _ in }
@@ -193,7 +193,7 @@ private final class Silent: NSObject, NSFilePresenter {
     func silent() throws {
         let (bench, _, note, ofNote, ofFolder) = try presented(isStubborn: true)
         defer { remove(ofNote, ofFolder) }
-        bench.programWithoutStore(Patience(presenter: 1)) {
+        bench.programWithoutStore(Timeouts(presenter: 1)) {
             let start = Machine.milliseconds
             var isIn = false
             NSFileCoordinator().coordinate(writingItemAt: note, error: nil) { _ in isIn = true }
@@ -208,7 +208,7 @@ private final class Silent: NSObject, NSFilePresenter {
             for options in [[], .forMerging, .forDeleting] as [NSFileCoordinator.WritingOptions] {
                 NSFileCoordinator().coordinate(writingItemAt: note, options: options, error: nil) { _ in }
             }
-            #expect(Machine.milliseconds - before < Patience.long.presenter * 1000)
+            #expect(Machine.milliseconds - before < Timeouts.long.presenter * 1000)
             #expect(!NSFileCoordinator.filePresenters.contains { $0 === nothing })
             NSFileCoordinator.removeFilePresenter(quiet)
         }

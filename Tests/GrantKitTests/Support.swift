@@ -4,9 +4,9 @@ import Testing
 
 @testable import GrantKit
 
-extension Patience {
+extension Timeouts {
     /// With everybody who answers in the end, on however slow a machine.
-    static let long = Patience(daemon: 60, look: 60, presenter: 60)
+    static let long = Timeouts(daemon: 60, look: 60, presenter: 60)
 }
 
 /// A store with granted directories that this process works on, as a program does that uses the library. Nothing is mounted until asked for.
@@ -18,14 +18,14 @@ struct Bench {
     /// Runs a part of a program whose store is this one.
     func program<Result>(usesMountsOnly: Bool = false, _ body: () throws -> Result) rethrows -> Result {
         var environment = GrantEnvironment(store: fixture.store, usesMountsOnly: usesMountsOnly)
-        environment.patience = .long
+        environment.timeouts = .long
         return try GrantEnvironment.$current.withValue(environment) { try body() }
     }
 
     /// Runs a part of a program that cannot read the store, as in a world of its own where only the mount shows.
-    func programWithoutStore<Result>(_ patience: Patience = .long, _ body: () throws -> Result) rethrows -> Result {
+    func programWithoutStore<Result>(_ timeouts: Timeouts = .long, _ body: () throws -> Result) rethrows -> Result {
         var environment = GrantEnvironment(store: fixture.base + "/no-store")
-        environment.patience = patience
+        environment.timeouts = timeouts
         return try GrantEnvironment.$current.withValue(environment) { try body() }
     }
 

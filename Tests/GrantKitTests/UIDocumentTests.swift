@@ -174,7 +174,7 @@ import Testing
 
     private func withEnvironment(_ body: @MainActor () async throws -> Void) async throws {
         var environment = GrantEnvironment(store: bench.fixture.store)
-        environment.patience = .long
+        environment.timeouts = .long
         try await GrantEnvironment.$current.withValue(environment) { try await body() }
     }
 }

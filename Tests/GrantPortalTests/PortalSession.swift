@@ -17,13 +17,15 @@ final class PortalSession {
     private var bus: Child?
     private var store: Child?
     private var clients: [PortalClient] = []
-    private let program: String
+    /// Others that end with it.
+    var companions: [Child] = []
+    let program: String
 
     var mountpoint: String { fixture.base + "/run/doc" }
 
-    /// `hasStore`: whether there is a permission store. `owner`: whose session it is.
-    init(hasStore: Bool = true, owner: Identity = .current) throws {
-        fixture = try MountFixture(owner: owner)
+    /// `hasStore`: whether there is a permission store. `owner`: whose session it is. `place`: where its files are.
+    init(hasStore: Bool = true, owner: Identity = .current, in place: String = Programs.temporaryDirectory) throws {
+        fixture = try MountFixture(owner: owner, in: place)
         let socket = "unix:path=\(fixture.base)/bus"
         let configuration = fixture.base + "/bus.conf"
         try Data(Self.configuration(socket).utf8).write(to: URL(fileURLWithPath: configuration))
@@ -40,14 +42,17 @@ final class PortalSession {
     }
 
     /// One with a portal.
-    static func started(hasStore: Bool = true, owner: Identity = .current) throws -> PortalSession {
-        let session = try PortalSession(hasStore: hasStore, owner: owner)
+    static func started(
+        hasStore: Bool = true, owner: Identity = .current, in place: String = Programs.temporaryDirectory
+    ) throws -> PortalSession {
+        let session = try PortalSession(hasStore: hasStore, owner: owner, in: place)
         try session.start()
         return session
     }
 
     deinit {
         for client in clients { client.end() }
+        for companion in companions { companion.kill() }
         portal?.kill()
         store?.kill()
         bus?.kill()
@@ -87,6 +92,12 @@ final class PortalSession {
         try fixture.wait(until: "the permission store is there") { try hasOwner("org.freedesktop.impl.portal.PermissionStore") }
     }
 
+    /// The permission store ends; the next one reads what it had written.
+    func endStore() throws {
+        store?.kill()
+        try fixture.wait(until: "the permission store is gone") { try !hasOwner("org.freedesktop.impl.portal.PermissionStore") }
+    }
+
     /// The bus ends, as at the end of a session.
     func endBus() { bus?.kill() }
 
@@ -119,7 +130,7 @@ final class PortalSession {
         return try host.call("GetMountPoint").texts == [mountpoint]
     }
 
-    private func hasOwner(_ name: String) throws -> Bool {
+    func hasOwner(_ name: String) throws -> Bool {
         let answer = try host.call(
             "NameHasOwner", "(s)", [name], service: "org.freedesktop.DBus", object: "/org/freedesktop/DBus")
         return answer.values.first as? Bool == true
@@ -175,6 +186,12 @@ final class PortalSession {
     /// Another program of the host.
     func another() throws -> PortalClient {
         let client = try PortalClient(["/usr/bin/python3", program], identity: fixture.owner, environment: fixture.environment)
+        clients.append(client)
+        return client
+    }
+
+    /// Has a program end with the session.
+    func keep(_ client: PortalClient) -> PortalClient {
         clients.append(client)
         return client
     }
@@ -293,6 +310,23 @@ final class PortalClient {
 
     /// What a burst of calls gave that has begun.
     func answers() throws -> [PortalAnswer] { (try answer()["results"] as? [[String: Any]] ?? []).map { PortalAnswer($0) } }
+
+    /// What somebody has chosen in the desktop's dialog: by the paths that the program gets, or the portal's error.
+    func choose(_ member: String, _ options: [String: Any] = [:]) throws -> Choice {
+        let answer = try ask(["choose": member, "options": options])
+        return Choice(
+            response: answer["response"] as? Int, paths: answer["uris"] as? [String] ?? [], error: answer["error"] as? String)
+    }
+
+    struct Choice {
+        /// 0 when something was chosen.
+        let response: Int?
+        let paths: [String]
+        let error: String?
+    }
+
+    /// Saves by g_file_set_contents. nil, or what GLib says of it.
+    func save(_ path: String, _ text: String) throws -> String? { try ask(["set": [path, text]])["errno"] as? String }
 
     func add(_ path: String, reuse: Bool = true, persistent: Bool = true) throws -> PortalAnswer {
         try call("Add", "(hbb)", [0, reuse, persistent], open: [path])

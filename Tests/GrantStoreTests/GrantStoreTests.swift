@@ -171,7 +171,7 @@ import Testing
         let store = try GrantStore(directory: scratch.store, create: true)
         let numbers = try store.append(
             [use(nil, uid: 1, .unlinked, error: nil), use(nil, uid: 1, .renamed, error: nil)], keeping: 100, by: tester)
-        #expect(try store.log(after: 0, limit: 9).map(\.hasNotEnded) == [true, true])
+        #expect(try store.log(after: 0, limit: 9).map(\.isUnfinished) == [true, true])
         // An entry that is not there, and one that has ended, stay as they are.
         _ = try store.append([], results: [(numbers[0], 2), (numbers[0], 0), (99, 1)], keeping: 100, by: tester)
         #expect(try store.log(after: 0, limit: 9).map(\.error) == [2, nil])
@@ -194,8 +194,8 @@ import Testing
         #expect(forgotten.map(\.grant) == [loud.id] && forgotten[0].name == loud.name)
         #expect((forgotten.first?.count ?? 0) + Int64(left.count) == 400)
         // What was never written down is counted in the same entry.
-        let unwritten = GrantStore.Unwritten(view: .standard, grant: loud.id, name: loud.name, count: 5)
-        _ = try store.append([], unwritten: [unwritten], keeping: 100, by: tester)
+        let unwritten = GrantStore.DroppedEntries(view: .standard, grant: loud.id, name: loud.name, count: 5)
+        _ = try store.append([], dropped: [unwritten], keeping: 100, by: tester)
         let after = try store.log(after: 0, limit: 1000).filter { $0.event == .forgotten }
         #expect(after.count == 1 && after.first?.count == forgotten[0].count.map { $0 + 5 })
     }
@@ -208,7 +208,7 @@ import Testing
             try database.query("SELECT event, kept FROM log") { (row) throws(GrantError) in kept[row.text(0)] = row.integer(1) }
         }
         #expect(kept.count == LogEvent.allCases.count)
-        for event in LogEvent.allCases { #expect(kept[event.rawValue] == event.kept.rawValue, "\(event)") }
+        for event in LogEvent.allCases { #expect(kept[event.rawValue] == event.partition.rawValue, "\(event)") }
     }
 
     @Test func sharesAreEqualAndNobodyNeedsMoreThanHeHas() {
@@ -226,12 +226,12 @@ import Testing
         let other = use(nil, uid: 3, .denied)
         try store.write { (database) throws(GrantError) in
             try add(other, 3, to: database, of: store)
-            try add(use(grant, uid: 1, .denied), GrantStore.keptEntries + 2000, to: database, of: store)
+            try add(use(grant, uid: 1, .denied), GrantStore.entryLimit + 2000, to: database, of: store)
         }
         let entries = try store.log(after: 0, limit: .max)
         #expect(entries.first?.event == .granted)
         #expect(entries.filter { $0.event == .denied && $0.actor.uid == 3 }.count == 3)
-        #expect(entries.count <= GrantStore.keptEntries + 512 + 4)
+        #expect(entries.count <= GrantStore.entryLimit + 512 + 4)
     }
 
     private func add(_ entry: LogEntry, _ count: Int, to database: Database, of store: GrantStore) throws(GrantError) {

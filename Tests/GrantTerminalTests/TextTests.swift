@@ -26,8 +26,8 @@ import Testing
     }
 
     @Test func whatHasNoWidthIsReplaced() {
-        #expect(DisplayWidth.showable("a\u{1B}b\u{9B}c") == "a\u{FFFD}b\u{FFFD}c")
-        #expect(DisplayWidth.showable("日é") == "日é")
+        #expect(DisplayWidth.printable("a\u{1B}b\u{9B}c") == "a\u{FFFD}b\u{FFFD}c")
+        #expect(DisplayWidth.printable("日é") == "日é")
     }
 
     @Test func controlCharactersAreWrittenOut() {

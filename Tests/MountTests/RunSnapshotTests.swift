@@ -30,7 +30,7 @@ extension MountTests {
             let changes: [Change]
         }
 
-        private struct PutBack: Decodable {
+        private struct UndoResult: Decodable {
             struct Left: Decodable {
                 let cause: String
                 let change: Differences.Change
@@ -172,7 +172,7 @@ extension MountTests {
             try Data("mine".utf8).write(to: URL(fileURLWithPath: source + "/new/below/f"))
             try Data("mine".utf8).write(to: URL(fileURLWithPath: source + "/own"))
             let output = try fixture.grantfs("undo", "--json", id)
-            let result: PutBack = try output.decoded()
+            let result: UndoResult = try output.decoded()
             #expect(output.status == 1 && output.errors.contains("own"), "\(output)")
             #expect(
                 Set(result.left.map(\.change.path)) == Set(["/new", "/new/below", "/new/below/f", "/own"].map { source + $0 }), "\(output)")

@@ -11,8 +11,8 @@ public final class Probe {
     }
 
     /// One that `command` becomes.
-    public init(running command: [String], environment: [String: String] = [:]) throws {
-        child = try Child(command, environment: environment)
+    public init(running command: [String], environment: [String: String] = [:], as identity: Identity = .current) throws {
+        child = try Child(command, identity: identity, environment: environment)
         try child.expect("ready", within: 60)
     }
 

@@ -3,13 +3,13 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A claim that is held. It ends with `end`, with the last reference to it, with the process, with a revocation, or with a daemon.
+/// A claim that is held. It ends with `end`, its last reference, the process, a revocation, or the daemon's end.
 ///
-/// Locking: its own, for a moment; `end` waits with it for the daemons, a second at most.
+/// Locking: its own, for a moment; `end` holds it while it waits for the daemons, at most a second.
 public final class Claim: Sendable {
-    /// Of what was claimed, on the host: what a program there works on.
+    /// The claimed paths on the host, for a program to work on.
     public let paths: [[UInt8]]
-    /// Where what is moved goes, for each of `paths`; nil for what is not.
+    /// For each of `paths`, where the item is moved to; nil if it is not moved.
     public let newPaths: [[UInt8]?]
     private let state: Lock<State>
 
@@ -24,7 +24,7 @@ public final class Claim: Sendable {
         state = Lock(State(parts: parts))
     }
 
-    /// Gives it back. When it returns, others can have it.
+    /// Releases the claim. When it returns, others can have it.
     public func end() {
         state.withLock { state in
             let deadline = Clock.monotonic + 1_000_000_000
@@ -40,24 +40,24 @@ public final class Claim: Sendable {
         while part.lost([]) == nil, (try? set.wait(until: deadline)) == true {}
     }
 
-    /// Why it is no longer in force; nil while it is, and after `end`. Looks and does not wait.
+    /// Returns why the claim is no longer in force; nil while it is, and after `end`. Does not block.
     public func lost() -> CoordinationError? {
         state.withLock { state in
             if state.lost == nil {
                 for part in state.parts where state.lost == nil { state.lost = part.lost(paths.first ?? []) }
-                // Half a claim is none.
+                // A claim that is lost in one mount is lost in all.
                 if state.lost != nil { state.parts = [] }
             }
             return state.lost
         }
     }
 
-    /// Waits until it is lost, and says why; nil when the seconds have passed.
+    /// Waits until the claim is lost, and returns why; nil after so many seconds.
     public func waitUntilLost(_ seconds: Double) -> CoordinationError? {
         let deadline = Clock.deadline(seconds: seconds)
         while true {
             if let error = lost() { return error }
-            // Held on to, so that `end` by another thread closes nothing that is waited on; a turn's end shows it.
+            // Retained here, so that `end` on another thread closes no descriptor that is being polled.
             let parts = state.withLock { $0.parts }
             var set = PollSet()
             for part in parts { set.add(part.client.descriptor) }
@@ -66,10 +66,10 @@ public final class Claim: Sendable {
         }
     }
 
-    /// Descriptors that become readable when it may be lost.
+    /// Descriptors that become readable when the claim may be lost.
     public var descriptors: [Int32] { state.withLock { $0.parts.map(\.client.descriptor) } }
 
-    /// Tells presenters, and those who wait, that an item that is claimed for writing, or one below it, now has another place. Both on the host.
+    /// Tells presenters and waiting claimants that an item claimed for writing, or one below it, was moved. Both paths are on the host.
     public func tellMoved(_ path: [UInt8], to newPath: [UInt8]) {
         state.withLock { state in
             for part in state.parts { try? part.client.send(.moved(claim: ClaimPart.number, from: path, to: newPath)) }

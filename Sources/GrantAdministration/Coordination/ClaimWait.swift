@@ -10,10 +10,10 @@ struct ClaimPart {
     let client: SessionClient
     var reach: [ItemReach] = []
 
-    /// The client's number for it: one claim has a connection of its own.
+    /// The client's number for the claim: each claim has its own connection.
     static let number: UInt64 = 1
 
-    /// Why it is lost; nil while it is held. Takes what has come and never waits.
+    /// Returns why the claim is lost; nil while it is held. Reads what has arrived and does not block.
     func lost(_ path: [UInt8]) -> CoordinationError? {
         while true {
             let news: SessionNews?
@@ -40,47 +40,47 @@ extension CoordinationError {
     }
 }
 
-/// Takes one claim in one mount after the other.
+/// Takes a claim in one mount after the other.
 struct ClaimWait {
     let request: ClaimRequest
     let deadline: Int64?
     let cancellation: CoordinationCancellation?
     let progress: ((CoordinationProgress) -> Void)?
-    /// nil where one mount sees all.
-    var circle: CircleOfWaits?
+    /// nil if one mount covers all items.
+    var deadlockDetector: DeadlockDetector?
     var parts: [ClaimPart] = []
 
-    /// So many daemons may die one after the other, each with the claim.
-    private static let mostTurns = 10
-    /// How long a daemon may take to say whether there is anything to wait for: nanoseconds.
-    private static let patience: Int64 = 10_000_000_000
-    /// So long at least, however short the caller's time is, because who waits for nothing at all is to get what is free.
-    private static let leastPatience: Int64 = 2_000_000_000
+    /// How many daemons may die, one after the other, while the claim is waited for.
+    private static let maxFailovers = 10
+    /// How long a daemon may take to answer whether the claim has to wait: nanoseconds.
+    private static let firstAnswerTimeout: Int64 = 10_000_000_000
+    /// The minimum of that time, however short the caller's time-out is: a caller that waits for nothing still gets what is free.
+    private static let minFirstAnswerTimeout: Int64 = 2_000_000_000
 
-    /// Until when the first word is waited for, `Clock.monotonic`.
-    private func silence() -> Int64 {
+    /// The deadline for a daemon's first answer, by `Clock.monotonic`.
+    private func firstAnswerDeadline() -> Int64 {
         let now = Clock.monotonic
-        return min(now + Self.patience, max(deadline ?? .max, now + Self.leastPatience))
+        return min(now + Self.firstAnswerTimeout, max(deadline ?? .max, now + Self.minFirstAnswerTimeout))
     }
 
     private var path: [UInt8] { request.items.first?.path ?? [] }
 
-    /// Waits for the claim in one mount. False when the mount leads nowhere, and says so; `reach` is noted either way.
+    /// Waits for the claim in one mount. Returns false if the mount does not lead to the items. `reach` is updated in either case.
     mutating func take(_ record: MountRecord, in directory: String, _ reach: inout [ItemReach]) throws(CoordinationError) -> Bool {
         guard var client = try ask(record, in: directory) else { return false }
-        var (silence, hasHeard, turns) = (self.silence(), false, 0)
+        var (firstAnswerDeadline, hasAnswered, failovers) = (self.firstAnswerDeadline(), false, 0)
         while true {
             let news: SessionNews?
             do throws(ControlClient.Failure) {
                 news = try client.next()
             } catch {
-                // Another daemon may have followed, and does not know of it or has said that it does not.
-                turns += 1
-                guard turns < Self.mostTurns, record.isServed(in: directory), let other = try ask(record, in: directory) else {
+                // Another daemon may have taken over, which does not know of the claim or has said so.
+                failovers += 1
+                guard failovers < Self.maxFailovers, record.isServed(in: directory), let other = try ask(record, in: directory) else {
                     throw .daemonDied(mountpoint: record.mountpoint)
                 }
-                // It is to say something by itself, whatever the one before has said.
-                (client, silence, hasHeard) = (other, self.silence(), false)
+                // It has to answer by itself, whatever its predecessor said.
+                (client, firstAnswerDeadline, hasAnswered) = (other, self.firstAnswerDeadline(), false)
                 continue
             }
             switch news {
@@ -94,24 +94,24 @@ struct ClaimWait {
             case .refused(_, .outside, _): return false
             case .refused(_, .revoked, _):
                 for place in reach.indices where reach[place] == .outside { reach[place] = .revoked }
-                if hasHeard { throw .revoked(path) }
+                if hasAnswered { throw .revoked(path) }
                 return false
             case .refused(_, let refusal, let text): throw CoordinationError(refusal, text, path)
             case .waits(_, let pids):
-                hasHeard = true
+                hasAnswered = true
                 progress?(CoordinationProgress(stage: "waiting", done: 0, total: nil, pids: pids))
             case .progress(_, let stage, let done, let total):
-                hasHeard = true
+                hasAnswered = true
                 progress?(CoordinationProgress(stage: stage, done: done, total: total == 0 ? nil : total))
             case .tells, .listening, .presenting, .notPresenting, .asks, .tellsPresenter, .preparing: break
-            case nil: try wait(for: client, until: hasHeard ? deadline : silence, isSilent: !hasHeard, record)
+            case nil: try wait(for: client, until: hasAnswered ? deadline : firstAnswerDeadline, awaitsFirstAnswer: !hasAnswered, record)
             }
         }
     }
 
-    /// Asks for the claim on a connection of its own. nil when the daemon is dead.
+    /// Requests the claim on a connection of its own. nil if the daemon is dead.
     private func ask(_ record: MountRecord, in directory: String) throws(CoordinationError) -> SessionClient? {
-        for _ in 0..<Self.mostTurns {
+        for _ in 0..<Self.maxFailovers {
             guard let client = try connect(record, directory) else { return nil }
             if (try? client.send(.claim(request))) != nil { return client }
         }
@@ -120,7 +120,7 @@ struct ClaimWait {
 
     /// nil when the daemon is dead.
     private func connect(_ record: MountRecord, _ directory: String) throws(CoordinationError) -> SessionClient? {
-        let limit = silence()
+        let limit = firstAnswerDeadline()
         while true {
             do throws(ControlClient.Failure) {
                 return try SessionClient(socket: record.socket, directory: directory, deadline: limit)
@@ -128,7 +128,7 @@ struct ClaimWait {
                 switch error {
                 case .absent, .hungUp:
                     if !record.isServed(in: directory) { return nil }
-                    // It is about to listen, or to end.
+                    // The daemon is about to listen, or to exit.
                     if Clock.monotonic >= limit { throw .failed("\(error.description)") }
                     usleep(10_000)
                 case .timedOut where deadline.map { $0 <= limit } ?? false: throw .timedOut
@@ -140,9 +140,9 @@ struct ClaimWait {
     }
 
     private mutating func wait(
-        for client: SessionClient, until deadline: Int64?, isSilent: Bool, _ record: MountRecord
+        for client: SessionClient, until deadline: Int64?, awaitsFirstAnswer: Bool, _ record: MountRecord
     ) throws(CoordinationError) {
-        let look = isSilent ? nil : circle?.next
+        let look = awaitsFirstAnswer ? nil : deadlockDetector?.next
         var set = PollSet()
         set.add(client.descriptor)
         for part in parts { set.add(part.client.descriptor) }
@@ -154,18 +154,18 @@ struct ClaimWait {
             throw .failed(error.description)
         }
         if !isReady, let look, deadline.map({ look < $0 }) ?? true {
-            if circle?.isClosed(before: deadline) == true { throw .deadlock }
+            if deadlockDetector?.isDeadlocked(before: deadline) == true { throw .deadlock }
             return
         }
         guard isReady else {
-            // With less than the whole time it is the caller's that is over.
-            if isSilent, self.deadline.map({ deadline ?? 0 < $0 }) ?? true {
+            // With less than the whole time-out, it is the caller's time that is over.
+            if awaitsFirstAnswer, self.deadline.map({ deadline ?? 0 < $0 }) ?? true {
                 throw .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))” does not answer")
             }
             throw .timedOut
         }
         if cancellation != nil, set.isReadable(1 + parts.count) { throw .cancelled }
-        // What is held already may be lost while the rest is waited for.
+        // Parts already held may be lost while the rest is waited for.
         for part in parts { if let error = part.lost(path) { throw error } }
     }
 }

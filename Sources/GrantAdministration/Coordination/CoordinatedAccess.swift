@@ -2,16 +2,16 @@ import GrantControl
 import Glibc
 import GrantModel
 
-/// Who waits. One claimant waits for one thing at a time, a thread or a task, so a circle of them can be found (`.deadlock`).
+/// A thread or task that waits for claims. A claimant waits for one thing at a time, so that deadlocks can be detected (`.deadlock`).
 public struct Claimant: Hashable, Sendable {
     let id: GrantID
 
     init(id: GrantID) { self.id = id }
 
-    /// Somebody new.
+    /// Makes a new claimant.
     public init() { id = .random() }
 
-    /// In hexadecimal, as `description` gives it: so that processes that wait for each other can be one claimant.
+    /// Takes a claimant's `description` in hexadecimal, so that processes that wait for each other can be one claimant.
     public init?(_ text: String) {
         guard let id = GrantID(text) else { return nil }
         self.id = id
@@ -21,33 +21,33 @@ public struct Claimant: Hashable, Sendable {
 
     private static let process = GrantID.random()
 
-    /// One for each thread of this process.
+    /// The claimant of the current thread.
     public static var currentThread: Claimant {
         Claimant(id: GrantID(high: process.high, low: process.low ^ UInt64(pthread_self())))
     }
 }
 
-/// One item, and how it is to be used.
+/// One item, and how it is to be accessed.
 public struct CoordinatedAccess: Sendable, Equatable {
     public enum Kind: UInt8, Sendable { case reading, writing }
 
-    /// What the claimant is about to do. It tells presenters what to expect; what is about metadata alone meets only that, and what displaces the
-    /// item (deleting, moving, replacing) meets everything.
+    /// What the claimant is about to do. Presenters are told of it. An access to metadata conflicts only with other access to metadata;
+    /// one that displaces the item (deleting, moving, replacing) conflicts with everything.
     public enum Intent: UInt8, Sendable {
         case content, metadata, deleting, moving, merging, replacing
         /// Reading, to make a copy that outlives the claim: `Claim.snapshot`.
         case uploading
     }
 
-    /// On the host, or below a mount of the store. The last component need not exist.
+    /// A path on the host, or in a mount of the store. The last component need not exist.
     public var path: [UInt8]
     public var kind: Kind
     public var intent: Intent
-    /// Whether presenters are asked to save before it is read.
+    /// Whether presenters are asked to save before the item is read.
     public var savesFirst: Bool
-    /// Whether a link, as the last component, is followed first: once, before the claim is made.
+    /// Whether a symbolic link in the last component is resolved, once, before the claim is made.
     public var followsLink: Bool
-    /// Of what is moved: where to. Claimed for writing as well.
+    /// For an item to be moved: its new path, which is claimed for writing as well.
     public var newPath: [UInt8]?
 
     public init(

@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// Cancels claims that are waited for, from any thread. Harmless before, after, and twice; one may serve several claims.
+/// Cancels waiting claims, from any thread. It may be used early, late or twice, and for several claims.
 public final class CoordinationCancellation: Sendable {
     private let pipe: PipePair
     private let isCancelled = Lock(false)
@@ -10,12 +10,12 @@ public final class CoordinationCancellation: Sendable {
 
     public func cancel() {
         isCancelled.withLock { isCancelled in
-            // One byte, which is never read: whoever looks sees it.
+            // One byte, which is never read: every waiter sees it.
             if !isCancelled { _ = write(pipe.writing.number, [0], 1) }
             isCancelled = true
         }
     }
 
-    /// Readable once it was cancelled.
+    /// Readable once cancelled.
     var descriptor: Int32 { pipe.reading.number }
 }

@@ -3,23 +3,23 @@ import Glibc
 import GrantModel
 import GrantStore
 
-/// Why there is no claim, or no longer.
+/// Why a claim was not granted, or is no longer held.
 public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// No grant of the store leads there: ENOENT.
+    /// No grant of the store leads to the path: ENOENT.
     case outside([UInt8])
-    /// The grant is revoked or has expired, before, while it was waited for or while the claim was held: EACCES.
+    /// The grant is revoked or has expired, before or while the claim was waited for or held: EACCES.
     case revoked([UInt8])
     /// The store has no live mount: ENOTCONN.
     case noMount
-    /// The claimant would in the end have waited for itself: EDEADLK.
+    /// The claimant would wait for itself in the end: EDEADLK.
     case deadlock
     /// ETIMEDOUT.
     case timedOut
     /// ECANCELED.
     case cancelled
-    /// A daemon ended, while its claim was waited for or held: ENOTCONN.
+    /// A daemon died while the claim was waited for or held: ENOTCONN.
     case daemonDied(mountpoint: [UInt8])
-    /// Anything else, for people: EIO.
+    /// Any other error, for people: EIO.
     case failed(String)
 
     public var errno: Int32 {
@@ -36,7 +36,7 @@ public enum CoordinationError: Error, Sendable, Equatable, CustomStringConvertib
 
     public var description: String { grantError.description }
 
-    /// For commands.
+    /// The error as commands show it.
     public var grantError: GrantError {
         func shown(_ path: [UInt8]) -> String { "“\(String(decoding: path, as: UTF8.self))”" }
         return switch self {

@@ -1,15 +1,15 @@
 import GrantControl
 
-/// How far long work has come: what comes before a claim is granted or a grant withdrawn, or a snapshot.
+/// The progress of a claim that waits, a withdrawal, or a snapshot.
 public struct CoordinationProgress: Sendable, Equatable {
-    /// What is done just now, for people; programs know the words of docs/semantics.md.
+    /// The current stage, for people; the words for programs are in docs/semantics.md.
     public var stage: String
     public var done: UInt64
-    /// nil where it is not known.
+    /// nil if unknown.
     public var total: UInt64?
-    /// Who is waited for.
+    /// The processes that are waited for.
     public var pids: [Int32]
-    /// Of a snapshot: how many files were made.
+    /// For a snapshot: the number of files made.
     public var files: UInt64?
     /// Whether `done` and `total` are bytes.
     public var isBytes: Bool
@@ -20,7 +20,7 @@ public struct CoordinationProgress: Sendable, Equatable {
         (self.stage, self.done, self.total, self.pids, self.files, self.isBytes) = (stage, done, total, pids, files, isBytes)
     }
 
-    /// Of withdrawals in several mounts: where the last of them are. nil when none is under way.
+    /// Combines the progress of withdrawals in several mounts into that of the slowest. nil if none is under way.
     init?(_ states: [GrantProgress]) {
         guard let stage = GrantProgress.Stage.allCases.first(where: { stage in states.contains { $0.stage == stage } }) else { return nil }
         let own = states.filter { $0.stage == stage }

@@ -1,4 +1,5 @@
-/// What copies of files do without, because the user who makes them may not make them so: others' owners, set-id bits of others' files, and attributes that only root sets.
+/// What copies of files lack because the user who makes them has no right to set it: other owners, set-id bits of others' files, and
+/// attributes that only root sets.
 public struct CopyLosses: Sendable {
     struct Kinds: OptionSet {
         let rawValue: UInt8
@@ -7,9 +8,9 @@ public struct CopyLosses: Sendable {
         static let attributes = Kinds(rawValue: 4)
     }
 
-    /// How many files lose something of one kind, and the first of them, from the directory's name on.
+    /// A kind of loss, the number of files with it, and the first of them, as a path that begins with the directory's name.
     public struct Loss: Sendable {
-        /// In words for people.
+        /// For people.
         public let what: String
         public fileprivate(set) var count: Int
         public let first: [UInt8]
@@ -22,7 +23,7 @@ public struct CopyLosses: Sendable {
     /// One for each kind, in the order in which they were found.
     public var all: [Loss] { known.map(\.loss) }
 
-    mutating func note(_ kinds: Kinds, at way: [[UInt8]]) {
+    mutating func add(_ kinds: Kinds, at relativePath: [[UInt8]]) {
         if kinds.isEmpty { return }
         for (kind, what) in [
             (Kinds.owner, "owner or group"), (.setID, "set-id bits"), (.attributes, "attributes that only root sets"),
@@ -30,7 +31,7 @@ public struct CopyLosses: Sendable {
             if let place = known.firstIndex(where: { $0.kind == kind }) {
                 known[place].loss.count += 1
             } else {
-                known.append((kind, Loss(what: what, count: 1, first: Array(way.joined(separator: [0x2F])))))
+                known.append((kind, Loss(what: what, count: 1, first: Array(relativePath.joined(separator: [0x2F])))))
             }
         }
     }

@@ -1,25 +1,26 @@
 import Glibc
 import GrantSystem
 
-/// Copies the data of files: shared where the filesystem can (FICLONE), else by the kernel, else by reading and writing. Holes stay holes.
+/// Copies the data of files: by reflink where the filesystem can (FICLONE), else in the kernel, else by reading and writing. Holes stay
+/// holes.
 struct DataCopy {
     private var clones = true
     private var copiesInKernel = true
     private var buffer: [UInt8] = []
 
-    /// Between two words of how far it has come.
+    /// Bytes between two progress reports.
     private static let step: Int64 = 16 << 20
 
-    /// `target` is new and empty; afterwards it has the first `size` bytes of `source`. `note` gets how many bytes were done since the last call, and whether
-    /// they are shared; it may put an end to it by throwing.
+    /// Copies the first `size` bytes of `source` into `target`, which is new and empty. `report` gets the bytes done since its last call,
+    /// and whether they are shared; it may throw to stop.
     mutating func copy(
         _ source: borrowing FileDescriptor, to target: borrowing FileDescriptor, size: Int64,
-        note: (Int, _ isShared: Bool) throws(Errno) -> Void
+        report: (Int, _ isShared: Bool) throws(Errno) -> Void
     ) throws(Errno) {
         if size == 0 { return }
         if try clone(source, to: target) {
             try target.truncate(to: size)
-            return try note(Int(size), true)
+            return try report(Int(size), true)
         }
         var offset: Int64 = 0
         while offset < size, let part = try source.data(from: offset, size: size) {
@@ -27,10 +28,10 @@ struct DataCopy {
             let end = min(part.upperBound, size)
             while offset < end {
                 let count = try copy(source, to: target, at: offset, count: Int(min(end - offset, Self.step)))
-                // It has become shorter.
+                // The file was truncated meanwhile.
                 if count == 0 { break }
                 offset += Int64(count)
-                try note(count, false)
+                try report(count, false)
             }
             if offset < end { break }
         }
@@ -44,7 +45,7 @@ struct DataCopy {
             return true
         } catch {
             switch error.rawValue {
-            // Of this file; others may be shared all the same.
+            // That holds for this file alone; others may be shared.
             case EINVAL, ETXTBSY, EPERM: return false
             case EOPNOTSUPP, EXDEV, ENOTTY, ENOSYS:
                 clones = false

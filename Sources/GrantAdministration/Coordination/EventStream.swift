@@ -3,18 +3,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Something that happened in a mount.
+/// An event in a mount.
 public struct MountEvent: Sendable, Equatable {
     public enum Kind: String, Sendable {
         case claimWaits, claimGranted, claimEnded, moved, revoked, changed, appeared, removed, restored
-        /// More events than are kept went by while nobody listened.
+        /// More events than the daemon keeps happened while nobody listened.
         case missed
-        /// The daemon has ended, or its mount.
+        /// The daemon or its mount has ended.
         case ended
     }
 
     public var mountpoint: [UInt8]
-    /// Rises by one with each event of the mount; 0 for what is no event of its own.
+    /// Increases by one with each event of the mount; 0 for what is no event of its own.
     public var number: UInt64
     public var time: Instant
     public var kind: Kind
@@ -24,7 +24,7 @@ public struct MountEvent: Sendable, Equatable {
     public var text: String
 }
 
-/// The events of every mount of a store. Mounts that come are listened to; after a connection was lost it goes on where it was. Belongs to one thread.
+/// The events of all mounts of a store. It finds new mounts, and continues after a lost connection where it was. Not thread-safe.
 public final class EventStream {
     private struct Source {
         let record: MountRecord
@@ -37,7 +37,7 @@ public final class EventStream {
 
     public init(_ store: GrantStore) { self.store = store }
 
-    /// What has happened since the last call; waits for something, `seconds` at most. The first call begins to listen.
+    /// Returns the events since the last call. Waits at most `seconds` for one. The first call starts listening.
     public func next(within seconds: Double) throws(GrantError) -> [MountEvent] {
         let deadline = Clock.deadline(seconds: seconds)
         var events = try listen()
@@ -50,8 +50,8 @@ public final class EventStream {
         return events
     }
 
-    /// Connects to mounts that are not listened to: those that are new, and those whose daemon has given the connection up because nothing was taken from it
-    /// for long. The events of those that have ended.
+    /// Connects to new mounts, and again to those whose daemon has closed the connection because nothing was read from it for long.
+    /// Returns the events of mounts that have ended.
     private func listen() throws(GrantError) -> [MountEvent] {
         let records = try store.servedMounts()
         var events: [MountEvent] = []
@@ -77,7 +77,7 @@ public final class EventStream {
             while let client = sources[id]?.client {
                 do throws(ControlClient.Failure) {
                     guard let news = try client.next() else { break }
-                    note(news, id, source.record.mountpoint, &events)
+                    handle(news, id, source.record.mountpoint, &events)
                 } catch {
                     sources[id]?.client = nil
                 }
@@ -86,10 +86,10 @@ public final class EventStream {
         return events.sorted { $0.time < $1.time }
     }
 
-    private func note(_ news: SessionNews, _ id: GrantID, _ mountpoint: [UInt8], _ events: inout [MountEvent]) {
+    private func handle(_ news: SessionNews, _ id: GrantID, _ mountpoint: [UInt8], _ events: inout [MountEvent]) {
         switch news {
         case .listening(let mark, let hasMissed):
-            // With a mark, what came after it follows, with numbers of its own.
+            // If a mark was sent, the events after it follow with numbers of their own.
             if sources[id]?.mark?.epoch != mark.epoch { sources[id]?.mark = mark }
             if hasMissed { events.append(bare(.missed, mountpoint)) }
         case .tells(let event):

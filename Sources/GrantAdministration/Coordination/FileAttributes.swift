@@ -1,14 +1,14 @@
 import Glibc
 import GrantSystem
 
-/// What a copy of a file has besides data.
+/// The parts of a file's copy beside the data.
 enum FileAttributes {
     struct Extended {
         let name: String
         let value: [UInt8]
     }
 
-    /// Of extended attributes all that this user may see, ACLs among them.
+    /// Reads all extended attributes that this user may see, ACLs included.
     static func extended(of file: borrowing FileDescriptor) throws(Errno) -> [Extended] {
         var result: [Extended] = []
         for name in try file.attributeNames() {
@@ -16,48 +16,48 @@ enum FileAttributes {
                 // XATTR_SIZE_MAX: no attribute is longer.
                 result.append(Extended(name: name, value: try file.attribute(name, limit: 65_536)))
             } catch {
-                // Removed since it was listed, or not for this user's eyes.
+                // It was removed since it was listed, or this user may not read it.
                 if ![ENODATA, EACCES, EPERM].contains(error.rawValue) { throw error }
             }
         }
         return result
     }
 
-    /// Makes the copy of a file what the file is: owner, extended attributes, mode, times, in this order, because each clears or changes something of those
-    /// behind it. A user who may not give files away keeps the copy, without set-id bits. What only root may set, other users do without. What the copy does without is
-    /// returned.
+    /// Sets owner, extended attributes, mode and times, in this order, because each clears or changes some of those after it. A user
+    /// without the right to change owners keeps the copy, without set-id bits; attributes that only root sets are left out. Returns
+    /// what the copy lacks.
     @discardableResult
     static func apply(_ status: FileStatus, _ attributes: [Extended], to copy: borrowing FileDescriptor) throws(Errno) -> CopyLosses.Kinds {
         let isKept = try give(copy, to: status)
         var lost: CopyLosses.Kinds = isKept ? [] : .owner
         if !isKept, status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o6000 != 0 { lost.insert(.setID) }
-        // A label the system gives anew.
+        // The system assigns a new label.
         for attribute in attributes where try !set(attribute, on: copy) && attribute.name != "security.selinux" { lost.insert(.attributes) }
         if status.st.st_mode & S_IFMT != S_IFLNK { try copy.setMode(isKept ? status.st.st_mode : status.st.st_mode & ~0o6000) }
         try copy.setTimes(access: status.st.st_atim, modification: status.st.st_mtim)
         return lost
     }
 
-    /// Whether it now has the owner and the group.
+    /// Returns whether the copy now has the owner and the group.
     private static func give(_ copy: borrowing FileDescriptor, to status: FileStatus) throws(Errno) -> Bool {
         do throws(Errno) {
             try copy.setOwner(status.st.st_uid, status.st.st_gid)
             return true
         } catch {
             if error != Errno(EPERM) { throw error }
-            // Of a group that this user belongs to, at least.
+            // At least the group can be set, if this user belongs to it.
             try? copy.setOwner(uid_t.max, status.st.st_gid)
             return false
         }
     }
 
-    /// Whether it has the attribute now.
+    /// Returns whether the copy now has the attribute.
     private static func set(_ attribute: Extended, on copy: borrowing FileDescriptor) throws(Errno) -> Bool {
         do throws(Errno) {
             try copy.setAttribute(attribute.name, to: attribute.value)
             return true
         } catch {
-            // A copy without them would be another file; what belongs to the system or to its labels is not everybody's to set.
+            // Without these the copy would differ; attributes of the system and its labels cannot be set by everybody.
             let isOwn = attribute.name.hasPrefix("user.") || attribute.name.hasPrefix("system.posix_acl_")
             if isOwn || ![EPERM, EOPNOTSUPP, EINVAL].contains(error.rawValue) { throw error }
             return false

@@ -4,19 +4,20 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Takes claims: coordinated access to files and directories that are granted. A claim is taken in every live mount of the store that leads to
+/// Takes claims: coordinated access to granted files and directories. A claim is taken in every live mount of the store that leads to
 /// its items, in the order of the mounts' ids, so that no two claims wait for each other across daemons.
 public struct FileCoordination: Sendable {
     let administrator: GrantAdministrator
 
     public init(_ administrator: GrantAdministrator) { self.administrator = administrator }
 
-    /// Waits until all accesses are granted together. No thread of a daemon waits meanwhile.
+    /// Waits until all accesses are granted together. It occupies no thread of a daemon meanwhile.
     ///
     /// - Parameters:
-    ///   - purpose: claims of the same purpose never block each other; nil: every other does.
-    ///   - timeout: in seconds; 0 takes what is free and waits for nobody; nil waits for ever.
-    ///   - hold: in seconds; how long operations through a mandatory grant wait for this claim, until they fail with EAGAIN; nil for as long as it lives.
+    /// purpose: claims of the same purpose do not conflict; nil: conflicts with every other claim.
+    /// timeout: in seconds; 0 takes only what is free; nil waits for ever.
+    /// hold: in seconds; how long an operation through a mandatory grant waits for this claim before it fails with EAGAIN; nil as long
+    /// as the claim is held.
     ///   - progress: called on this thread while it waits.
     public func claim(
         _ accesses: [CoordinatedAccess], claimant: Claimant = .currentThread, purpose: String? = nil, timeout: Double? = nil,
@@ -39,7 +40,7 @@ public struct FileCoordination: Sendable {
         let directory = administrator.store.runDirectory
         var wait = ClaimWait(
             request: request, deadline: deadline, cancellation: cancellation, progress: progress,
-            circle: records.count > 1 ? CircleOfWaits(claimant: claimant.id, records: records, directory: directory) : nil)
+            deadlockDetector: records.count > 1 ? DeadlockDetector(claimant: claimant.id, records: records, directory: directory) : nil)
         var reach = [ItemReach](repeating: .outside, count: items.count)
         for record in records { _ = try wait.take(record, in: directory, &reach) }
         if let missing = reach.firstIndex(where: { $0 != .reached }) {
@@ -48,7 +49,7 @@ public struct FileCoordination: Sendable {
         return Claim(parts: wait.parts, items: items)
     }
 
-    /// The live mounts of the store, in the order in which everybody asks them.
+    /// Returns the live mounts of the store, in the order in which every claimant asks them.
     func mounts() throws(CoordinationError) -> [MountRecord] {
         let records: [MountRecord]
         do throws(GrantError) {
@@ -60,9 +61,9 @@ public struct FileCoordination: Sendable {
         return records.sorted { ($0.id.high, $0.id.low) < ($1.id.high, $1.id.low) }
     }
 
-    /// The path on the host of what somebody names there or through a mount.
+    /// Maps a path on the host or in a mount to the path on the host.
     func place(of path: [UInt8], follows: Bool, _ records: [MountRecord]) throws(CoordinationError) -> [UInt8] {
-        // By its words first: what is named through a mount is not looked at through it.
+        // Works on the text first: a path in a mount is not looked up through that mount.
         let plain = CanonicalPath.plain(path)
         let translated = try translate(plain, records) ?? plain
         let canonical = follows ? whole(translated) : above(translated)
@@ -70,17 +71,17 @@ public struct FileCoordination: Sendable {
     }
 
     private func whole(_ path: [UInt8]) -> [UInt8] {
-        if case .canonical(let path) = administrator.lookout.ask([.canonical(path)])[0] { return path }
+        if case .canonical(let path) = administrator.probe.ask([.canonical(path)])[0] { return path }
         return path
     }
 
-    /// Links in the directories above are followed, the last one is not.
+    /// Resolves links in the parent directories, but not the last name.
     private func above(_ path: [UInt8]) -> [UInt8] {
         guard let slash = path.lastIndex(of: 0x2F), path.count > 1 else { return path }
         return CanonicalPath.join(whole(slash == 0 ? [0x2F] : Array(path[..<slash])), Array(path[(slash + 1)...]))
     }
 
-    /// What a path below a mount of the store stands for; nil when it lies below none.
+    /// Maps a path in a mount of the store to the path on the host; nil if it is in none.
     private func translate(_ path: [UInt8], _ records: [MountRecord]) throws(CoordinationError) -> [UInt8]? {
         guard let record = records.last(where: { MountTable.path(path, isAtOrBelow: $0.mountpoint) }) else { return nil }
         let names = path.dropFirst(record.mountpoint.count).split(separator: 0x2F).map { Array($0) }
@@ -90,12 +91,12 @@ public struct FileCoordination: Sendable {
         } catch {
             throw .failed(error.description)
         }
-        // The root of a view is nobody's directory.
+        // The root of a view belongs to no grant.
         guard case .grant(let grant, let below) = record.shown.find(names, among: grants) else { throw .outside(path) }
         return below.reduce(place(of: grant, record)) { CanonicalPath.join($0, $1) }
     }
 
-    /// Where a grant's directory is: as a mount says that holds it open, or as it is recorded.
+    /// Returns the path of a grant's directory: from a mount that holds it open, or as recorded.
     private func place(of grant: Grant, _ record: MountRecord) -> [UInt8] {
         let answer = Daemons.ask(
             record, .locate(grants: [grant.id]), in: administrator.store.runDirectory, deadline: Clock.deadline(seconds: 2))
@@ -103,7 +104,7 @@ public struct FileCoordination: Sendable {
         return grant.bookmark.path
     }
 
-    /// The directory of a grant, to be claimed.
+    /// Returns the path of a grant's directory, to be claimed.
     public func path(of grant: Grant) throws(CoordinationError) -> [UInt8] {
         guard let record = try mounts().first(where: { $0.shows(grant.view) }) else { return grant.bookmark.path }
         return place(of: grant, record)

@@ -1,11 +1,11 @@
 import Glibc
 import GrantSystem
 
-/// What a file is, whatever its name: a number that is used again is another file.
+/// The identity of a file, whatever its name. It tells a file from a later one with the same inode number.
 public struct FileKey: Hashable, Sendable {
     let device: dev_t
     let inode: ino_t
-    /// Nanoseconds since 1970; 0 where the filesystem has no time of birth.
+    /// Nanoseconds since 1970; 0 where the filesystem has no birth time.
     let born: Int64
 
     init(_ status: FileStatus) {

@@ -5,26 +5,26 @@ import GrantSystem
 
 /// What presenters did before a revocation.
 public struct RevocationGrace: Sendable, Equatable {
-    /// How many were asked to save, in all mounts.
+    /// How many presenters were asked to save, in all mounts.
     public var asked = 0
-    /// How many of them have answered in time, or had gone by then.
+    /// How many of them answered in time, or exited by then.
     public var answered = 0
-    /// How long that was waited for.
+    /// How long that took.
     public var milliseconds = 0.0
 }
 
 extension GrantAdministrator {
-    /// Tells the presenters of what the grants lead to that these are about to be revoked, and asks them to save. Returns when all have answered, and
-    /// after `seconds` whatever they do. Nothing is withdrawn by it.
+    /// Tells the presenters of the grants that these are about to be revoked, and asks them to save. Returns when all have answered, or
+    /// after `seconds`. Revokes nothing.
     ///
-    /// `progress`: called on this thread while it waits.
+    /// `progress` is called on this thread while it waits.
     public func prepareRevocation(
         of grants: [Grant], within seconds: Double, progress: (CoordinationProgress) -> Void = { _ in }
     ) -> [GrantID: RevocationGrace] {
         let begin = Clock.monotonic
         let deadline = Clock.deadline(seconds: seconds)
         let views = Set(grants.map(\.view))
-        // Without the store nothing is known of mounts; the revocation itself says so.
+        // Without the store no mounts are known; the revocation itself reports that.
         let records = ((try? store.servedMounts()) ?? []).filter { views.contains(where: $0.shows) }
         let directory = store.runDirectory
         let id = GrantID.random()
@@ -40,20 +40,20 @@ extension GrantAdministrator {
             for grant in grants {
                 let own = parts.compactMap { $0.states[grant.id] }
                 var grace = RevocationGrace(asked: own.reduce(0) { $0 + $1.asked }, answered: own.reduce(0) { $0 + $1.answered })
-                // How long it took until the last was over, not until that of all grants was.
+                // The time until the last presenter of this grant was done, not of all grants.
                 grace.milliseconds = over.contains(grant.id) ? result[grant.id]?.milliseconds ?? 0 : Double(Clock.monotonic - begin) / 1e6
                 if own.allSatisfy(\.isOver) { over.insert(grant.id) }
                 result[grant.id] = grace
             }
             let total = result.values.reduce(0) { $0 + $1.asked }
             let done = result.values.reduce(0) { $0 + $1.answered }
-            // Ten times a second is as much as anybody reads; the last word is said in any case.
+            // At most ten reports a second; the last one is always made.
             if total > 0, done != said, done == total || Clock.monotonic >= next {
                 (said, next) = (done, Clock.monotonic + 100_000_000)
                 progress(CoordinationProgress(stage: "asking presenters", done: UInt64(done), total: UInt64(total)))
             }
             let isOver = !parts.contains { $0.client != nil } || Clock.monotonic >= deadline
-            // What has come at the last moment counts.
+            // Answers that arrive at the last moment count.
             guard !isOver, (try? set.wait(until: deadline)) != nil else { return result }
         }
     }
@@ -61,12 +61,12 @@ extension GrantAdministrator {
 
 /// The presenters of one mount.
 private struct GracePart: Sendable {
-    /// nil when nobody is waited for any more.
+    /// nil when no more answers are expected.
     private(set) var client: SessionClient?
     private(set) var states: [GrantID: (asked: Int, answered: Int, isOver: Bool)] = [:]
     private let grants: [GrantID]
 
-    /// A daemon that does not answer is asked by the revocation itself.
+    /// If the daemon does not answer, the revocation itself will ask it.
     init(_ record: MountRecord, _ id: GrantID, _ grants: [Grant], _ directory: String, _ deadline: Int64) {
         self.grants = grants.map(\.id)
         let patience = min(deadline, Clock.deadline(seconds: 2))

@@ -4,17 +4,17 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A presenter that is registered with the daemon of every mount that leads to its item. It is asked before others may claim the item, and told
-/// what became of it. It ends with `end`, with the last reference to it, or with the process.
+/// A presenter registered with the daemon of every mount that leads to its item. It is asked before others may claim the item, and told
+/// what happened to it. It ends with `end`, its last reference, or the process.
 ///
-/// It has a connection for each mount and one thread, on which both handlers are called, one after the other: what takes long is to be done
-/// elsewhere, and answered when it is done.
+/// It has a connection to each mount and one thread, which calls both handlers, one after the other. A handler must not take long: the
+/// work belongs elsewhere, and the answer follows when it is done.
 ///
 /// Locking: its own, for a moment.
 public final class Presentation: Sendable {
     private let shared: Shared
 
-    /// What its thread and others have in common.
+    /// The state shared with its thread.
     final class Shared: Sendable {
         let wakeUp: PipePair
         let state: Lock<(path: [UInt8], isPresenting: Bool, isEnded: Bool)>
@@ -27,20 +27,21 @@ public final class Presentation: Sendable {
         var isEnded: Bool { state.withLock { $0.isEnded } }
     }
 
-    /// Registers, and returns when every mount has answered.
+    /// Registers the presenter, and returns when every mount has answered.
     ///
     /// - Parameters:
-    ///   - path: on the host or below a mount; the last name need not exist. At or below a granted directory.
-    ///   - purpose: claims of the same purpose do not ask it.
-    ///   - patience: how long an answer may take, in seconds; 5 when left out, 60 at the most.
-    ///   - asked: every question is to be answered.
-    ///   - storeChanged: called on the same thread, within a second after somebody else has changed the store: a grant may have another name.
+    /// path: on the host or in a mount, at or below a granted directory. The last name need not exist.
+    /// purpose: claims of the same purpose do not ask this presenter.
+    /// timeout: how long an answer may take, in seconds; at most 60.
+    /// onRequest: every question has to be answered.
+    /// onStoreChange: called on the same thread, within a second after another process has changed the store: a grant may have another
+    /// name.
     ///
     /// Errors: `.noMount`, `.outside`, `.revoked`, `.failed`.
     public init(
-        _ path: [UInt8], in coordination: FileCoordination, purpose: String? = nil, patience: Double? = nil,
-        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void,
-        storeChanged: @escaping @Sendable () -> Void = {}
+        _ path: [UInt8], in coordination: FileCoordination, purpose: String? = nil, timeout: Double? = nil,
+        onRequest: @escaping @Sendable (PresenterRequest) -> Void, onNotice: @escaping @Sendable (PresenterNotice) -> Void,
+        onStoreChange: @escaping @Sendable () -> Void = {}
     ) throws(CoordinationError) {
         let records = try coordination.mounts()
         let place = try coordination.place(of: path, follows: false, records)
@@ -49,8 +50,8 @@ public final class Presentation: Sendable {
             shared = try Shared(place)
             connections = PresenterConnections(
                 shared: shared, store: coordination.administrator.store, purpose: purpose.map { Array($0.utf8) },
-                patience: patience.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, asked: asked, told: told,
-                storeChanged: storeChanged)
+                timeout: timeout.map { UInt32(min(max($0 * 1000, 1), 60_000)) } ?? 0, onRequest: onRequest, onNotice: onNotice,
+                onStoreChange: onStoreChange)
         } catch {
             throw .failed(error.description)
         }
@@ -64,13 +65,13 @@ public final class Presentation: Sendable {
 
     deinit { end() }
 
-    /// Where the item is now, on the host, as far as was told.
+    /// The item's present path on the host, as far as known.
     public var path: [UInt8] { shared.state.withLock { $0.path } }
 
-    /// Whether some daemon knows of it just now.
+    /// Whether a daemon knows of the presenter now.
     public var isPresenting: Bool { shared.state.withLock { $0.isPresenting } }
 
-    /// Nothing is asked or told from now on, but what is under way.
+    /// Ends the presentation. Only calls already under way finish.
     public func end() {
         let isFirst = shared.state.withLock { state in
             defer { (state.isEnded, state.isPresenting) = (true, false) }

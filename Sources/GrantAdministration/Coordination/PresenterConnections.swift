@@ -4,73 +4,73 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The connections of one presentation, and what is said on them.
+/// The connections of one presentation, and their messages.
 ///
-/// Safe to hand over: it belongs to the thread that makes it until that starts `run`, and to the thread of `run` from then on.
+/// Safe to send: it belongs to the thread that makes it until that starts `run`, and to the thread of `run` from then on.
 final class PresenterConnections: @unchecked Sendable {
     private struct Source {
         let record: MountRecord
         var client: SessionClient?
-        /// The mount has taken it in.
+        /// Whether the mount has accepted the registration.
         var isPresented = false
         var mark: EventMark?
-        /// Claims that it has stepped aside for.
-        var aside = 0
-        /// Why there is none; nil until it was said.
+        /// The number of claims that the presenter has relinquished the item for.
+        var relinquished = 0
+        /// Why the mount refused; nil until it did.
         var refusal: CoordinationError?
     }
 
     private let shared: Presentation.Shared
     private let store: GrantStore
     private let purpose: [UInt8]?
-    private let patience: UInt32
-    private let asked: @Sendable (PresenterRequest) -> Void
-    private let told: @Sendable (PresenterNotice) -> Void
-    private let storeChanged: @Sendable () -> Void
-    private struct Asked: Hashable {
+    private let timeout: UInt32
+    private let onRequest: @Sendable (PresenterRequest) -> Void
+    private let onNotice: @Sendable (PresenterNotice) -> Void
+    private let onStoreChange: @Sendable () -> Void
+    private struct QuestionKey: Hashable {
         let cause: GrantID
         let kind: PresenterAsk.Kind
         let path: [UInt8]
     }
 
     private var sources: [GrantID: Source] = [:]
-    /// What was asked last, of which other mounts may ask too.
-    private var replies: [Asked: PresenterReply] = [:]
-    private static let mostReplies = 256
-    private var seen: Int64?
-    /// When mounts are looked for again.
+    /// The latest questions with their replies; other mounts may ask the same.
+    private var replies: [QuestionKey: PresenterReply] = [:]
+    private static let maxReplies = 256
+    private var storeVersion: Int64?
+    /// When to look for mounts again.
     private var next: Int64 = 0
-    /// What was told and has not been taken back.
+    /// Notices that were sent and not reversed.
     private var (isReleased, hasLostDaemon) = (false, false)
 
-    /// One presenter is on a connection of its own.
+    /// Each presenter has its own connection.
     private static let number: UInt64 = 1
-    /// How long daemons may take to say whether they lead there: nanoseconds.
-    private static let firstPatience: Int64 = 10_000_000_000
-    /// Between two looks for mounts, while one was lost and otherwise: nanoseconds.
-    private static let (turn, longTurn): (Int64, Int64) = (200_000_000, 1_000_000_000)
+    /// How long daemons may take to say whether they lead to the item: nanoseconds.
+    private static let registrationTimeout: Int64 = 10_000_000_000
+    /// The time between two searches for mounts, after a loss and otherwise: nanoseconds.
+    private static let (retryInterval, pollInterval): (Int64, Int64) = (200_000_000, 1_000_000_000)
 
     init(
-        shared: Presentation.Shared, store: GrantStore, purpose: [UInt8]?, patience: UInt32,
-        asked: @escaping @Sendable (PresenterRequest) -> Void, told: @escaping @Sendable (PresenterNotice) -> Void,
-        storeChanged: @escaping @Sendable () -> Void
+        shared: Presentation.Shared, store: GrantStore, purpose: [UInt8]?, timeout: UInt32,
+        onRequest: @escaping @Sendable (PresenterRequest) -> Void, onNotice: @escaping @Sendable (PresenterNotice) -> Void,
+        onStoreChange: @escaping @Sendable () -> Void
     ) {
         self.shared = shared
         self.store = store
         self.purpose = purpose
-        self.patience = patience
-        self.asked = asked
-        self.told = told
-        self.storeChanged = storeChanged
+        self.timeout = timeout
+        self.onRequest = onRequest
+        self.onNotice = onNotice
+        self.onStoreChange = onStoreChange
     }
 
     // MARK: connecting
 
-    /// Registers with all mounts and waits for what they say.
+    /// Registers with all mounts and waits for their answers.
     func begin(_ records: [MountRecord]) throws(CoordinationError) {
-        seen = try? store.dataVersion()
+        storeVersion = try? store.dataVersion()
         for record in records { connect(record) }
-        let deadline = Clock.monotonic + Self.firstPatience
+        let deadline = Clock.monotonic + Self.registrationTimeout
         while sources.values.contains(where: { $0.client != nil && !$0.isPresented }) {
             if !wait(until: deadline) { break }
             take()
@@ -90,11 +90,11 @@ final class PresenterConnections: @unchecked Sendable {
             try client.send(
                 .present(
                     PresentRequest(
-                        number: Self.number, path: shared.state.withLock { $0.path }, purpose: purpose, patienceMilliseconds: patience,
+                        number: Self.number, path: shared.state.withLock { $0.path }, purpose: purpose, patienceMilliseconds: timeout,
                         since: mark)))
             source.client = client
         } catch {
-            // One that was lost is tried again until it is known to have ended; one that has never answered, when the store says something else.
+            // A lost mount is tried again until it is known to have ended; one that never answered, when the store changes.
             if mark == nil {
                 source.refusal = .failed("the daemon of “\(String(decoding: record.mountpoint, as: UTF8.self))”: \(error.description)")
             }
@@ -102,26 +102,27 @@ final class PresenterConnections: @unchecked Sendable {
         sources[record.id] = source
     }
 
-    /// Looks for mounts that are not connected, when the store says something else than before; and for all that were lost.
-    private func look() {
+    /// Connects to new mounts when the store has changed, and to all lost ones.
+    private func reconnect() {
         let version = try? store.dataVersion()
         let isLost = sources.values.contains { $0.client == nil && $0.refusal == nil }
-        next = Clock.monotonic + (isLost ? Self.turn : Self.longTurn)
-        guard isLost || version == nil || version != seen, let records = try? store.mounts().filter({ $0.isServed(in: store.runDirectory) })
+        next = Clock.monotonic + (isLost ? Self.retryInterval : Self.pollInterval)
+        guard isLost || version == nil || version != storeVersion,
+            let records = try? store.mounts().filter({ $0.isServed(in: store.runDirectory) })
         else {
             return
         }
-        let isOther = version != seen
-        seen = version
-        if isOther { storeChanged() }
+        let isOther = version != storeVersion
+        storeVersion = version
+        if isOther { onStoreChange() }
         for (id, source) in sources where source.client == nil && !records.contains(where: { $0.id == id }) {
             sources[id] = nil
             if source.refusal == nil {
                 hasLostDaemon = true
-                told(.lostDaemon)
+                onNotice(.lostDaemon)
             }
         }
-        // One that has refused is asked again when grants may be others.
+        // A mount that has refused is asked again when the grants may have changed.
         for record in records where sources[record.id]?.client == nil && (isOther || sources[record.id]?.refusal == nil) {
             connect(record)
         }
@@ -133,12 +134,12 @@ final class PresenterConnections: @unchecked Sendable {
         while !shared.isEnded {
             _ = wait(until: next)
             take()
-            if Clock.monotonic >= next { look() }
+            if Clock.monotonic >= next { reconnect() }
         }
         for source in sources.values { try? source.client?.send(.endPresenting(Self.number)) }
     }
 
-    /// False when the time is over.
+    /// Returns false when the time is over.
     private func wait(until deadline: Int64) -> Bool {
         var set = PollSet()
         set.add(shared.wakeUp.reading.number)
@@ -146,7 +147,7 @@ final class PresenterConnections: @unchecked Sendable {
         return (try? set.wait(until: deadline)) == true
     }
 
-    /// Takes what has come on all connections.
+    /// Reads what has arrived on all connections.
     private func take() {
         for id in sources.keys {
             while let client = sources[id]?.client, !shared.isEnded {
@@ -154,7 +155,7 @@ final class PresenterConnections: @unchecked Sendable {
                     guard let news = try client.next() else { break }
                     take(news, id, client)
                 } catch {
-                    lose(id)
+                    disconnected(id)
                 }
             }
         }
@@ -162,32 +163,32 @@ final class PresenterConnections: @unchecked Sendable {
         shared.state.withLock { if !$0.isEnded { $0.isPresenting = isPresenting } }
     }
 
-    private func lose(_ id: GrantID) {
-        let wasAside = sources[id]?.aside ?? 0 > 0
+    private func disconnected(_ id: GrantID) {
+        let hadRelinquished = sources[id]?.relinquished ?? 0 > 0
         sources[id]?.client = nil
         sources[id]?.isPresented = false
-        sources[id]?.aside = 0
+        sources[id]?.relinquished = 0
         sources[id]?.refusal = nil
-        next = Clock.monotonic + Self.turn
-        // The daemon would have said so, and does not know it any more.
-        if wasAside, !sources.values.contains(where: { $0.aside > 0 }) { told(.reacquired) }
+        next = Clock.monotonic + Self.retryInterval
+        // The daemon would have sent this, but no longer knows it.
+        if hadRelinquished, !sources.values.contains(where: { $0.relinquished > 0 }) { onNotice(.reacquired) }
     }
 
     private func take(_ news: SessionNews, _ id: GrantID, _ client: SessionClient) {
         switch news {
         case .presenting(_, let mark, let hasMissed):
             sources[id]?.isPresented = true
-            // With a mark, what came after it follows, with numbers of its own.
+            // If a mark was sent, the events after it follow with numbers of their own.
             if sources[id]?.mark?.epoch != mark.epoch { sources[id]?.mark = mark }
-            if isReleased { told(.restored) }
-            if hasMissed || hasLostDaemon { told(.missed) }
+            if isReleased { onNotice(.restored) }
+            if hasMissed || hasLostDaemon { onNotice(.missed) }
             (isReleased, hasLostDaemon) = (false, false)
         case .notPresenting(_, let refusal, let text):
             sources[id]?.client = nil
             sources[id]?.refusal = CoordinationError(refusal, text, shared.state.withLock { $0.path })
             if sources[id]?.mark != nil, refusal == .revoked, !isReleased {
                 isReleased = true
-                told(.released)
+                onNotice(.released)
             }
         case .asks(let ask): request(ask, id, client)
         case .tellsPresenter(let telling): tell(telling, id)
@@ -197,18 +198,19 @@ final class PresenterConnections: @unchecked Sendable {
 
     private func request(_ ask: PresenterAsk, _ id: GrantID, _ client: SessionClient) {
         let question = PresenterQuestion(ask)
-        if question.isRelinquishing { sources[id]?.aside += 1 }
+        if question.isRelinquishing { sources[id]?.relinquished += 1 }
         let send: @Sendable (Bool) -> Void = { [number = ask.question] isDone in
             try? client.send(.answer(question: number, isDone: isDone))
         }
-        // What another mount has asked for the same claim is answered with that: to save, somebody may have to claim what the claimant holds there.
-        let key = Asked(cause: ask.cause, kind: ask.kind, path: ask.path)
+        // If another mount has asked the same for this claim, its answer is used: to save, the presenter may have to claim what the
+        // claimant holds there.
+        let key = QuestionKey(cause: ask.cause, kind: ask.kind, path: ask.path)
         if let known = replies[key] { return known.add(send) }
-        if replies.count >= Self.mostReplies { replies = [:] }
+        if replies.count >= Self.maxReplies { replies = [:] }
         let reply = PresenterReply()
         replies[key] = reply
         reply.add(send)
-        asked(
+        onRequest(
             PresenterRequest(
                 question: question, path: ask.path, seconds: Double(ask.milliseconds) / 1000, claimantPID: ask.pid, reply: reply))
     }
@@ -217,22 +219,22 @@ final class PresenterConnections: @unchecked Sendable {
         if telling.event > 0 { sources[id]?.mark?.number = telling.event }
         switch telling.kind {
         case .reacquired:
-            if let aside = sources[id]?.aside, aside > 0 { sources[id]?.aside = aside - 1 }
-            if sources.values.contains(where: { $0.aside > 0 }) { return }
+            if let relinquished = sources[id]?.relinquished, relinquished > 0 { sources[id]?.relinquished = relinquished - 1 }
+            if sources.values.contains(where: { $0.relinquished > 0 }) { return }
         case .moved:
             if let path = telling.newPath { shared.state.withLock { $0.path = path } }
-        // What another mount leads to is not lost.
+        // What another mount still leads to is not released.
         case .released:
             sources[id]?.isPresented = false
             if sources.values.contains(where: \.isPresented) || isReleased { return }
             isReleased = true
         case .restored:
             sources[id]?.isPresented = true
-            // It was away from one mount, or while nobody listened.
-            if !isReleased { return told(.changed) }
+            // The item was gone from one mount, or came back while nobody listened.
+            if !isReleased { return onNotice(.changed) }
             isReleased = false
         case .changed, .subitemAppeared, .subitemChanged, .subitemRemoved, .subitemMoved: break
         }
-        told(PresenterNotice(telling))
+        onNotice(PresenterNotice(telling))
     }
 }

@@ -2,75 +2,75 @@ import GrantControl
 import GrantModel
 import GrantSystem
 
-/// What a presenter is asked, and has to answer.
+/// A question to a presenter, which it has to answer.
 public enum PresenterQuestion: Sendable, Equatable {
     case relinquishToReader
     case relinquishToWriter
-    /// What is not written yet is to be written: somebody wants to read it.
+    /// Write unsaved changes: somebody wants to read the item.
     case save
-    /// The item, or one below it, is about to be deleted: let go of it.
+    /// Let go of the item: it, or one below it, is about to be deleted.
     case accommodateDeletion
-    /// The grant is withdrawn in so many seconds, or sooner. `save` is asked beside it.
+    /// The grant is revoked in so many seconds, or sooner. `save` is asked as well.
     case revocation(seconds: Double)
 }
 
-/// What a presenter is told.
+/// A notice to a presenter.
 public enum PresenterNotice: Sendable, Equatable {
-    /// Everything that it stepped aside for has ended.
+    /// All claims that it relinquished the item for have ended.
     case reacquired
     case moved(to: [UInt8])
-    /// It may be another one now.
+    /// The item may have changed.
     case changed
     case subitemAppeared([UInt8])
     case subitemChanged([UInt8])
     case subitemRemoved([UInt8])
     case subitemMoved([UInt8], to: [UInt8])
-    /// No grant leads to the item any more: the grant was revoked or has expired, or its directory was let go of.
+    /// No grant leads to the item any more: it was revoked, has expired, or its directory was released.
     case released
     case restored
-    /// More events than are kept went by while it was not connected: look anew.
+    /// More events than the daemon keeps happened while it was not connected: look again.
     case missed
-    /// A daemon has ended. It is listened to again when its view is mounted again.
+    /// A daemon has ended. Its events come again when its view is mounted again.
     case lostDaemon
 }
 
-/// A question, with the way to answer it.
+/// A question, and the means to answer it.
 public struct PresenterRequest: Sendable {
     public let question: PresenterQuestion
-    /// What is claimed, or about to be withdrawn: the presented item, one below it, or a directory above it. On the host.
+    /// The claimed or revoked path on the host: the presented item, one below it, or a directory above it.
     public let path: [UInt8]
-    /// After so long it is passed over.
+    /// The time to answer; then it is no longer waited for.
     public let seconds: Double
     /// 0 before a revocation.
     public let claimantPID: Int32
     let reply: PresenterReply
 
-    /// Answers, from any thread; harmless when it was answered, or is too late. `isDone` is false when it could not be done: nobody waits for that
-    /// any longer either, but it is written down.
+    /// Answers, from any thread; has no effect if it was answered already or is too late. `isDone` is false if it could not be done:
+    /// nobody waits any longer then either, but it is logged.
     public func answer(_ isDone: Bool = true) { reply.give(isDone) }
 }
 
-/// An answer that is given once, to all who want it.
+/// An answer that is given once and sent to several recipients.
 ///
 /// Locking: its own, for a moment.
 final class PresenterReply: Sendable {
-    private let state = Lock<(isDone: Bool?, ways: [@Sendable (Bool) -> Void])>((nil, []))
+    private let state = Lock<(isDone: Bool?, recipients: [@Sendable (Bool) -> Void])>((nil, []))
 
-    /// One more who wants it: at once, if it was given.
+    /// Adds a recipient, who gets the answer at once if there is one.
     func add(_ send: @escaping @Sendable (Bool) -> Void) {
         let given = state.withLock { state in
-            if state.isDone == nil { state.ways.append(send) }
+            if state.isDone == nil { state.recipients.append(send) }
             return state.isDone
         }
         if let given { send(given) }
     }
 
     func give(_ isDone: Bool) {
-        let ways = state.withLock { state in
+        let recipients = state.withLock { state in
             defer { state = (state.isDone ?? isDone, []) }
-            return state.ways
+            return state.recipients
         }
-        for send in ways { send(isDone) }
+        for send in recipients { send(isDone) }
     }
 }
 

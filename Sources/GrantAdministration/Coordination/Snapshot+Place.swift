@@ -3,15 +3,15 @@ import GrantModel
 import GrantSystem
 
 extension Snapshot {
-    /// Where a snapshot is to be.
+    /// The destination of a snapshot.
     struct Place: ~Copyable {
         let parent: FileDescriptor
-        /// Of the directory that it is to lie in, without links.
+        /// The path of the parent directory, without links.
         let path: [UInt8]
         let name: [UInt8]
         var shown: String { "“\(String(decoding: CanonicalPath.join(path, name), as: UTF8.self))”" }
 
-        /// `.permission` where others could put something else in the place of what is made there, `.system` where there is no such directory.
+        /// `.permission` if others could replace what is made there, `.system` if the directory does not exist.
         static func open(parent path: [UInt8], name: [UInt8]) throws(GrantError) -> Place {
             let opened = try look(at: path)
             let canonical = opened.path
@@ -35,7 +35,7 @@ extension Snapshot {
             }
         }
 
-        /// Throws when something stands there.
+        /// Throws if something exists there already.
         func expectNothing() throws(GrantError) {
             if (try? DirectoryEntry.status(parent.number, name)) != nil { throw alreadyExists }
         }
@@ -50,7 +50,8 @@ extension Snapshot {
         }
     }
 
-    /// A snapshot that is being made, of this user alone (0700). It is locked as long as its process lives, so that others can tell it from what was left behind.
+    /// A snapshot in progress, accessible to this user alone (0700). Its process holds a lock on it, so that others can tell it from an
+    /// abandoned one.
     struct Staging: ~Copyable {
         let name: [UInt8]
         let directory: FileDescriptor
@@ -64,12 +65,12 @@ extension Snapshot {
                     let name = Snapshot.prefix + Array(GrantID.random().description.utf8)
                     try DirectoryEntry.makeDirectory(place.parent.number, name, 0o700)
                     let made = try FileDescriptor.openAt(place.parent.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
-                    // Somebody else's sweep may have come before the lock.
+                    // Another process's sweep may have come before the lock.
                     guard try made.tryLock() else { continue }
                     let status = try made.status()
                     if status.st.st_nlink == 0 { continue }
                     guard status.st.st_uid == geteuid(), status.mount_id == mount else { throw Errno(ESTALE) }
-                    // What a directory above has for new files is not for copies.
+                    // Default ACLs of the parent directory are not meant for copies.
                     for attribute in ["system.posix_acl_default", "system.posix_acl_access"] { try? made.removeAttribute(attribute) }
                     try made.setMode(0o700)
                     return Staging(name: name, directory: made, key: FileKey(status))
@@ -79,7 +80,7 @@ extension Snapshot {
             }
         }
 
-        /// Gives it its name, in one step. ESTALE, within the error, when the names stand for something else, before or afterwards.
+        /// Gives the snapshot its final name in one step. Fails with ESTALE if one of the names is another file, before or afterwards.
         func publish(in place: borrowing Place) throws(GrantError) {
             do throws(Errno) {
                 try expect(name, in: place)
@@ -94,10 +95,10 @@ extension Snapshot {
             guard FileKey(try DirectoryEntry.status(place.parent.number, name)) == key else { throw Errno(ESTALE) }
         }
 
-        /// As far as that is possible; what stays goes with the next snapshot there.
+        /// Removes it, best effort; what stays is removed with the next snapshot there.
         func remove(from place: borrowing Place) { try? TreeRemoval.remove(directory, named: name, in: place.parent) }
 
-        /// Removes what processes have left behind that were killed: this user's, nobody else's to enter, and locked by nobody.
+        /// Removes what killed processes have left behind: of this user, mode 0700, and locked by nobody.
         private static func sweep(_ place: borrowing Place) {
             guard let listed = try? place.parent.reopened(O_RDONLY | O_DIRECTORY) else { return }
             var left: [[UInt8]] = []

@@ -2,34 +2,35 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Copies of claimed items that outlive the claim: what to upload, or to back up at leisure while the writers go on. On filesystems that can, the data is shared
-/// (reflinks), and a snapshot takes as long as making the names.
+/// Copies of claimed items that outlive the claim, to be uploaded or backed up while writers go on. On filesystems with reflinks the
+/// data is shared, and a snapshot takes only as long as making the names.
 public enum Snapshot {
     public struct Made: Sendable, Equatable {
         /// The copies, in the order of the items.
         public var paths: [[UInt8]]
-        /// How many files of any kind were made, directories included, and how many bytes they have.
+        /// The number of files made, directories included, and their bytes.
         public var files: UInt64
         public var bytes: UInt64
-        /// What the directory is: `remove` takes nothing else away.
+        /// The identity of the directory: `remove` removes nothing else.
         public var key: FileKey
     }
 
-    /// What the names of snapshots begin with that are under way: hidden, beside what they are to become.
+    /// The prefix of hidden names of snapshots in progress, which lie beside their destination.
     static let prefix = Array(".grantfs-snapshot-".utf8)
 
-    /// Copies items, each under its own name, into a directory that is made for them, of this user alone (0700). It is there when everything is in it, and
-    /// never with less: a failure removes all of it, and what a process that was killed has left behind goes with the next snapshot in the same place.
+    /// Copies items, each under its own name, into a new directory that is accessible to this user alone (0700). The directory appears
+    /// when it is complete: a failure removes all of it, and what a killed process has left behind is removed with the next snapshot
+    /// there.
     ///
     /// - Parameters:
-    ///   - items: absolute paths of the host without links. Who claims them sees to it that nobody changes them meanwhile.
-    ///   - directory: an absolute path at which nothing stands; not inside an item. It has to lie where nobody but this user and root can put something else in its
-    ///     place (`OwnDirectory`).
-    ///   - progress: called on this thread, ten times a second at most; `done` are bytes.
-    ///   - check: called on this thread all the while; what it throws ends the work.
+    /// items: absolute paths of the host without links. The caller's claim keeps others from changing them.
+    /// directory: an absolute path where nothing exists, not inside an item. Only this user and root may be able to replace anything
+    /// there (`OwnDirectory`).
+    /// progress: called on this thread, at most ten times a second; `done` is in bytes.
+    /// check: called on this thread repeatedly; it may throw to stop.
     ///
-    /// `.alreadyExists` when something stands at `directory`, `.usage` when two items have one name or it would lie in one of them, `.permission` when others
-    /// could put something else in its place, `.notFound`, `.permission`, `.system` for anything else.
+    /// `.alreadyExists` if `directory` exists, `.usage` if two items have the same name or one would contain it, `.permission` if
+    /// others could replace it, `.notFound`, `.permission`, `.system` for anything else.
     public static func make(
         of items: [[UInt8]], in directory: [UInt8], progress: ((CoordinationProgress) -> Void)? = nil,
         check: @escaping () throws(GrantError) -> Void = {}
@@ -52,7 +53,7 @@ public enum Snapshot {
                 let above = try Snapshot.directory(above: item)
                 try copy.copy(CanonicalPath.lastName(of: item), in: above, into: staging.directory)
             }
-            copy.progress.say()
+            copy.progress.report()
             try check()
             try staging.publish(in: place)
             let path = CanonicalPath.join(place.path, name)
@@ -64,7 +65,7 @@ public enum Snapshot {
         }
     }
 
-    /// Removes a snapshot that was made at `directory`, with all that is in it. ESTALE when something else stands there, which stays.
+    /// Removes a snapshot made at `directory`. ESTALE if something else is there, which stays.
     public static func remove(_ directory: [UInt8], _ key: FileKey) throws(Errno) {
         let parent = try FileDescriptor.open(CanonicalPath.parent(of: directory), OpenFlags.path | O_DIRECTORY)
         let name = CanonicalPath.lastName(of: directory)
@@ -73,7 +74,7 @@ public enum Snapshot {
         try TreeRemoval.remove(made, named: name, in: parent)
     }
 
-    /// What kind of failure an item that cannot be copied is.
+    /// Returns the kind of failure for an item that cannot be copied.
     static func code(_ error: Errno) -> GrantError.Code {
         switch error.rawValue {
         case ENOENT, ENOTDIR: .notFound
@@ -82,7 +83,7 @@ public enum Snapshot {
         }
     }
 
-    /// The directory that an item lies in, with no link on the way.
+    /// Opens the parent directory of an item, without following links.
     private static func directory(above item: [UInt8]) throws(GrantError) -> FileDescriptor {
         do throws(Errno) {
             let root = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
@@ -96,8 +97,8 @@ public enum Snapshot {
 }
 
 extension Claim {
-    /// Copies what is claimed into a new directory, as `Snapshot.make` does, and gives the claim back, whatever comes of it. The copy fails when the claim is
-    /// lost meanwhile.
+    /// Copies the claimed items into a new directory, as `Snapshot.make` does, and then releases the claim in any case. The copy fails
+    /// if the claim is lost meanwhile.
     public func snapshot(
         in directory: [UInt8], progress: ((CoordinationProgress) -> Void)? = nil, check: @escaping () throws(GrantError) -> Void = {}
     ) throws(GrantError) -> Snapshot.Made {

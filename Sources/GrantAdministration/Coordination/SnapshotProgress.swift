@@ -1,33 +1,33 @@
 import GrantSystem
 
-/// How far a snapshot has come.
+/// The progress of a snapshot.
 struct SnapshotProgress {
-    /// What was made so far: files of any kind, directories included, and bytes of their data.
+    /// Files made so far, directories included, and bytes of their data.
     private(set) var files: UInt64 = 0
     private(set) var bytes: UInt64 = 0
     private let show: ((CoordinationProgress) -> Void)?
     private var next = Clock.monotonic + SnapshotProgress.interval
 
-    /// Nanoseconds between two words: as much as anybody reads.
+    /// Nanoseconds between two reports.
     private static let interval: Int64 = 100_000_000
 
     init(_ show: ((CoordinationProgress) -> Void)?) { self.show = show }
 
-    mutating func noteFile() {
+    mutating func countFile() {
         files += 1
-        sayAtTimes()
+        reportIfDue()
     }
 
-    mutating func note(bytes count: Int) {
+    mutating func add(bytes count: Int) {
         bytes += UInt64(count)
-        sayAtTimes()
+        reportIfDue()
     }
 
-    private mutating func sayAtTimes() {
-        if show != nil, Clock.monotonic >= next { say() }
+    private mutating func reportIfDue() {
+        if show != nil, Clock.monotonic >= next { report() }
     }
 
-    mutating func say() {
+    mutating func report() {
         show?(CoordinationProgress(stage: "copying", done: bytes, total: nil, files: files, isBytes: true))
         next = Clock.monotonic + Self.interval
     }

@@ -2,31 +2,32 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Copies files and trees as they are: data with its holes, modes, owners, times, extended attributes, ACLs, links, several names of one file, FIFOs,
-/// sockets and devices, which are never opened.
+/// Copies files and trees unchanged: data with its holes, modes, owners, times, extended attributes, ACLs, symbolic and hard links, and
+/// FIFOs, sockets and devices, which are never opened.
 ///
-/// It goes by descriptors, one name at a time, and follows no link; what is mounted inside a tree is left out, and an empty directory stands in its place. Three
-/// descriptors are open at a time, however deep a tree is: the way back up is `..`, looked at before it is trusted. What vanishes meanwhile is left out.
+/// It works with descriptors, one name at a time, and follows no link. Mounts inside a tree are left out; an empty directory takes
+/// their place. Three descriptors are open at a time, however deep the tree: the way back up is `..`, verified before it is trusted.
+/// Files that vanish meanwhile are left out.
 final class TreeCopy {
-    /// Throws when there is to be no copy any more.
+    /// Throws to cancel the copy.
     private let check: () throws(GrantError) -> Void
     var progress: SnapshotProgress
-    /// A name that must not come up: the copy's own directory.
+    /// A name that must not be copied: the copy's own directory.
     private let ownName: [UInt8]
     private var nextCheck: Int64 = 0
     private var data = DataCopy()
-    /// Called with the way to each file or directory that is copied, and what it was before that.
+    /// Called with the relative path and original status of each file or directory before it is copied.
     var seen: (([[UInt8]], FileStatus) -> Void)?
-    /// How many bytes may be copied that cannot be shared; EFBIG beyond.
+    /// The maximum of bytes that are copied without being shared; EFBIG beyond.
     var limit: UInt64 = .max
-    /// What the copy does without, because this user may not make it so.
+    /// What the copy lacks, because this user has no right to set it.
     private(set) var losses = CopyLosses()
-    /// What has several names, by what it is: where its copy is, below `root`.
+    /// For files with several names: the path of the copy below `root`.
     private var linked: [FileKey: [[UInt8]]] = [:]
-    /// The way to what is being copied, below the directory that it is copied into.
-    private var way: [[UInt8]] = []
+    /// The relative path of the current entry.
+    private var relativePath: [[UInt8]] = []
 
-    /// A directory that has been entered.
+    /// A directory that was entered.
     private struct Frame {
         let status: FileStatus
         let attributes: [FileAttributes.Extended]
@@ -38,10 +39,9 @@ final class TreeCopy {
         (self.ownName, self.progress, self.check) = (ownName, progress, check)
     }
 
-    /// Copies what `name` stands for in `parent` into `root`, under the same name. `.notFound`, `.permission` or `.system`, with the place where
-    /// something went wrong.
+    /// Copies `name` in `parent` to the same name in `root`. `.notFound`, `.permission` or `.system`, with the path where it failed.
     func copy(_ name: [UInt8], in parent: borrowing FileDescriptor, into root: borrowing FileDescriptor) throws(GrantError) {
-        way = [name]
+        relativePath = [name]
         do throws(Errno) {
             var source = try FileDescriptor.openAt(parent.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
             var target = try FileDescriptor.openAt(root.number, ".".utf8, OpenFlags.path | O_DIRECTORY)
@@ -49,45 +49,45 @@ final class TreeCopy {
             guard var frame = try copyEntry(first, name, &source, &target, root) else { return }
             var frames: [Frame] = []
             while true {
-                try stopIfTold()
+                try throwIfCancelled()
                 if let (name, type) = frame.names.popLast() {
-                    way.append(name)
+                    relativePath.append(name)
                     if name == ownName { throw Errno(ELOOP) }
                     guard let entry = try open(name, type, source, target) else {
-                        way.removeLast()
+                        relativePath.removeLast()
                         continue
                     }
                     if let entered = try copyEntry(entry, name, &source, &target, root) {
                         frames.append(frame)
                         frame = entered
                     } else {
-                        way.removeLast()
+                        relativePath.removeLast()
                     }
                     continue
                 }
-                // First the way up: a directory may be closed to its owner once it is finished.
+                // Go up first: a finished directory may be closed to its owner.
                 guard let above = frames.popLast() else {
-                    return losses.note(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: way)
+                    return losses.add(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: relativePath)
                 }
                 let targetAbove = try up(from: target, to: above.copy)
-                losses.note(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: way)
+                losses.add(try FileAttributes.apply(frame.status, frame.attributes, to: target), at: relativePath)
                 source = try up(from: source, to: FileKey(above.status))
                 target = targetAbove
-                way.removeLast()
+                relativePath.removeLast()
                 frame = above
             }
         } catch {
             if let stopped { throw stopped }
-            let place = String(decoding: Array(way.joined(separator: [0x2F])), as: UTF8.self)
-            let cause = error == Errno(ELOOP) && way.last == ownName ? "the copy lies in what is copied" : error.description
+            let place = String(decoding: Array(relativePath.joined(separator: [0x2F])), as: UTF8.self)
+            let cause = error == Errno(ELOOP) && relativePath.last == ownName ? "the copy lies in what is copied" : error.description
             throw GrantError(Snapshot.code(error), "“\(place)” cannot be copied", cause: cause)
         }
     }
 
-    /// Why `check` has put an end to it.
+    /// The error with which `check` has stopped the copy.
     private var stopped: GrantError?
 
-    private func stopIfTold() throws(Errno) {
+    private func throwIfCancelled() throws(Errno) {
         guard Clock.monotonic >= nextCheck else { return }
         nextCheck = Clock.monotonic + 20_000_000
         do throws(GrantError) {
@@ -98,7 +98,7 @@ final class TreeCopy {
         }
     }
 
-    /// nil for what has vanished, and for what is mounted there: a directory gets an empty one in its place.
+    /// nil if it has vanished, or is a mount: then a directory gets an empty one in its place.
     private func open(
         _ name: [UInt8], _ type: UInt8, _ source: borrowing FileDescriptor, _ target: borrowing FileDescriptor
     ) throws(Errno) -> FileDescriptor? {
@@ -114,26 +114,26 @@ final class TreeCopy {
         }
     }
 
-    /// The directory above, if it is still the one that was come from: ESTALE otherwise.
+    /// Opens the parent directory; ESTALE if it is not the one that the copy came from.
     private func up(from directory: borrowing FileDescriptor, to key: FileKey) throws(Errno) -> FileDescriptor {
         let above = try FileDescriptor.openAt(directory.number, "..".utf8, OpenFlags.path | O_DIRECTORY)
         guard FileKey(try above.status()) == key else { throw Errno(ESTALE) }
         return above
     }
 
-    /// Copies one entry of `source` into `target`. A directory is entered: both become it.
+    /// Copies one entry of `source` into `target`. Entering a directory replaces both by it.
     private func copyEntry(
         _ entry: borrowing FileDescriptor, _ name: [UInt8], _ source: inout FileDescriptor, _ target: inout FileDescriptor,
         _ root: borrowing FileDescriptor
     ) throws(Errno) -> Frame? {
         let status = try entry.status()
         let type = status.st.st_mode & S_IFMT
-        seen?(way, status)
+        seen?(relativePath, status)
         if type == S_IFDIR { return try enter(entry, status, name, &source, &target) }
         let key = FileKey(status)
         if status.st.st_nlink > 1, let place = linked[key] {
             try DirectoryEntry.link(try find(place, below: root), to: target.number, name)
-            progress.noteFile()
+            progress.countFile()
             return nil
         }
         let attributes = try FileAttributes.extended(of: entry)
@@ -146,10 +146,10 @@ final class TreeCopy {
                 try DirectoryEntry.makeNode(target.number, name, type | 0o600, device: status.st.st_rdev)
             }
             let made = try FileDescriptor.openAt(target.number, name, OpenFlags.path | O_NOFOLLOW)
-            losses.note(try FileAttributes.apply(status, attributes, to: made), at: way)
+            losses.add(try FileAttributes.apply(status, attributes, to: made), at: relativePath)
         }
-        if status.st.st_nlink > 1 { linked[key] = way }
-        progress.noteFile()
+        if status.st.st_nlink > 1 { linked[key] = relativePath }
+        progress.countFile()
         return nil
     }
 
@@ -163,7 +163,7 @@ final class TreeCopy {
         _ = try listed.forEachEntry(limit: .max) { _, type, name in names.append((Array(name), type)) }
         try DirectoryEntry.makeDirectory(target.number, name, 0o700)
         let made = try FileDescriptor.openAt(target.number, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
-        progress.noteFile()
+        progress.countFile()
         let copy = FileKey(try made.status())
         source = listed
         target = made
@@ -177,17 +177,17 @@ final class TreeCopy {
         let file = try TreeCopy.reopened(entry, O_RDONLY)
         let made = try FileDescriptor.openAt(target.number, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
         try data.copy(file, to: made, size: Int64(status.st.st_size)) { [self] count, isShared throws(Errno) in
-            progress.note(bytes: count)
+            progress.add(bytes: count)
             if !isShared {
                 guard limit >= UInt64(count) else { throw Errno(EFBIG) }
                 limit -= UInt64(count)
             }
-            try stopIfTold()
+            try throwIfCancelled()
         }
-        losses.note(try FileAttributes.apply(status, attributes, to: made), at: way)
+        losses.add(try FileAttributes.apply(status, attributes, to: made), at: relativePath)
     }
 
-    /// What is looked at is not to show as looked at, where this user may say so.
+    /// Opens without changing the access time, where this user may.
     private static func reopened(_ entry: borrowing FileDescriptor, _ flags: Int32) throws(Errno) -> FileDescriptor {
         do throws(Errno) {
             return try entry.reopened(flags | OpenFlags.noAccessTime)

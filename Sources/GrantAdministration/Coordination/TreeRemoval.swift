@@ -2,15 +2,15 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Removes trees that this process has made, by descriptors: no link is followed, nothing that is mounted is entered, and no way leads upwards.
+/// Removes trees that this process has made. It works with descriptors, follows no link, enters no mount, and never goes up.
 ///
-/// A directory that lies deeper is first moved to the top, and then emptied there. So three descriptors are open at a time, however deep a tree is, and nobody
-/// who moves a directory out of the tree meanwhile can have anything removed that lies beside it.
+/// A nested directory is first moved to the top, and then emptied there. So three descriptors are open at a time, however deep the
+/// tree, and moving a directory out of the tree meanwhile cannot make it remove anything else.
 enum TreeRemoval {
-    /// Removes what lies in `directory`, and then its name in `parent`, as far as that name still stands for it. Nobody else may be able to change what is in
-    /// `directory`; the kernel removes a name only of a directory that is empty, so whoever may change `parent` can make this fail and nothing else.
+    /// Empties `directory`, then removes its name from `parent` if that is still the same directory. Nobody else may be able to change
+    /// `directory`. The kernel removes only empty directories, so the worst that a writer of `parent` can do is make this fail.
     ///
-    /// ESTALE when the name stands for something else, which stays as it is.
+    /// ESTALE if the name is another file, which stays.
     static func remove(
         _ directory: borrowing FileDescriptor, named name: [UInt8], in parent: borrowing FileDescriptor
     ) throws(Errno) {
@@ -20,7 +20,7 @@ enum TreeRemoval {
     }
 
     private static func empty(_ top: borrowing FileDescriptor) throws(Errno) {
-        // A directory as it was copied may be closed to its owner.
+        // A copied directory may be closed to its owner.
         try? top.setMode(0o700)
         let listed = try top.reopened(O_RDONLY | O_DIRECTORY)
         var directories = try removeFiles(in: listed)
@@ -29,7 +29,7 @@ enum TreeRemoval {
         while let name = directories.popLast() {
             let directory = try open(name, in: top)
             for below in try removeFiles(in: directory) {
-                // What is moved to another directory has to be its user's to write to.
+                // To be moved to another directory, it has to be writable for its user.
                 _ = try open(below, in: directory)
                 moved += 1
                 let newName = Array((prefix + String(moved)).utf8)
@@ -46,7 +46,7 @@ enum TreeRemoval {
         return try path.reopened(O_RDONLY | O_DIRECTORY)
     }
 
-    /// Removes all that is no directory. The names of those that are.
+    /// Removes everything but directories, and returns their names.
     private static func removeFiles(in directory: borrowing FileDescriptor) throws(Errno) -> [[UInt8]] {
         var names: [(name: [UInt8], isDirectory: Bool)] = []
         _ = try directory.forEachEntry(limit: .max) { _, type, name in names.append((Array(name), type == UInt8(DT_DIR))) }
@@ -59,7 +59,7 @@ enum TreeRemoval {
             do throws(Errno) {
                 try DirectoryEntry.remove(directory.number, name, isDirectory: false)
             } catch {
-                // A filesystem need not say in a listing what a name stands for.
+                // The type in a listing may be unknown, depending on the filesystem.
                 guard error == Errno(EISDIR) else { throw error }
                 directories.append(name)
             }

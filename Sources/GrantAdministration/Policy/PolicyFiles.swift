@@ -3,15 +3,15 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// The files in which the administrator of this machine says who may grant what.
+/// The policy files, in which the machine's administrator says who may grant what.
 public enum PolicyFiles {
     public static let directory = "/etc/grantfs/policy.d"
     private static let ending = Array(".toml".utf8)
-    /// More than any policy.
+    /// The maximum size of a file.
     private static let largest = 1 << 20
 
-    /// What they say; nil when there are none, and nothing is ruled. What cannot be read is no policy that allows anything: `.permission` for files, and
-    /// directories on the way to them, that others than root could have written, `.invalidFile` with the line for what makes no sense, `.system`.
+    /// Reads the policy; nil if there are no files. An unreadable policy permits nothing: `.permission` if others than root can write a
+    /// file or a directory on the path, `.invalidFile` with the line if it is invalid, `.system`.
     public static func read() throws(GrantError) -> GrantPolicy? {
         guard let opened = try open() else { return nil }
         var policy = GrantPolicy()
@@ -22,7 +22,7 @@ public enum PolicyFiles {
         return policy.files.isEmpty ? nil : policy
     }
 
-    /// What a file says that is installed nowhere yet, whoever has written it.
+    /// Reads a file that is not installed yet, whoever wrote it.
     public static func read(file: [UInt8]) throws(GrantError) -> GrantPolicy {
         let shown = String(decoding: file, as: UTF8.self)
         var policy = GrantPolicy()
@@ -36,7 +36,7 @@ public enum PolicyFiles {
         return policy
     }
 
-    /// Name by name from the root, so that nothing on the way is a link or belongs to others.
+    /// Opens the directory name by name from the root, so that no component is a link or belongs to others.
     private static func open() throws(GrantError) -> FileDescriptor? {
         var path = ""
         var current = try root()
@@ -79,7 +79,7 @@ public enum PolicyFiles {
                 names.append(name)
             }
         }
-        // A list that ends early would leave rules out.
+        // A truncated list would leave rules out.
         if errno != 0 { throw unreadable(PolicyFiles.directory, Errno(errno)) }
         return names.sorted { $0.lexicographicallyPrecedes($1) }
     }
@@ -101,7 +101,7 @@ public enum PolicyFiles {
         }
     }
 
-    /// EFBIG for more than any policy, EINVAL for what is no file.
+    /// EFBIG if it is too large, EINVAL if it is not a regular file.
     private static func read(_ file: borrowing FileDescriptor, _ path: String) throws(Errno) -> [UInt8] {
         guard try file.status().st.st_mode & S_IFMT == S_IFREG else { throw Errno(EINVAL) }
         var bytes: [UInt8] = []
@@ -126,7 +126,7 @@ public enum PolicyFiles {
         guard OwnDirectory.isAdministrator(status.st.st_uid) else {
             throw refused(path, "it belongs to the user with id \(status.st.st_uid)", advice: "chown root it")
         }
-        // An access control list gives no more than the group's bits show.
+        // An ACL gives no more than the group's bits show.
         if status.st.st_mode & 0o022 != 0 { throw refused(path, "others than root may write to it", advice: "chmod go-w it") }
     }
 

@@ -2,12 +2,12 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What the system's log hears of the policy.
+/// The policy's entries in the system's log.
 enum PolicyJournal {
-    /// One number for all entries of this kind: `journalctl MESSAGE_ID=…`.
+    /// The message id of all refusals: `journalctl MESSAGE_ID=…`.
     static let refusal = "a4a4c1c0f0f94c53a1f0f6c3d7f2b6e5"
 
-    /// Somebody was not allowed to grant something.
+    /// Logs that somebody was not permitted to grant something.
     static func refused(_ path: [UInt8], view: ViewName, access: Access, _ verdict: PolicyJudge.Verdict, by actor: Actor) {
         var fields: [SystemLog.Field] = [
             ("MESSAGE_ID", Array(refusal.utf8)), ("GRANTFS_EVENT", Array("refused".utf8)), ("GRANTFS_DIRECTORY", path),

@@ -3,18 +3,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Says what the policy of the administrator says of one user's grants.
+/// Decides about one user's grants by the administrator's policy.
 ///
-/// What is judged is the canonical path of a directory that was opened, together with the identity that is granted, never one that somebody has named.
+/// It judges the canonical path of an open directory, together with the identity that is granted, never a path as it was given.
 public struct PolicyJudge: Sendable {
     public struct Verdict: Sendable {
         public let isAllowed: Bool
-        /// The line that decides: `FILE:LINE`; nil when none does.
+        /// The location of the deciding rule: `FILE:LINE`; nil if there is none.
         public let place: String?
         /// For people.
         public let reason: String
 
-        /// Where nobody has said anything.
+        /// The verdict if there is no policy.
         public static let withoutPolicy = Verdict(
             isAllowed: true, place: nil, reason: "there is no policy in \(PolicyFiles.directory): everybody grants as they like")
     }
@@ -22,32 +22,32 @@ public struct PolicyJudge: Sendable {
     public let policy: GrantPolicy
     public let user: PolicyUser
     private let table: MountTable
-    /// Both as they were written and where links lead from there: a link must hide nothing.
+    /// Forbidden directories, both as written and with links resolved: a link must hide nothing.
     private let never: [(places: [Place], directory: GrantPolicy.Directory)]
 
-    /// nil when there is no policy. Throws what `PolicyFiles.read` does.
-    public static func current(for uid: UInt32, lookout: Lookout = .here) throws(GrantError) -> PolicyJudge? {
+    /// Returns nil if there is no policy. Throws what `PolicyFiles.read` does.
+    public static func current(for uid: UInt32, probe: DirectoryProbe = .inProcess) throws(GrantError) -> PolicyJudge? {
         guard let policy = try PolicyFiles.read() else { return nil }
-        return try PolicyJudge(policy, for: PolicyUser(uid: uid), lookout: lookout)
+        return try PolicyJudge(policy, for: PolicyUser(uid: uid), probe: probe)
     }
 
-    public init(_ policy: GrantPolicy, for user: PolicyUser, lookout: Lookout = .here) throws(GrantError) {
-        let table = try Placement.currentTable()
+    public init(_ policy: GrantPolicy, for user: PolicyUser, probe: DirectoryProbe = .inProcess) throws(GrantError) {
+        let table = try LoopCheck.currentTable()
         (self.policy, self.user, self.table) = (policy, user, table)
         let named = policy.never.compactMap { directory in PolicyJudge.path(of: directory, user).map { (path: $0, directory: directory) } }
-        let answers = named.isEmpty ? [] : lookout.ask(named.map { .canonical($0.path) })
+        let answers = named.isEmpty ? [] : probe.ask(named.map { .canonical($0.path) })
         never = zip(named, answers).map { named, answer in
-            // Where links lead cannot be told of a filesystem that does not answer.
+            // On a filesystem that does not answer, links cannot be resolved.
             let target = if case .canonical(let path) = answer { path } else { named.path }
             return ([named.path, target].map { Place($0, in: table) }, named.directory)
         }
     }
 
-    /// What is said of granting the directory or file, a canonical path.
+    /// Decides about a grant of the directory or file; `path` is canonical.
     public func verdict(on path: [UInt8], view: ViewName, access: Access) -> Verdict {
         if let refused = refusal(of: path) { return refused }
         if user.uid == 0 { return Verdict(isAllowed: true, place: nil, reason: "root may grant whatever no “never” names") }
-        // Why the nearest rule does not do.
+        // Why the nearest rule does not suffice.
         var near: Verdict?
         for rule in policy.rules where rule.who.contains(where: { user.isMeant(by: $0) }) {
             guard let directory = rule.directories.first(where: { holds($0, path) }) else { continue }
@@ -67,7 +67,7 @@ public struct PolicyJudge: Sendable {
                 reason: "no rule of the administrator allows \(user.name.map { "“\($0)”" } ?? "user \(user.uid)") to grant it")
     }
 
-    /// `.permission` when it may not be granted, which the system's log hears of.
+    /// Throws `.permission` if it may not be granted, and writes that to the system's log.
     public func require(_ path: [UInt8], view: ViewName, access: Access, by actor: Actor) throws(GrantError) {
         let verdict = verdict(on: path, view: view, access: access)
         if verdict.isAllowed { return }
@@ -77,7 +77,7 @@ public struct PolicyJudge: Sendable {
             advice: "grantfs policy explain says more")
     }
 
-    /// What is named, what lies in it, what holds it, and what shows any of that by a mount inside.
+    /// Refuses forbidden directories, what is in them, what contains them, and what shows them through a mount inside.
     private func refusal(of path: [UInt8]) -> Verdict? {
         let inner = table.entries.filter { MountTable.path($0.mountpoint, isAtOrBelow: path) }
         let places = [Place(path, in: table)] + inner.map { Place($0.mountpoint, in: table) }
@@ -92,7 +92,7 @@ public struct PolicyJudge: Sendable {
         return nil
     }
 
-    /// By the path alone, without links: one would lead a rule to where its writer did not mean.
+    /// Compares paths without resolving links: a link would extend a rule beyond its author's intention.
     private func holds(_ directory: GrantPolicy.Directory, _ path: [UInt8]) -> Bool {
         guard let own = PolicyJudge.path(of: directory, user) else { return false }
         if directory.isBelowAlone, path == own { return false }

@@ -3,12 +3,12 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// A user as the policy sees one: by the machine's own lists of users and groups, never by what a process says of itself.
+/// A user as the policy sees one: from the machine's databases of users and groups, never from what a process claims.
 public struct PolicyUser: Sendable {
     public let uid: UInt32
-    /// nil for a number that nobody has.
+    /// nil if no user has the uid.
     public let name: String?
-    /// Canonical. nil where the user has no directory of his own: what is not his, or is the root, is no home.
+    /// Canonical. nil if the home directory does not belong to the user, or is the root.
     let home: [UInt8]?
     private let groups: Set<gid_t>
 
@@ -27,7 +27,7 @@ public struct PolicyUser: Sendable {
         groups = PolicyUser.groups(of: login, found.pointee.pw_gid)
     }
 
-    /// The user with this name or number. `.notFound`.
+    /// The user with this name or uid. `.notFound`.
     public init(named text: String) throws(GrantError) {
         if let uid = PolicyUser.uid(of: text) ?? UInt32(text, radix: 10) {
             self.init(uid: uid)
@@ -36,7 +36,7 @@ public struct PolicyUser: Sendable {
         throw GrantError(.notFound, "there is no user “\(text)”")
     }
 
-    /// Whether the policy lets this user revoke what root's store grants to the view. Root always may; without a policy nobody else.
+    /// Whether this user may revoke grants of the view in root's store. Root always may; without a policy nobody else.
     public func mayRevoke(in view: ViewName, by policy: GrantPolicy?) -> Bool {
         if uid == 0 { return true }
         return policy?.revokers.contains { rule in rule.names(view) && rule.who.contains { isMeant(by: $0) } } ?? false
@@ -77,7 +77,7 @@ public struct PolicyUser: Sendable {
             var list = [gid_t](repeating: 0, count: Int(count))
             let room = count
             if getgrouplist(name, own, &list, &count) >= 0 { return Set(list.prefix(Int(count))) }
-            // Without a larger number it would be the same again.
+            // A second try with the same size would fail as well.
             if count <= room { return [own] }
         }
     }

@@ -3,16 +3,16 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Copies of directories that a program was given to write to, made before it began: what it has changed can be shown, and put back.
+/// Copies of the directories that a program may write to, made before it began. Its changes can be listed and undone.
 ///
-/// They lie in the store's directory `snapshots`, one directory for each run, with the copies (`before`), what was taken away when something was put back (`after`), and a `RunRecord`. A directory
-/// appears there whole or not at all. It is locked for as long as the command that made it lives.
+/// Each run has a directory in the store's directory `snapshots`, with the copies (`before`), what an undo has removed (`after`), and a
+/// `RunRecord`. The directory appears when it is complete, and is locked while the command that made it runs.
 ///
-/// Not to be shared between threads.
+/// Not thread-safe.
 public final class RunSnapshot {
     /// Hexadecimal digits.
     public let id: String
-    /// Where it lies.
+    /// The snapshot's directory.
     public let path: [UInt8]
     let record: RunRecord
     let directory: FileDescriptor
@@ -25,16 +25,16 @@ public final class RunSnapshot {
 
     private static func place(in store: GrantStore) -> [UInt8] { Array((store.directory + "/snapshots").utf8) }
     private static let recordName = "record.sqlite"
-    /// Time stamps have the grain of the kernel's clock: what was changed so shortly before it was looked at may be changed once more without another stamp.
+    /// The granularity of time stamps: a file changed so shortly before it was inspected may change again without another stamp.
     private static let clockGrain: Int64 = 1_000_000_000
 
     /// Copies the directories.
     ///
     /// - Parameters:
-    ///   - directories: canonical paths, none in another one.
-    ///   - limit: how many bytes may be copied that the filesystem cannot share. `.storeFull` beyond.
-    ///   - progress, check: as `Snapshot.make` has them.
-    ///   - lost: told what this user could not put back as it is, since not even the copy has it.
+    /// directories: canonical paths, none inside another.
+    /// limit: the maximum of bytes that are copied without being shared. `.storeFull` beyond.
+    /// progress, check: as for `Snapshot.make`.
+    /// lost: told what this user could not restore unchanged, because not even the copy has it.
     ///
     /// `.permission`, `.notFound` or `.system`, with the file that could not be copied. Nothing is left then.
     public static func make(
@@ -54,10 +54,10 @@ public final class RunSnapshot {
             let copy = TreeCopy(ownName: staging.name, progress: SnapshotProgress(progress), check: check)
             copy.limit = limit
             try write(directories, command, copy, staging, name)
-            copy.progress.say()
+            copy.progress.report()
             try check()
             if !copy.losses.isEmpty { lost(copy.losses) }
-            // A copy that a power cut leaves empty would be put back so.
+            // A copy that a power failure leaves empty would be restored so.
             staging.directory.flushFilesystem()
             try staging.publish(in: place)
         } catch {
@@ -106,7 +106,7 @@ public final class RunSnapshot {
                 try FileDescriptor.openWithoutLinks(CanonicalPath.parent(of: directory.path))
             }
             try copy.copy(CanonicalPath.lastName(of: directory.path), in: above, into: target)
-            try record.note(files, of: directory.number, .before)
+            try record.save(files, of: directory.number, .before)
         }
     }
 
@@ -118,7 +118,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// Those that there are, the newest first. Ones that make no sense are left out.
+    /// Returns the existing snapshots, newest first. Invalid ones are left out.
     public static func all(in store: GrantStore) -> [RunSnapshot] {
         let parent = place(in: store)
         var found: [(began: Instant, snapshot: RunSnapshot)] = []
@@ -134,7 +134,7 @@ public final class RunSnapshot {
         return found.sorted { $0.began > $1.began }.map(\.snapshot)
     }
 
-    /// The one whose id begins so; the newest when none is said. `.notFound`, `.ambiguous`.
+    /// Returns the snapshot with an id that begins with `prefix`; the newest if that is nil. `.notFound`, `.ambiguous`.
     public static func find(_ prefix: String?, in store: GrantStore) throws(GrantError) -> RunSnapshot {
         let all = all(in: store)
         let advice = "grantfs diff --list names those that there are; grantfs run --snapshot makes one"
@@ -156,7 +156,7 @@ public final class RunSnapshot {
 
     // MARK: what it is
 
-    /// What names begin with that putting back needs for a moment.
+    /// The prefix of temporary names during an undo.
     var staging: [UInt8] { Array(".grantfs-undo-\(id)-".utf8) }
 
     public var began: Instant { get throws(GrantError) { try record.began } }
@@ -164,7 +164,7 @@ public final class RunSnapshot {
     public var state: RunRecord.State { get throws(GrantError) { try record.state } }
     public var directories: [[UInt8]] { get throws(GrantError) { try record.directories.map(\.path) } }
 
-    /// Whether the command that made it, or one that puts back, lives.
+    /// Whether the command that made it, or one that undoes, is running.
     public var isBusy: Bool {
         if isOwner || isLocked { return true }
         guard (try? directory.tryLock()) == true else { return true }
@@ -173,8 +173,8 @@ public final class RunSnapshot {
     }
     private var isLocked = false
 
-    /// Keeps others from putting back or forgetting meanwhile. `.permission` while another command does, or the program runs.
-    func take() throws(GrantError) {
+    /// Locks out other commands that undo or remove. `.permission` while another command does, or the program runs.
+    func lock() throws(GrantError) {
         if isOwner || isLocked { return }
         guard (try? directory.tryLock()) == true else {
             throw GrantError(.permission, "nothing can be done about run \(id) now", cause: "its program runs, or another command is at it")
@@ -182,9 +182,9 @@ public final class RunSnapshot {
         isLocked = true
     }
 
-    /// Removes the copies. What the program has changed stays as it is.
+    /// Removes the copies. The program's changes stay.
     public func forget() throws(GrantError) {
-        try take()
+        try lock()
         do throws(Errno) {
             let parent = try FileDescriptor.open(CanonicalPath.parent(of: path), O_RDONLY | O_DIRECTORY)
             try TreeRemoval.remove(directory, named: Array(id.utf8), in: parent)
@@ -217,7 +217,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// `.notFound` when another directory is at the path by now.
+    /// `.notFound` if another directory is at the path by now.
     func open(_ known: RunRecord.Directory) throws(GrantError) -> Opened {
         let now = try RunSnapshot.openDirectory(known.path)
         guard now.stamp.inode == known.stamp.inode, now.stamp.born == known.stamp.born else {
@@ -234,7 +234,7 @@ public final class RunSnapshot {
         }
     }
 
-    /// What is different now, in the order of paths. It reads what may have been changed and nothing else.
+    /// Returns the changes so far, sorted by path. Reads only files that may have changed.
     public func changes() throws(GrantError) -> [TreeChange] {
         var result: [TreeChange] = []
         for known in try record.directories { result += try changes(in: known) }
@@ -247,18 +247,18 @@ public final class RunSnapshot {
         return try comparison.compare(opened.before, opened.now)
     }
 
-    /// Puts on record what the program has left, once it has ended and nothing of it is on its way any more. What is different.
-    public func noteEnd() throws(GrantError) -> [TreeChange] {
+    /// Records the state that the program has left, once it and all its children have ended. Returns the changes.
+    public func recordEnd() throws(GrantError) -> [TreeChange] {
         let changes = try changes()
         for known in try record.directories {
             let own = changes.filter { $0.directory == known.number }
-            try record.note(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .after)
+            try record.save(own.map { ($0.path, $0.now ?? .none) }, of: known.number, .after)
         }
         try record.setState(.ended)
         return changes
     }
 
-    /// The file as it was and as it is, open for reading; nil where there is none, or no regular file.
+    /// Opens the file's old and new version for reading; nil if there is none, or it is not a regular file.
     public func open(_ change: TreeChange) throws(GrantError) -> (before: Int32?, now: Int32?) {
         guard let known = try record.directories.first(where: { $0.number == change.directory }) else { return (nil, nil) }
         let opened = try open(known)
@@ -273,7 +273,7 @@ public final class RunSnapshot {
 }
 
 extension Snapshot.Staging {
-    /// Keeps the directory, which stays locked, alone.
+    /// Keeps only the directory, still locked.
     consuming func intoDirectory() -> FileDescriptor { directory }
 }
 
@@ -285,6 +285,6 @@ extension FileStamp {
             mode: status.st.st_mode, uid: status.st.st_uid, gid: status.st.st_gid)
     }
 
-    /// Whether nothing can have been done to the file in between.
-    func isSurely(_ other: FileStamp) -> Bool { changed != 0 && self == other }
+    /// Whether certainly nothing was done to the file in between.
+    func isCertainlyEqual(_ other: FileStamp) -> Bool { changed != 0 && self == other }
 }

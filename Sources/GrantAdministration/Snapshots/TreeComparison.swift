@@ -3,32 +3,32 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What is different about one name.
+/// A change of one name.
 public struct TreeChange: Sendable {
     public enum Kind: String, Sendable {
         case added, removed, changed
     }
 
-    /// What of a file that was and is.
+    /// A property of a file that differs.
     public enum Aspect: String, Sendable, CaseIterable {
         case type, contents, target, mode, owner, attributes, links, time
     }
 
-    /// Which of the directories.
+    /// The index of the directory.
     public let directory: Int
-    /// That directory's path.
+    /// The path of that directory.
     public let root: [UInt8]
-    /// Below it; empty for the directory itself.
+    /// The path below it; empty for the directory itself.
     public let path: [UInt8]
     public let kind: Kind
     public let aspects: Set<Aspect>
     public let isDirectory: Bool
-    /// As it was: nil when there was none. What is kept of it is its copy's.
+    /// The status before; nil if it did not exist. It is the copy's where the copy has it.
     let before: FileStatus?
     let now: FileStamp?
     let nowStatus: FileStatus?
 
-    /// Absolute.
+    /// The absolute path.
     public var place: [UInt8] { path.isEmpty ? root : CanonicalPath.join(root, path) }
     public var modeBefore: UInt32? { before.map { $0.st.st_mode } }
     public var modeNow: UInt32? { nowStatus.map { $0.st.st_mode } }
@@ -36,19 +36,20 @@ public struct TreeChange: Sendable {
     public var sizeNow: Int64? { nowStatus.map { Int64($0.st.st_size) } }
 }
 
-/// Compares the copy of a tree with the tree as it is, by descriptors, following no link. What is mounted inside is not entered.
+/// Compares the copy of a tree with its present state, with descriptors, following no link. Mounts inside are not entered.
 final class TreeComparison {
-    /// What the name of a file begins with that is being put back: it is nobody's. No program knows it before it has ended, so that none hides a file by it.
+    /// The prefix of temporary files of an undo, which are ignored. No program knows it before it has ended, so none can hide a file by
+    /// it.
     private let staging: [UInt8]
     private let known: RunRecord.Directory
     private let stamps: [[UInt8]: FileStamp]
     private var changes: [TreeChange] = []
-    /// Names of one file then, by what it is now; and the other way round.
+    /// Maps names that were one file by what they are now, and vice versa.
     private var nowOfBefore: [FileKey: FileKey] = [:]
     private var beforeOfNow: [FileKey: FileKey] = [:]
-    /// Of files of several names, one that needs nothing, by the copy.
+    /// For files with several names: one that needs no change, by the copy.
     private(set) var kept: [FileKey: [UInt8]] = [:]
-    private var way: [UInt8] = []
+    private var relativePath: [UInt8] = []
     private var mount: UInt64 = 0
     private var buffers = ([UInt8](repeating: 0, count: 1 << 17), [UInt8](repeating: 0, count: 1 << 17))
 
@@ -56,18 +57,18 @@ final class TreeComparison {
         (self.known, self.stamps, self.staging) = (known, stamps, staging)
     }
 
-    /// The differences, in the order of paths; a directory comes before what it holds.
+    /// Returns the differences sorted by path; a directory comes before its contents.
     func compare(_ before: borrowing FileDescriptor, _ now: borrowing FileDescriptor) throws(GrantError) -> [TreeChange] {
         do throws(Errno) {
             let (was, status) = (try before.status(), try now.status())
             mount = status.mount_id
-            way = []
+            relativePath = []
             let aspects = try differences(was, status, before.number, now.number, [0x2E], [])
             if !aspects.isEmpty { add([], .changed, aspects, was, status) }
             try compareEntries(before, now, [])
             return changes
         } catch {
-            let place = String(decoding: way.isEmpty ? known.path : CanonicalPath.join(known.path, way), as: UTF8.self)
+            let place = String(decoding: relativePath.isEmpty ? known.path : CanonicalPath.join(known.path, relativePath), as: UTF8.self)
             throw GrantError(Snapshot.code(error), "“\(place)” cannot be compared", cause: error.description)
         }
     }
@@ -84,9 +85,9 @@ final class TreeComparison {
         let (was, names) = (try self.names(before), try self.names(now))
         for name in Set(was).union(names).sorted(by: { $0.lexicographicallyPrecedes($1) }) {
             let place = path.isEmpty ? name : path + [0x2F] + name
-            way = place
+            relativePath = place
             let (then, status) = (try self.status(before.number, name), try self.status(now.number, name))
-            // Something is mounted there: nobody's business here.
+            // A mount, which is not part of the tree.
             if let status, status.mount_id != mount { continue }
             switch (then, status) {
             case (let then?, let status?):
@@ -115,7 +116,7 @@ final class TreeComparison {
     private func addAll(in directory: borrowing FileDescriptor, _ path: [UInt8], _ kind: TreeChange.Kind) throws(Errno) {
         for name in try names(directory).sorted(by: { $0.lexicographicallyPrecedes($1) }) {
             let place = path + [0x2F] + name
-            way = place
+            relativePath = place
             guard let status = try status(directory.number, name) else { continue }
             if kind == .added, status.mount_id != mount { continue }
             add(place, kind, [], kind == .removed ? status : nil, kind == .added ? status : nil)
@@ -152,11 +153,11 @@ final class TreeComparison {
         let stamp = stamps[place]
         var aspects: Set<TreeChange.Aspect> = []
         if type != S_IFDIR, linksDiffer(then, now, place) { aspects.insert(.links) }
-        if let stamp, stamp.isSurely(FileStamp(now)) {
+        if let stamp, stamp.isCertainlyEqual(FileStamp(now)) {
             if aspects.isEmpty, then.st.st_nlink > 1 { kept[FileKey(then)] = kept[FileKey(then)] ?? place }
             return aspects
         }
-        // The copy of a user who may not give files away has another owner; what is on record counts.
+        // If the user may not set owners, the copy has another owner; the record has the real one.
         if type != S_IFLNK, (stamp?.mode ?? then.st.st_mode) & 0o7777 != now.st.st_mode & 0o7777 { aspects.insert(.mode) }
         if (stamp?.uid ?? then.st.st_uid) != now.st.st_uid || (stamp?.gid ?? then.st.st_gid) != now.st.st_gid { aspects.insert(.owner) }
         switch type {
@@ -169,7 +170,7 @@ final class TreeComparison {
         default: break
         }
         if try attributesDiffer(before, directory, name) { aspects.insert(.attributes) }
-        // A directory's changes with every name in it.
+        // A directory's times change with every name in it.
         if type != S_IFDIR, then.st.st_mtim.tv_sec != now.st.st_mtim.tv_sec || then.st.st_mtim.tv_nsec != now.st.st_mtim.tv_nsec {
             aspects.insert(.time)
         }
@@ -177,7 +178,7 @@ final class TreeComparison {
         return aspects
     }
 
-    /// Whether names that were one file are several now, or the other way round.
+    /// Whether names that were one file are several now, or vice versa.
     private func linksDiffer(_ then: FileStatus, _ now: FileStatus, _ place: [UInt8]) -> Bool {
         let (was, key) = (FileKey(then), FileKey(now))
         var differ = false
@@ -193,7 +194,7 @@ final class TreeComparison {
     private func attributesDiffer(_ before: Int32, _ directory: Int32, _ name: [UInt8]) throws(Errno) -> Bool {
         let one = try FileAttributes.extended(of: try FileDescriptor.openAt(before, name, OpenFlags.path | O_NOFOLLOW))
         let other = try FileAttributes.extended(of: try FileDescriptor.openAt(directory, name, OpenFlags.path | O_NOFOLLOW))
-        // What belongs to the system and its labels a copy need not have.
+        // A copy need not have attributes of the system and its labels.
         let isKept = { (name: String) in name.hasPrefix("user.") || name.hasPrefix("system.posix_acl_") }
         let text = { (list: [FileAttributes.Extended]) in
             Dictionary(list.filter { isKept($0.name) }.map { ($0.name, $0.value) }, uniquingKeysWith: { first, _ in first })
@@ -211,7 +212,7 @@ final class TreeComparison {
         do throws(Errno) {
             other = try FileDescriptor.openBeneath(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
         } catch {
-            // Nobody can tell, so it is shown.
+            // It cannot be compared, so it is listed.
             if error == Errno(EACCES) { return true }
             throw error
         }

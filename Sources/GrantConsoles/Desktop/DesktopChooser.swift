@@ -3,11 +3,12 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// The file chooser of the desktop, asked through its portal.
+/// The desktop's file chooser, through its portal.
 public enum DesktopChooser {
-    /// The directories that somebody chose, or the files, as paths; nil when it was cancelled. Waits for as long as that takes.
+    /// Returns the paths of the chosen directories or files; nil if the person cancelled. Blocks until then.
     ///
-    /// `folder` is where it begins, `title` what stands above. `.unsupported` when there is nobody to ask, `.invalidDirectory` for what cannot be granted from here.
+    /// `folder` is where the chooser starts, `title` its heading. `.unsupported` if there is no portal, `.invalidDirectory` if a choice
+    /// cannot be granted.
     public static func choose(folder: [UInt8]?, files: Bool = false, title: String? = nil) throws(GrantError) -> [[UInt8]]? {
         let title = title ?? (files ? "Grant files" : "Grant directories")
         let uris = Collector()
@@ -45,7 +46,8 @@ public enum DesktopChooser {
         Unmanaged<Collector>.fromOpaque(context).takeUnretainedValue().list.append(bytes)
     }
 
-    /// Refuses what is no directory of this machine, and what the portal shows of one to sandboxes alone: that goes when they do.
+    /// Refuses what is not a directory of this machine, and paths that the portal shows only to sandboxes, because those vanish with
+    /// it.
     static func path(_ uri: [UInt8]) throws(GrantError) -> [UInt8] {
         let shown = String(decoding: uri, as: UTF8.self)
         guard let path = FileURI.path(uri) else {
@@ -60,7 +62,7 @@ public enum DesktopChooser {
         return path
     }
 
-    /// The document portal's mounts: `/run/user/UID/doc`, and `/run/flatpak/doc` in a sandbox.
+    /// The mounts of the document portal: `/run/user/UID/doc`, and `/run/flatpak/doc` in a sandbox.
     static func isDocument(_ path: [UInt8]) -> Bool {
         let names = path.split(separator: UInt8(ascii: "/")).map { String(decoding: $0, as: UTF8.self) }
         if names.starts(with: ["run", "flatpak", "doc"]) { return true }

@@ -2,7 +2,7 @@ import GrantModel
 
 /// URIs of files: RFC 8089.
 public enum FileURI {
-    /// The path that a `file:` URI of this machine means, percent-encoded bytes and all; nil for anything else.
+    /// Returns the path of a local `file:` URI, percent-decoded; nil for anything else.
     public static func path(_ uri: [UInt8]) -> [UInt8]? {
         let scheme = Array("file:".utf8)
         guard uri.count > scheme.count, String(decoding: uri.prefix(scheme.count), as: UTF8.self).lowercased() == "file:" else {
@@ -15,7 +15,7 @@ public enum FileURI {
             guard host.isEmpty || String(decoding: host, as: UTF8.self).lowercased() == "localhost" else { return nil }
             rest = rest.dropFirst(host.count)
         }
-        // A query or a fragment is no part of a path.
+        // A query or fragment is not part of a path.
         guard rest.first == UInt8(ascii: "/"), !rest.contains(UInt8(ascii: "?")), !rest.contains(UInt8(ascii: "#")) else { return nil }
         return decoded(Array(rest))
     }

@@ -2,57 +2,57 @@ import GrantFleet
 import GrantModel
 import GrantTerminal
 
-// What the fleet looks like. States are words: no row says by colour alone what it says.
+// The screens of `fleet top`. States are words: nothing is shown by colour alone.
 extension FleetTop {
     private static let headRows = 1
     private static let footRows = 2
 
-    /// Rows for what is selected: a third of a screen, none on a small one.
+    /// Rows for details of the selection: a third of a screen, none on a small one.
     private var detailHeight: Int { size.rows >= 16 ? size.rows / 3 : 0 }
     var listHeight: Int { max(1, size.rows - FleetTop.headRows - FleetTop.footRows - detailHeight) }
     private var isNarrow: Bool { size.columns < 72 }
     private var nameWidth: Int { isNarrow ? 14 : size.columns >= 110 ? 28 : 18 }
 
     public func frame(_ size: Size) -> Frame {
-        if isHelping { return helpFrame(size) }
+        if isShowingHelp { return helpFrame(size) }
         var body = window.rows(count: rows.count, height: listHeight).map { index in
             let line = line(rows[index], isSelected: index == window.selected)
             return index == window.selected ? line.styled(.reverse, columns: size.columns) : line
         }
-        if picture == nil { body = [Line("  looking…", .dim)] }
+        if snapshot == nil { body = [Line("  looking…", .dim)] }
         if detailHeight > 0 { body += detail(height: detailHeight) }
         return Frame(head: [title], body: body, foot: foot, size: size)
     }
 
-    /// Everything on one page, for where there is no screen.
+    /// Everything on one page, for output without a screen.
     public func text() -> String {
         var copy = self
         copy.resize(Size(rows: 100_000, columns: 10_000))
         var lines = [copy.plainTitle] + copy.rows.map { copy.line($0, isSelected: false) }
-        let problems = (picture?.hosts ?? []).flatMap { host in copy.problems(of: host).map { (host, $0) } }
+        let problems = (snapshot?.hosts ?? []).flatMap { host in copy.problems(of: host).map { (host, $0) } }
         if !problems.isEmpty { lines += [Line(), Line("CANNOT")] + problems.map { Line("  \(VisibleText.of($0.id)): \($1)") } }
         if let failure { lines.append(Line("! " + VisibleText.of(failure))) }
         return Frame(lines).text
     }
 
     private var plainTitle: Line {
-        guard let picture else { return Line("grantfs top: the fleet", .bold) }
-        let live = picture.hosts.count { $0.lease != nil }
-        let lagging = picture.hosts.count { picture.isLagging($0) }
-        let active = picture.grants.count { $0.state(at: picture.time) == .active }
+        guard let snapshot else { return Line("grantfs top: the fleet", .bold) }
+        let live = snapshot.hosts.count { $0.lease != nil }
+        let lagging = snapshot.hosts.count { snapshot.isLagging($0) }
+        let active = snapshot.grants.count { $0.state(at: snapshot.time) == .active }
         return Line(
-            "grantfs top: \(live) of \(picture.hosts.count) hosts live, \(lagging) behind; \(active) of \(picture.grants.count) grants active",
+            "grantfs top: \(live) of \(snapshot.hosts.count) hosts live, \(lagging) behind; \(active) of \(snapshot.grants.count) grants active",
             .bold)
     }
 
     private var title: Line {
-        let revision = picture.map { "revision \($0.revision), " } ?? ""
+        let revision = snapshot.map { "revision \($0.revision), " } ?? ""
         return Line.split(
             plainTitle, Line((isNarrow ? "" : revision) + "by \(order.rawValue), every \(TopRates.text(delay)) s", .dim),
             columns: size.columns)
     }
 
-    private func line(_ place: Place, isSelected: Bool) -> Line {
+    private func line(_ place: RowID, isSelected: Bool) -> Line {
         let mark = isSelected ? "> " : "  "
         let columns = { (name: String, state: String) in
             "\(mark)\(DisplayWidth.fitted(name, to: self.nameWidth))  \(DisplayWidth.fitted(state, to: 12))  "
@@ -70,39 +70,39 @@ extension FleetTop {
     }
 
     private func line(_ host: FleetHost, _ mark: String) -> Line {
-        guard let picture else { return Line() }
+        guard let snapshot else { return Line() }
         var line = Line(mark + DisplayWidth.fitted(VisibleText.of(host.id), to: nameWidth) + "  ")
-        let (state, ink) = FleetTop.state(of: host, picture)
-        line.add(DisplayWidth.fitted(state, to: 12), ink: ink)
-        let left = host.lease == nil ? "-" : picture.left[host.id].map { "\($0) s" } ?? "lasts"
+        let (state, colour) = FleetTop.state(of: host, snapshot)
+        line.add(DisplayWidth.fitted(state, to: 12), colour: colour)
+        let left = host.lease == nil ? "-" : snapshot.left[host.id].map { "\($0) s" } ?? "lasts"
         if isNarrow {
             line.add("  " + left)
             return line.cut(to: size.columns)
         }
         line.add("  " + DisplayWidth.fitted(host.lease == nil ? "-" : String(host.applied), to: 8))
-        line.add("  " + DisplayWidth.fitted(String(picture.wanted(of: host)), to: 8))
+        line.add("  " + DisplayWidth.fitted(String(snapshot.wanted(of: host)), to: 8))
         line.add("  " + DisplayWidth.fitted(left, to: 5) + "  " + DisplayWidth.fitted(host.lease == nil ? "-" : "\(host.clock) s", to: 6))
         line.add("  " + VisibleText.of(host.labels.description))
         return line.cut(to: size.columns)
     }
 
-    static func state(of host: FleetHost, _ picture: FleetPicture) -> (String, Ink) {
+    static func state(of host: FleetHost, _ snapshot: FleetSnapshot) -> (String, Colour) {
         if host.registered == nil { return ("taken out", .bad) }
         if host.lease == nil { return ("not heard of", .bad) }
-        if picture.isLagging(host) { return ("behind", .warning) }
+        if snapshot.isLagging(host) { return ("behind", .warning) }
         return host.problems.isEmpty ? ("up to date", .good) : ("cannot all", .warning)
     }
 
     private func line(_ grant: FleetGrant, _ mark: String) -> Line {
-        guard let picture else { return Line() }
+        guard let snapshot else { return Line() }
         var line = Line(mark + DisplayWidth.fitted(VisibleText.of(grant.name.bytes), to: nameWidth) + "  ")
-        let state = grant.state(at: picture.time)
-        line.add(DisplayWidth.fitted(state.rawValue, to: 12), ink: state == .active ? .good : .warning)
-        let counts = counts(of: grant, picture)
+        let state = grant.state(at: snapshot.time)
+        line.add(DisplayWidth.fitted(state.rawValue, to: 12), colour: state == .active ? .good : .warning)
+        let counts = counts(of: grant, snapshot)
         let all = counts.confirmed + counts.waiting + counts.gone
         line.add("  ")
         let text = counts.waiting > 0 ? "\(counts.waiting) of \(all) wait" : all == 0 ? "none" : "all \(all)"
-        line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), ink: counts.waiting > 0 ? .warning : .plain)
+        line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), colour: counts.waiting > 0 ? .warning : .plain)
         if !isNarrow {
             line.add("  " + DisplayWidth.fitted(grant.access.rawValue, to: 10) + "  " + VisibleText.of(grant.view.description) + "  ")
             line.add(DisplayWidth.cutStart(VisibleText.of(grant.path), to: max(1, size.columns - line.width)))
@@ -113,15 +113,15 @@ extension FleetTop {
     // MARK: what is selected
 
     private func detail(height: Int) -> [Line] {
-        guard let picture, let current else { return [] }
+        guard let snapshot, let current else { return [] }
         var (heading, all): (String, [Line]) = ("", [])
         if let grant = grant(at: current) {
-            let rows = picture.hosts.compactMap { host in picture.standing(of: host, to: grant).map { (host, $0) } }
+            let rows = snapshot.hosts.compactMap { host in snapshot.status(of: host, for: grant).map { (host, $0) } }
             heading =
                 "“\(VisibleText.of(grant.name.bytes))” for \(grant.hosts)"
                 + (grant.by.isEmpty ? "" : ", changed by \(VisibleText.of(grant.by))")
-            // Who holds it up stands first.
-            all = (rows.filter { $1 == .waiting } + rows.filter { $1 != .waiting }).map { line($0, $1, grant, picture) }
+            // Hosts that delay the grant come first.
+            all = (rows.filter { $1 == .waiting } + rows.filter { $1 != .waiting }).map { line($0, $1, grant, snapshot) }
             if all.isEmpty { all = [Line("  it is for no host", .dim)] }
         } else if let host = host(at: current) {
             heading =
@@ -138,27 +138,27 @@ extension FleetTop {
             + (all.count > room ? [Line("  … and \(all.count - room + 1) more", .dim)] : [])
     }
 
-    private func line(_ host: FleetHost, _ standing: FleetPicture.Standing, _ grant: FleetGrant, _ picture: FleetPicture) -> Line {
-        let isActive = grant.state(at: picture.time) == .active
+    private func line(_ host: FleetHost, _ status: FleetSnapshot.HostStatus, _ grant: FleetGrant, _ snapshot: FleetSnapshot) -> Line {
+        let isActive = grant.state(at: snapshot.time) == .active
         var line = Line("  " + DisplayWidth.fitted(VisibleText.of(host.id), to: nameWidth) + "  ")
-        switch standing {
+        switch status {
         case .gone: line.add(isActive ? "not heard of, shows nothing" : "fenced: its lease is gone")
         case .waiting:
-            line.add(isActive ? "has not opened it yet" : "may still serve it", ink: .warning)
-            if let left = picture.left[host.id] { line.add(", for \(left &+ 1) s at the most unless it renews its lease") }
+            line.add(isActive ? "has not opened it yet" : "may still serve it", colour: .warning)
+            if let left = snapshot.left[host.id] { line.add(", for \(left &+ 1) s at the most unless it renews its lease") }
         case .confirmed:
             if let problem = host.problems[grant.id.description] {
-                line.add(VisibleText.of(String(problem.prefix(300))), ink: .warning)
+                line.add(VisibleText.of(String(problem.prefix(300))), colour: .warning)
             } else {
-                line.add(isActive ? "serves it" : "withdrawn", ink: .good)
+                line.add(isActive ? "serves it" : "withdrawn", colour: .good)
             }
         }
         return line
     }
 
-    /// What a host cannot do, by the names of the grants.
+    /// What a host cannot apply, with the names of the grants.
     func problems(of host: FleetHost) -> [String] {
-        (picture?.grants ?? []).compactMap { grant in
+        (snapshot?.grants ?? []).compactMap { grant in
             host.problems[grant.id.description].map { "“\(VisibleText.of(grant.name.bytes))”: \(VisibleText.of(String($0.prefix(300))))" }
         }
     }

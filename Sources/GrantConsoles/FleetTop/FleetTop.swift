@@ -2,20 +2,20 @@ import GrantFleet
 import GrantModel
 import GrantTerminal
 
-/// The fleet on a screen, as far as it can be without a terminal or an etcd.
+/// The state machine of `fleet top`, without a terminal or an etcd.
 public struct FleetTop: LiveConsole {
     public enum Action: Equatable, Sendable {
         case revoke(GrantID)
-        /// As it was at the revision that was looked at.
+        /// Restores the grant as it was at this revision.
         case restore(GrantID, seen: Int64)
     }
 
-    public typealias Snapshot = FleetPicture
+    public typealias Snapshot = FleetSnapshot
 
     enum Order: String, CaseIterable { case name, state, lag }
 
-    /// A row by what it is, so that it stays selected wherever it goes.
-    enum Place: Hashable {
+    /// Identifies a row, so that the selection follows it.
+    enum RowID: Hashable {
         case hosts
         case host(String)
         case grants
@@ -31,23 +31,23 @@ public struct FleetTop: LiveConsole {
     var size = Size(rows: 24, columns: 80)
     let delay: Double
     let view: ViewName?
-    var picture: FleetPicture?
+    var snapshot: FleetSnapshot?
     var order = Order.name
     var window = ListWindow()
     var question: Question?
-    var isHelping = false
+    var isShowingHelp = false
     var filter = ""
     var isFiltering = false
-    /// Grants that are not active are not shown.
+    /// Whether inactive grants are hidden.
     var hidesWithdrawn = false
     var message = ""
-    /// Why what is to be seen is old.
+    /// Why the data is old.
     var failure: String?
-    private var selected: Place?
-    /// What is to be seen, in order: made when something changes, and not for every line.
-    private(set) var rows: [Place] = []
+    private var selected: RowID?
+    /// The visible rows, in order. Computed when something changes, not for every line.
+    private(set) var rows: [RowID] = []
 
-    /// `delay`: seconds between two looks. `view`: its grants alone.
+    /// `delay`: seconds between two updates. `view`: shows only its grants.
     public init(delay: Double, view: ViewName? = nil) { (self.delay, self.view) = (delay, view) }
 
     public mutating func resize(_ size: Size) {
@@ -55,9 +55,9 @@ public struct FleetTop: LiveConsole {
         show()
     }
 
-    public mutating func handle(_ answer: LiveAnswer<FleetPicture>) {
+    public mutating func handle(_ answer: LiveAnswer<FleetSnapshot>) {
         switch answer {
-        case .seen(let new): (picture, failure) = (new, new.flaws.first?.description)
+        case .seen(let new): (snapshot, failure) = (new, new.invalidEntries.first?.description)
         case .failed(let reason): failure = reason
         case .done(let text): message = text
         }
@@ -65,8 +65,8 @@ public struct FleetTop: LiveConsole {
     }
 
     public mutating func handle(_ key: Key) -> [LiveEffect<Action>] {
-        if isHelping {
-            isHelping = false
+        if isShowingHelp {
+            isShowingHelp = false
             return key == .control("c") ? [.quit] : []
         }
         if key == .control("c") { return [.quit] }
@@ -82,7 +82,7 @@ public struct FleetTop: LiveConsole {
         case .character("q"), .escape: return [.quit]
         case .character("/"): isFiltering = true
         case .character("x"): hidesWithdrawn.toggle()
-        case .character("?"), .character("h"), .function(1): isHelping = true
+        case .character("?"), .character("h"), .function(1): isShowingHelp = true
         case .character("s"):
             let all = Order.allCases
             order = all[((all.firstIndex(of: order) ?? 0) + 1) % all.count]
@@ -93,7 +93,7 @@ public struct FleetTop: LiveConsole {
         return []
     }
 
-    /// Takes a key while the filter is being typed; false for one that has to do with the list.
+    /// Handles a key while the filter is edited. Returns false for keys of the list.
     private mutating func type(_ key: Key) -> Bool {
         switch key {
         case .character(let scalar) where VisibleText.isPlain(scalar): filter += String(scalar)
@@ -108,12 +108,12 @@ public struct FleetTop: LiveConsole {
     }
 
     private mutating func ask(_ key: Key) {
-        guard let grant = current.flatMap({ grant(at: $0) }), let picture else {
+        guard let grant = current.flatMap({ grant(at: $0) }), let snapshot else {
             return message = "that is for a grant: choose one with ↑ and ↓"
         }
         let short = "“\(VisibleText.of(grant.name.bytes))”"
         let name = "\(short) (\(grant.id.description.prefix(12))) in the fleet's view “\(VisibleText.of(grant.view.description))”"
-        let isActive = grant.state(at: picture.time) == .active
+        let isActive = grant.state(at: snapshot.time) == .active
         switch (key, isActive) {
         case (.character("r"), _) where grant.state == .revoked: message = "\(short) is revoked already"
         case (.character("r"), _):
@@ -142,22 +142,22 @@ public struct FleetTop: LiveConsole {
 
     // MARK: rows
 
-    var current: Place? { window.selected < rows.count ? rows[window.selected] : nil }
-    func host(at place: Place) -> FleetHost? {
+    var current: RowID? { window.selected < rows.count ? rows[window.selected] : nil }
+    func host(at place: RowID) -> FleetHost? {
         guard case .host(let id) = place else { return nil }
-        return picture?.hosts.first { $0.id == id }
+        return snapshot?.hosts.first { $0.id == id }
     }
 
-    func grant(at place: Place) -> FleetGrant? {
+    func grant(at place: RowID) -> FleetGrant? {
         guard case .grant(let id) = place else { return nil }
-        return picture?.grants.first { $0.id == id }
+        return snapshot?.grants.first { $0.id == id }
     }
 
     private func has(_ texts: [String]) -> Bool {
         filter.isEmpty || texts.contains { TextSearch.does($0.lowercased(), contain: filter.lowercased()) }
     }
 
-    /// Keeps what is selected where it has gone to.
+    /// Keeps the selection on the same row.
     private mutating func show() {
         rows = wantedRows()
         if let selected, let index = rows.firstIndex(of: selected) { window.select(index) }
@@ -165,33 +165,33 @@ public struct FleetTop: LiveConsole {
         selected = current
     }
 
-    private func wantedRows() -> [Place] {
-        guard let picture else { return [] }
-        var hosts = picture.hosts.filter { has([$0.id, $0.labels.description]) }
-        var grants = picture.grants.filter { grant in
+    private func wantedRows() -> [RowID] {
+        guard let snapshot else { return [] }
+        var hosts = snapshot.hosts.filter { has([$0.id, $0.labels.description]) }
+        var grants = snapshot.grants.filter { grant in
             if let view, grant.view != view { return false }
-            if hidesWithdrawn, grant.state(at: picture.time) != .active { return false }
+            if hidesWithdrawn, grant.state(at: snapshot.time) != .active { return false }
             return has([VisibleText.of(grant.name.bytes), VisibleText.of(grant.path), grant.view.description, grant.hosts.description])
         }
         switch order {
         case .name: break
         case .state:
             hosts.sort { ($0.lease == nil ? 0 : 1, $0.id) < ($1.lease == nil ? 0 : 1, $1.id) }
-            let ranks = Dictionary(grants.map { ($0.id, $0.state(at: picture.time).rawValue) }, uniquingKeysWith: { first, _ in first })
+            let ranks = Dictionary(grants.map { ($0.id, $0.state(at: snapshot.time).rawValue) }, uniquingKeysWith: { first, _ in first })
             grants.sort { (ranks[$0.id] ?? "", $0.name.description) < (ranks[$1.id] ?? "", $1.name.description) }
         case .lag:
-            let lags = Set(hosts.filter { picture.isLagging($0) }.map(\.id))
+            let lags = Set(hosts.filter { snapshot.isLagging($0) }.map(\.id))
             hosts.sort { (lags.contains($0.id) ? 0 : 1, $0.id) < (lags.contains($1.id) ? 0 : 1, $1.id) }
-            let waits = Dictionary(grants.map { ($0.id, counts(of: $0, picture).waiting) }, uniquingKeysWith: { first, _ in first })
+            let waits = Dictionary(grants.map { ($0.id, counts(of: $0, snapshot).waiting) }, uniquingKeysWith: { first, _ in first })
             grants.sort { (-(waits[$0.id] ?? 0), $0.name.description) < (-(waits[$1.id] ?? 0), $1.name.description) }
         }
         return [.hosts] + hosts.map { .host($0.id) } + [.grants] + grants.map { .grant($0.id) }
     }
 
-    /// Hosts by how they stand to a grant.
-    func counts(of grant: FleetGrant, _ picture: FleetPicture) -> (confirmed: Int, waiting: Int, gone: Int) {
-        picture.hosts.reduce(into: (0, 0, 0)) { counts, host in
-            switch picture.standing(of: host, to: grant) {
+    /// Counts the hosts by their status for a grant.
+    func counts(of grant: FleetGrant, _ snapshot: FleetSnapshot) -> (confirmed: Int, waiting: Int, gone: Int) {
+        snapshot.hosts.reduce(into: (0, 0, 0)) { counts, host in
+            switch snapshot.status(of: host, for: grant) {
             case .confirmed: counts.confirmed += 1
             case .waiting: counts.waiting += 1
             case .gone: counts.gone += 1

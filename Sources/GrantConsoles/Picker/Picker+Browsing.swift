@@ -3,7 +3,7 @@ import GrantModel
 import GrantTerminal
 
 extension Picker {
-    /// `./` and `../` stand before what is listed, unless something is searched for.
+    /// `./` and `../`, above the entries unless a filter is set.
     private var fixedRows: [PickerEntry] {
         guard filter.text.isEmpty else { return [] }
         let here = PickerEntry(Array(".".utf8), .here)
@@ -19,7 +19,7 @@ extension Picker {
         return entries.all[places[index - fixed.count]]
     }
 
-    /// The path of a row, which is canonical unless it is a link.
+    /// Returns the path of a row, which is canonical unless it is a link.
     func path(of entry: PickerEntry) -> [UInt8] {
         switch entry.kind {
         case .here: path
@@ -54,7 +54,7 @@ extension Picker {
         return []
     }
 
-    /// Begins to list a directory; `selecting` a name in it.
+    /// Lists a directory, and selects `name` in it.
     mutating func open(_ directory: [UInt8], selecting name: [UInt8]? = nil) -> [Effect] {
         number += 1
         path = directory
@@ -64,7 +64,7 @@ extension Picker {
     }
 
     mutating func list(_ entries: PickerEntries) {
-        // A second answer for the same directory knows more of its links; who has moved on meanwhile stays there.
+        // A second answer for the same directory adds knowledge of its links; the selection stays.
         let selected = row(window.selected)
         let isFirst = if case .entries = content { false } else { true }
         path = entries.path
@@ -86,7 +86,7 @@ extension Picker {
         show()
     }
 
-    /// The directory whose path was typed in the place of a name; nil while a name is.
+    /// The directory of a path that was typed as a filter; nil if a name was.
     var typedPath: [UInt8]? {
         let text = Array(filter.text.utf8)
         if let home, text == [0x7E] || text.starts(with: [0x7E, 0x2F]) { return CanonicalPath.plain(home + text.dropFirst()) }
@@ -114,7 +114,7 @@ extension Picker {
 
     func isMarked(_ path: [UInt8]) -> Bool { choices.contains { $0.path == path } }
 
-    /// Marks the selected row, or takes its mark away.
+    /// Marks the selected row, or unmarks it.
     private mutating func mark() {
         guard let entry = row(window.selected) else { return }
         let path = path(of: entry)

@@ -14,7 +14,7 @@ extension Picker {
         case .enter: return grant()
         case .character(" "), .character("a"): choices[selected].access = choices[selected].access == .readOnly ? .readWrite : .readOnly
         case .character("n"):
-            // A name that is no text is kept until another is written.
+            // A name that is not UTF-8 is kept until another is entered.
             let name = choices[selected].name.flatMap { $0.isUTF8 ? $0.description : nil }
             editing = Editing(field: .name, line: LineEditor(name ?? ""))
         case .character("v"): editing = Editing(field: .view, line: LineEditor(choices[selected].view.description))
@@ -55,7 +55,7 @@ extension Picker {
         }
     }
 
-    /// nil, and a message, where it is none.
+    /// Returns nil, and sets the message, if it is not a valid time.
     private mutating func checkedExpiry(_ text: String) -> String? {
         let text = String(text.drop { $0 == " " })
         do throws(GrantError) {

@@ -1,14 +1,14 @@
 import GrantModel
 import GrantTerminal
 
-// What the pages look like. No row says by colour or brightness alone what it says.
+// The screens of `pick`. Nothing is shown by colour or brightness alone.
 extension Picker {
     private static let headRows = 3
     private static let footRows = 2
 
-    /// The rows for directories.
+    /// The rows for the list of directories.
     var bodyHeight: Int { max(1, size.rows - Picker.headRows - Picker.footRows) }
-    /// The choices that are to be seen at once: two rows for each, and one for a problem.
+    /// The number of choices visible at once: two rows each, and one for a problem.
     var reviewHeight: Int { max(1, (size.rows - 4) / 3) }
 
     func browsingFrame(_ size: Size) -> Frame {
@@ -25,7 +25,7 @@ extension Picker {
         var body = window.rows(count: rowCount, height: height).compactMap { index in row(index).map { line($0, index, columns) } }
         switch content {
         case .loading: body.append(Line("    reading…", .dim))
-        case .failed(let reason): body.append(Line("    ! \(VisibleText.of(reason))", ink: .bad))
+        case .failed(let reason): body.append(Line("    ! \(VisibleText.of(reason))", colour: .bad))
         case .entries where typedPath != nil: body.append(Line("    Enter opens the directory of this path", .dim))
         case .entries where places.isEmpty: body.append(Line(filter.text.isEmpty ? "    no directories" : "    nothing is called so", .dim))
         case .entries: break
@@ -48,7 +48,7 @@ extension Picker {
         let isSelected = index == window.selected
         let isMarked = entry.kind != .above && self.isMarked(path(of: entry))
         var line = Line((isSelected ? "> " : "  ") + (isMarked ? "* " : "  "), isMarked ? .bold : [])
-        line.add(VisibleText.of(entry.name) + "/", isMarked ? .bold : [], ink: entry.kind == .link ? .link : .plain)
+        line.add(VisibleText.of(entry.name) + "/", isMarked ? .bold : [], colour: entry.kind == .link ? .link : .plain)
         switch entry.kind {
         case .here: line.add("  this directory", .dim)
         case .link: line.add("  symbolic link", .dim)
@@ -56,7 +56,7 @@ extension Picker {
         case .directory, .above: break
         }
         if entry.kind != .above, let views = granted[path(of: entry)] {
-            line.add("  granted to " + views.map { VisibleText.of($0.description) }.joined(separator: ", "), ink: .good)
+            line.add("  granted to " + views.map { VisibleText.of($0.description) }.joined(separator: ", "), colour: .good)
         }
         return isSelected ? line.styled(.reverse, columns: columns) : line.cut(to: columns)
     }
@@ -98,13 +98,13 @@ extension Picker {
         let isSelected = index == reviewWindow.selected
         var first = Line((isSelected ? "> " : "  ") + DisplayWidth.fitted(name, to: width) + "  ", .bold)
         first.add(DisplayWidth.fitted(choice.access.rawValue, to: 10) + "  view " + VisibleText.of(choice.view.description))
-        if let expiry = choice.expiry { first.add("  expires " + VisibleText.of(expiry), ink: .warning) }
+        if let expiry = choice.expiry { first.add("  expires " + VisibleText.of(expiry), colour: .warning) }
         var lines = [
             isSelected ? first.styled(.reverse, columns: columns) : first.cut(to: columns),
             Line("    " + DisplayWidth.cutStart(VisibleText.of(choice.path), to: columns - 4)),
         ]
         if let problem = problem(index) {
-            lines.append(Line("    ! " + VisibleText.of(problem), ink: .bad))
+            lines.append(Line("    ! " + VisibleText.of(problem), colour: .bad))
         } else if choice.finding == .open {
             lines.append(Line("    being looked at…", .dim))
         }

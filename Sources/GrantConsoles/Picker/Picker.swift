@@ -1,12 +1,12 @@
 import GrantModel
 import GrantTerminal
 
-/// The picker, as far as it can be without a terminal, a disk or a store: what keys and answers make of it, and what is to be done then.
+/// The state machine of `pick`, without a terminal, a disk or a store. It turns keys and answers into effects.
 public struct Picker: Sendable {
     enum Page: Equatable {
         case browsing
         case reviewing
-        /// The grants are being made; what is done then cannot be undone by a key.
+        /// The grants are being made, which no key can undo.
         case granting
         case help
     }
@@ -17,37 +17,37 @@ public struct Picker: Sendable {
         case entries(PickerEntries)
     }
 
-    /// What to do next.
+    /// Work for the session.
     public enum Effect: Equatable, Sendable {
-        /// List a directory, and answer with the number.
+        /// List a directory, and answer with this number.
         case list([UInt8], number: Int)
-        /// See whether the directories may be granted, and which names are taken.
+        /// Check whether the directories may be granted, and which names are taken.
         case look([[UInt8]])
         case grant([PickerChoice])
         case cancel
     }
 
-    /// What came of it.
+    /// The result of an effect.
     public enum Answer: Sendable {
         case listed(PickerEntries, number: Int)
         case unreadable(String, number: Int)
-        /// What was to be listed is a file, which can be granted; its canonical path. Its directory was listed before this came.
+        /// What was to be listed is a file, which can be granted. Its canonical path; its directory was listed before.
         case file([UInt8], number: Int)
         case looked([UInt8], PickerChoice.Finding)
-        case taken([PickerChoice.Place])
-        /// The directories that are granted now, with the views.
+        case taken([PickerChoice.Slot])
+        /// The directories granted now, with their views.
         case granted([[UInt8]: [ViewName]])
         /// Nothing was granted.
         case refused(String)
     }
 
-    // What a new choice begins with.
+    // The defaults of a new choice.
     let view: ViewName
     let access: Access
     let expiry: String?
-    /// Throws where what was written is no time, or lies in the past.
+    /// Throws if the text is not a time, or lies in the past.
     let checkExpiry: @Sendable (String) throws(GrantError) -> Void
-    /// What stands for `~` in a path that is typed.
+    /// Replaces `~` in a path that is typed.
     let home: [UInt8]?
 
     var page = Page.browsing
@@ -60,19 +60,19 @@ public struct Picker: Sendable {
     var content = Content.loading
     var filter = LineEditor()
     var showsHidden = false
-    /// What is to be seen of the content, after `./` and `../`.
+    /// The indices of the visible entries, below `./` and `../`.
     var places: [Int] = []
     var window = ListWindow()
-    /// What is to be selected once the directory is listed.
+    /// The name to select once the directory is listed.
     var wanted: [UInt8]?
     var number = 0
 
-    /// Where the grants are, for those who look for what is granted already.
+    /// The directories granted already, by path.
     var granted: [[UInt8]: [ViewName]] = [:]
 
-    // The page of what was chosen.
+    // The page of choices.
     var choices: [PickerChoice] = []
-    var taken: Set<PickerChoice.Place> = []
+    var taken: Set<PickerChoice.Slot> = []
     var reviewWindow = ListWindow()
     var editing: Editing?
 
@@ -90,7 +90,7 @@ public struct Picker: Sendable {
         self.checkExpiry = checkExpiry
     }
 
-    /// What to do first.
+    /// Returns the first effects.
     public mutating func begin(_ size: Size) -> [Effect] {
         self.size = size
         return open(path)

@@ -1,7 +1,7 @@
 import GrantModel
 import GrantTerminal
 
-/// A directory that was marked, and what is to be granted of it.
+/// A marked directory, and how to grant it.
 public struct PickerChoice: Sendable, Equatable {
     /// Whether it may be granted.
     public enum Finding: Sendable, Equatable {
@@ -11,18 +11,18 @@ public struct PickerChoice: Sendable, Equatable {
     }
 
     /// A name in a view.
-    public struct Place: Hashable, Sendable {
+    public struct Slot: Hashable, Sendable {
         public var view: ViewName
         public var name: GrantName
         public init(view: ViewName, name: GrantName) { (self.view, self.name) = (view, name) }
     }
 
     public let path: [UInt8]
-    /// nil as long as it has none: `/` has no name of its own.
+    /// nil until it has one: `/` has no name of its own.
     public var name: GrantName?
     public var view: ViewName
     public var access: Access
-    /// When it ends by itself, as somebody wrote it: `2h` is counted from when it is granted. nil when it does not.
+    /// The expiry as it was entered: `2h` counts from the time of granting. nil if there is none.
     public var expiry: String?
     public var finding = Finding.open
 
@@ -31,19 +31,19 @@ public struct PickerChoice: Sendable, Equatable {
         name = try? GrantName(entry: Array(path.split(separator: UInt8(ascii: "/")).last ?? []))
     }
 
-    public var place: Place? { name.map { Place(view: view, name: $0) } }
+    public var slot: Slot? { name.map { Slot(view: view, name: $0) } }
 }
 
 extension Picker {
-    /// What stands in the way of a choice, for people; nil when nothing is known that does.
+    /// Returns what prevents granting a choice, for people; nil if nothing is known to.
     func problem(_ index: Int) -> String? {
         let choice = choices[index]
         if case .refused(let reason) = choice.finding { return reason }
-        guard let name = choice.name, let place = choice.place else { return "it has no name of its own: n gives it one" }
+        guard let name = choice.name, let slot = choice.slot else { return "it has no name of its own: n gives it one" }
         let shown = VisibleText.of(name.bytes)
         let view = VisibleText.of(choice.view.description)
-        if taken.contains(place) { return "the view “\(view)” has a grant “\(shown)” already" }
-        let isTwice = choices.indices.contains { $0 != index && choices[$0].place == place }
+        if taken.contains(slot) { return "the view “\(view)” has a grant “\(shown)” already" }
+        let isTwice = choices.indices.contains { $0 != index && choices[$0].slot == slot }
         return isTwice ? "“\(shown)” is chosen twice in the view “\(view)”" : nil
     }
 }

@@ -2,22 +2,22 @@ import GrantAdministration
 import GrantSystem
 import GrantTerminal
 
-/// One row of the list of directories.
+/// One row in the list of directories.
 public struct PickerEntry: Sendable, Equatable {
     public enum Kind: Sendable, Equatable {
         case directory
         /// A symbolic link that leads to a directory.
         case link
-        /// A symbolic link that leads to where nobody has looked yet, or nobody answers.
+        /// A symbolic link whose target is unknown: not looked up yet, or its filesystem does not answer.
         case unknownLink
-        /// The directory that is listed.
+        /// The listed directory itself.
         case here
         case above
     }
 
     public let name: [UInt8]
     public let kind: Kind
-    /// What is sorted and searched by.
+    /// The key for sorting and filtering.
     let key: String
 
     init(_ name: [UInt8], _ kind: Kind) {
@@ -28,12 +28,12 @@ public struct PickerEntry: Sendable, Equatable {
     var isHidden: Bool { name.first == UInt8(ascii: ".") }
 }
 
-/// What a directory shows, in its order. Made where it may take a moment.
+/// The sorted entries of a directory. Made on a background thread, because that may take a moment.
 public struct PickerEntries: Sendable {
     let path: [UInt8]
     let all: [PickerEntry]
 
-    /// `links`: those that lead to directories; nil when that is not known.
+    /// `links`: those that lead to directories; nil if unknown.
     public init(_ listing: DirectoryListing, links: [[UInt8]]?) {
         path = listing.path
         let found =
@@ -42,8 +42,8 @@ public struct PickerEntries: Sendable {
         all = found.sorted { $0.key == $1.key ? $0.name.lexicographicallyPrecedes($1.name) : $0.key < $1.key }
     }
 
-    /// The places in `all` of what is to be seen. Hidden ones are, too, once a filter asks for a point at the start.
-    /// `narrowing`: what a shorter form of the filter has found.
+    /// The indices in `all` of the visible entries. Hidden ones are included if the filter begins with a dot.
+    /// `narrowing`: the result for a shorter filter.
     func places(filter: String, hidden: Bool, narrowing before: [Int]? = nil) -> [Int] {
         let words = filter.lowercased()
         let showsHidden = hidden || words.first == "."

@@ -4,19 +4,19 @@ import GrantStore
 import GrantSystem
 import GrantTerminal
 
-/// The picker on a screen: carries out what the state machine wants, on threads of their own, so that a key is answered whatever hangs.
+/// The picker on a screen. It carries out effects on threads of their own, so keys are handled even if a filesystem hangs.
 public final class PickerSession {
-    /// How it is done; the session knows neither the store nor the disk.
+    /// The functions that do the work; the session knows neither store nor disk.
     public struct Work: Sendable {
-        /// What a directory holds.
+        /// Lists a directory.
         public var list: @Sendable ([UInt8]) throws(GrantError) -> DirectoryListing
         public var links: @Sendable (DirectoryListing) -> [[UInt8]]?
         public var propose: @Sendable ([UInt8]) throws(GrantError) -> GrantAdministrator.Proposal
-        public var taken: @Sendable () throws(GrantError) -> [PickerChoice.Place]
-        /// The directories that are granted now, by their paths, going by what is recorded.
+        public var taken: @Sendable () throws(GrantError) -> [PickerChoice.Slot]
+        /// Returns the directories granted now, by their recorded paths.
         public var granted: @Sendable () throws(GrantError) -> [[UInt8]: [ViewName]] = { [:] }
         public var grant: @Sendable ([GrantAdministrator.Choice]) throws(GrantError) -> [GrantChange]
-        /// When what somebody wrote is.
+        /// Parses a time that was entered.
         public var expiry: @Sendable (String) throws(GrantError) -> Instant = { text throws(GrantError) in
             throw GrantError(.usage, "“\(text)” is no time")
         }
@@ -25,7 +25,7 @@ public final class PickerSession {
             list: @escaping @Sendable ([UInt8]) throws(GrantError) -> DirectoryListing,
             links: @escaping @Sendable (DirectoryListing) -> [[UInt8]]?,
             propose: @escaping @Sendable ([UInt8]) throws(GrantError) -> GrantAdministrator.Proposal,
-            taken: @escaping @Sendable () throws(GrantError) -> [PickerChoice.Place],
+            taken: @escaping @Sendable () throws(GrantError) -> [PickerChoice.Slot],
             grant: @escaping @Sendable ([GrantAdministrator.Choice]) throws(GrantError) -> [GrantChange]
         ) {
             (self.list, self.links, self.propose, self.taken, self.grant) = (list, links, propose, taken, grant)
@@ -52,7 +52,7 @@ public final class PickerSession {
         }
     }
 
-    /// What was granted; nil when it was cancelled. `directory` is then where it was last.
+    /// Returns the new grants; nil if the person cancelled. `directory` is then the last one shown.
     public func run(on screen: Screen) throws(GrantError) -> [GrantChange]? {
         let loop = try EventLoop(screen, inbox)
         _ = carryOut(picker.begin(screen.size))
@@ -65,7 +65,7 @@ public final class PickerSession {
 
     public var directory: [UInt8] { picker.directory }
 
-    /// Nothing as long as it goes on; nil within when it was cancelled.
+    /// Returns nil while it goes on, and nil inside if it was cancelled.
     private func handle(_ event: Event<Message>) -> [GrantChange]?? {
         switch event {
         case .key(let key):
@@ -80,7 +80,7 @@ public final class PickerSession {
         return nil
     }
 
-    /// True at the end.
+    /// Returns true at the end.
     private func carryOut(_ effects: [Picker.Effect]) -> Bool {
         for effect in effects {
             switch effect {
@@ -102,7 +102,7 @@ public final class PickerSession {
                 guard !listing.links.isEmpty, let links = work.links(listing) else { return }
                 inbox.post(.answer(.listed(PickerEntries(listing, links: links), number: number)))
             } catch {
-                // A path that was typed may be a file's.
+                // A path that was typed may be a file.
                 if let file = try? work.propose(path).bookmark, file.document != nil,
                     let listing = try? work.list(CanonicalPath.parent(of: file.path))
                 {
@@ -121,7 +121,7 @@ public final class PickerSession {
             for path in paths {
                 do throws(GrantError) {
                     let proposal = try work.propose(path)
-                    // What was marked was no link.
+                    // The marked path is not a link.
                     if proposal.bookmark.path == path {
                         inbox.post(.proposed(path, proposal))
                     } else {
@@ -143,7 +143,7 @@ public final class PickerSession {
                 choices.append(
                     GrantAdministrator.Choice(proposal, name: name, view: choice.view, access: choice.access, expires: expires))
             } catch {
-                // It was in the future when it was written.
+                // The expiry has passed since it was entered.
                 return picker.handle(.refused(error.description))
             }
         }

@@ -2,7 +2,7 @@ import GrantModel
 import GrantTerminal
 
 extension Top {
-    /// Asks before what a key stands for is done to the selected row.
+    /// Asks for confirmation before a key's action is applied to the selected row.
     mutating func ask(_ key: Key) {
         guard let place = current else { return message = "there is nothing here" }
         if key == .character("u") { return askToUnmount(place) }
@@ -24,7 +24,7 @@ extension Top {
         }
     }
 
-    private mutating func askToUnmount(_ place: Place) {
+    private mutating func askToUnmount(_ place: RowID) {
         guard let section = section(of: place), section.mount != nil else { return message = "this view is not mounted" }
         let mountpoint = VisibleText.of(section.mountpoint)
         question = Question(

@@ -2,21 +2,21 @@ import GrantAdministration
 import GrantModel
 import GrantTerminal
 
-// What the console looks like. States are words: no row says by colour or brightness alone what it says.
+// The screens of `top`. States are words: nothing is shown by colour or brightness alone.
 extension Top {
     private static let headRows = 2
     private static let footRows = 2
 
-    /// Rows for who holds something: a third of a screen, none on a small one.
+    /// Rows for holders: a third of a screen, none on a small one.
     private var holderHeight: Int { size.rows >= 16 ? size.rows / 3 : 0 }
     /// Rows for mounts and grants.
     var listHeight: Int { max(1, size.rows - Top.headRows - Top.footRows - holderHeight) }
     private var isNarrow: Bool { size.columns < 72 }
-    /// Whether there is room for every column; else a directory takes the place of some, and what they have of the selected grant stands below.
+    /// Whether all columns fit. Otherwise the directory takes the place of some, which are shown below for the selected grant.
     private var isWide: Bool { size.columns >= 100 }
 
     public func frame(_ size: Size) -> Frame {
-        if isHelping { return helpFrame(size) }
+        if isShowingHelp { return helpFrame(size) }
         let columns = size.columns
         let rows = rows
         var body = window.rows(count: rows.count, height: listHeight).map { index in
@@ -28,12 +28,12 @@ extension Top {
         } else if rows.isEmpty {
             body = [Line(hiddenCount > 0 ? "  nothing to show: \(hiddenCount) hidden" : "  nothing is granted or mounted", .dim)]
         }
-        // Right below the list: what is to be seen stands together.
+        // Right below the list, so that the visible text is together.
         if holderHeight > 0 { body += holderLines(height: holderHeight) }
         return Frame(head: [title, header], body: body, foot: foot, size: size)
     }
 
-    /// Everything on one page, for where there is no screen.
+    /// Everything on one page, for output without a screen.
     public func text() -> String {
         var copy = self
         copy.resize(Size(rows: 100_000, columns: 10_000))
@@ -54,11 +54,11 @@ extension Top {
 
     private var title: Line {
         var left = plainTitle
-        if hiddenCount > 0 { left.add(", \(hiddenCount) hidden", ink: .warning) }
+        if hiddenCount > 0 { left.add(", \(hiddenCount) hidden", colour: .warning) }
         return Line.split(left, Line("by \(order.rawValue), every \(TopRates.text(delay)) s", .dim), columns: size.columns)
     }
 
-    /// Long names give way to the rest.
+    /// Long names are cut first.
     private var nameWidth: Int {
         min(max(longestName, 8), isNarrow ? 12 : isWide ? max(16, min(40, size.columns - 90)) : size.columns - 64)
     }
@@ -69,14 +69,14 @@ extension Top {
         return Line(start + "ACCESS" + rest, .bold).cut(to: size.columns)
     }
 
-    private func line(_ place: Place, isSelected: Bool) -> Line {
+    private func line(_ place: RowID, isSelected: Bool) -> Line {
         guard let section = section(of: place) else { return Line() }
         let mark = isSelected ? "> " : "  "
         guard let row = row(of: place) else { return line(section, mark) }
         var line = Line(mark + "  " + DisplayWidth.fitted(VisibleText.of(row.name.bytes), to: nameWidth) + "  ")
-        // What no mount has said is only on record.
+        // The state is only recorded; no mount has reported it.
         let state = row.state.rawValue + (row.isLive || section.mount == nil ? "" : " ?")
-        line.add(DisplayWidth.fitted(state, to: 11), ink: row.state == .active ? .good : .warning)
+        line.add(DisplayWidth.fitted(state, to: 11), colour: row.state == .active ? .good : .warning)
         line.add("  " + DisplayWidth.fitted(row.access.rawValue, to: 10))
         if !isNarrow {
             let column = { (text: String?, width: Int) in
@@ -102,12 +102,12 @@ extension Top {
             return left.cut(to: size.columns)
         }
         if section.isDead {
-            left.add("  ! dead: its daemon has ended", ink: .bad)
+            left.add("  ! dead: its daemon has ended", colour: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }
-        if let silence = section.silence {
-            left.add("  ! does not answer: \(VisibleText.of(silence))", ink: .bad)
+        if let unresponsiveReason = section.unresponsiveReason {
+            left.add("  ! does not answer: \(VisibleText.of(unresponsiveReason))", colour: .bad)
             left.add("  at \(VisibleText.of(section.mountpoint))")
             return left.cut(to: size.columns)
         }
@@ -163,7 +163,7 @@ extension Top {
         return line.cut(to: size.columns)
     }
 
-    /// Those that hold something below the grant's name.
+    /// Returns the holders of something below the grant's name.
     static func holders(of row: TopSnapshot.Row, in section: TopSnapshot.Section) -> [Holder] {
         let root = CanonicalPath.join(section.mountpoint, row.name.bytes)
         return section.holders.filter { holder in

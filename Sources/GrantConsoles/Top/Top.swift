@@ -2,9 +2,9 @@ import GrantAdministration
 import GrantModel
 import GrantTerminal
 
-/// The console, as far as it can be without a terminal, a store or a mount: what keys and answers make of it, and what is to be done then.
+/// The state machine of `top`, without a terminal, a store or a mount. It turns keys and answers into effects.
 public struct Top: LiveConsole {
-    /// What somebody wants done, after being asked.
+    /// An action that the person has confirmed.
     public enum Action: Equatable, Sendable {
         case revoke(GrantID)
         case restore(GrantID)
@@ -17,8 +17,8 @@ public struct Top: LiveConsole {
 
     enum Order: String, CaseIterable { case name, state, inodes, operations }
 
-    /// A row by what it is, so that it stays selected wherever it goes.
-    struct Place: Hashable {
+    /// Identifies a row, so that the selection follows it.
+    struct RowID: Hashable {
         var view: ViewName
         var mount: GrantID?
         var grant: GrantID?
@@ -27,30 +27,30 @@ public struct Top: LiveConsole {
     struct Question {
         let action: Action
         let text: String
-        /// What is said while it is under way.
+        /// The message while the action runs.
         let progress: String
     }
 
     var size = Size(rows: 24, columns: 80)
-    /// Seconds between two looks.
+    /// Seconds between two updates.
     let delay: Double
     var snapshot: TopSnapshot?
     private(set) var rates: [TopRates.Source: TopRates] = [:]
     var order = Order.name
     var window = ListWindow()
     var question: Question?
-    var isHelping = false
-    /// Grants and views are shown that have it in their name or directory.
+    var isShowingHelp = false
+    /// Shows the grants and views that have this text in their name or directory.
     private(set) var filter = ""
-    /// It is being typed.
+    /// Whether the filter is being edited.
     private(set) var isFiltering = false
-    /// Revoked and expired grants are not shown.
+    /// Whether revoked and expired grants are hidden.
     private(set) var hidesWithdrawn = false
     var message = ""
-    /// Why what is to be seen is old.
+    /// Why the data is old.
     var failure: String?
-    private var selected: Place?
-    /// Columns that the longest name would take.
+    private var selected: RowID?
+    /// The width of the longest name, in columns.
     private(set) var longestName = 0
 
     public init(delay: Double) { self.delay = delay }
@@ -75,8 +75,8 @@ public struct Top: LiveConsole {
     }
 
     public mutating func handle(_ key: Key) -> [Effect] {
-        if isHelping {
-            isHelping = false
+        if isShowingHelp {
+            isShowingHelp = false
             return key == .control("c") ? [.quit] : []
         }
         if key == .control("c") { return [.quit] }
@@ -94,7 +94,7 @@ public struct Top: LiveConsole {
         case .character("x"):
             hidesWithdrawn.toggle()
             show()
-        case .character("?"), .character("h"), .function(1): isHelping = true
+        case .character("?"), .character("h"), .function(1): isShowingHelp = true
         case .character("s"):
             let all = Order.allCases
             order = all[((all.firstIndex(of: order) ?? 0) + 1) % all.count]
@@ -106,7 +106,7 @@ public struct Top: LiveConsole {
         return []
     }
 
-    /// Takes a key while the filter is being typed; false for one that has to do with the list, which goes on.
+    /// Handles a key while the filter is edited. Returns false for keys of the list.
     private mutating func type(_ key: Key) -> Bool {
         switch key {
         case .character(let scalar) where VisibleText.isPlain(scalar): setFilter(filter + String(scalar))
@@ -142,38 +142,38 @@ public struct Top: LiveConsole {
 
     // MARK: rows
 
-    var rows: [Place] {
-        (snapshot?.sections ?? []).flatMap { section -> [Place] in
-            let place = Place(view: section.view, mount: section.mount)
+    var rows: [RowID] {
+        (snapshot?.sections ?? []).flatMap { section -> [RowID] in
+            let place = RowID(view: section.view, mount: section.mount)
             let isMeant = has(section.view.description) || has(VisibleText.of(section.mountpoint))
             let grants = section.grants.filter { row in
                 if hidesWithdrawn, row.state == .revoked || row.state == .expired { return false }
                 return isMeant || has(VisibleText.of(row.name.bytes)) || has(VisibleText.of(row.path))
             }
             if grants.isEmpty, !isMeant { return [] }
-            return [place] + grants.map { Place(view: section.view, mount: section.mount, grant: $0.id) }
+            return [place] + grants.map { RowID(view: section.view, mount: section.mount, grant: $0.id) }
         }
     }
 
     private func has(_ text: String) -> Bool { filter.isEmpty || TextSearch.does(text.lowercased(), contain: filter.lowercased()) }
 
-    /// Grants that are there and not shown.
+    /// The number of hidden grants.
     var hiddenCount: Int { (snapshot?.sections ?? []).reduce(0) { $0 + $1.grants.count } - rows.count { $0.grant != nil } }
 
-    func section(of place: Place) -> TopSnapshot.Section? {
+    func section(of place: RowID) -> TopSnapshot.Section? {
         snapshot?.sections.first { $0.view == place.view && $0.mount == place.mount }
     }
 
-    func row(of place: Place) -> TopSnapshot.Row? { section(of: place)?.grants.first { $0.id == place.grant } }
+    func row(of place: RowID) -> TopSnapshot.Row? { section(of: place)?.grants.first { $0.id == place.grant } }
 
-    var current: Place? {
+    var current: RowID? {
         let rows = rows
         return window.selected < rows.count ? rows[window.selected] : nil
     }
 
     private mutating func remember() { selected = current }
 
-    /// Keeps what is selected where it has gone to.
+    /// Keeps the selection on the same row.
     private mutating func show() {
         let rows = rows
         if let selected, let index = rows.firstIndex(of: selected) { window.select(index) }

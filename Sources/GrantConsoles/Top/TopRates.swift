@@ -1,11 +1,11 @@
 import GrantModel
 
-/// What a mount, or a grant in one mount, does in a second, between two looks.
+/// The rates of a mount, or of a grant in a mount, between two updates: per second.
 struct TopRates: Sendable, Equatable {
     var operations: Double
     var readBytes: Double?
     var writtenBytes: Double?
-    /// Of a grant: read and written together.
+    /// For a grant: read and written bytes together.
     var bytes: Double?
 
     /// A mount, or one grant in it.
@@ -14,15 +14,16 @@ struct TopRates: Sendable, Equatable {
         var grant: GrantID?
     }
 
-    /// Nothing for a mount that did not answer twice, nor for a grant of which it said nothing.
+    /// Leaves out mounts that did not answer twice, and grants that a mount did not report.
     static func between(_ old: TopSnapshot, _ new: TopSnapshot) -> [Source: TopRates] {
         let seconds = Double(new.time - old.time) / 1e9
         guard seconds > 0 else { return [:] }
-        // What was made anew counts from 0.
+        // A counter that starts again counts from 0.
         let rate = { (now: UInt64, then: UInt64) in now >= then ? Double(now - then) / seconds : 0 }
         var result: [Source: TopRates] = [:]
-        for section in new.sections where section.silence == nil && !section.isDead {
-            guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.silence == nil }) else {
+        for section in new.sections where section.unresponsiveReason == nil && !section.isDead {
+            guard let mount = section.mount, let before = old.sections.first(where: { $0.mount == mount && $0.unresponsiveReason == nil })
+            else {
                 continue
             }
             let optional = { (now: UInt64?, then: UInt64?) in now.flatMap { now in then.map { rate(now, $0) } } }
@@ -45,7 +46,7 @@ struct TopRates: Sendable, Equatable {
         return tenths == 0 || tenths >= 10 ? String(Int(min(tenths, 1e15))) : String(tenths)
     }
 
-    /// As it is told: `45 s`, `12 min`, `3 h`, `7 d`.
+    /// A duration for people: `45 s`, `12 min`, `3 h`, `7 d`.
     static func duration(_ seconds: Double) -> String {
         let whole = Int64(saturating: max(0, seconds))
         switch whole {

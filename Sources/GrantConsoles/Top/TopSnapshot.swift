@@ -4,18 +4,18 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What there is at one moment: the grants on record, and what each mount says of them.
+/// The grants on record, and each mount's report, at one moment.
 public struct TopSnapshot: Sendable {
     /// A mount of a view, or a view that is not mounted.
     public struct Section: Sendable {
         public var view: ViewName
-        /// Of the mount's record; nil for a view that is not mounted.
+        /// The id of the mount's record; nil for a view that is not mounted.
         public var mount: GrantID?
         public var mountpoint: [UInt8] = []
         public var pid: Int32 = 0
-        /// Why it does not answer; nil when it does, or is not mounted.
-        public var silence: String?
-        /// Its daemon has ended.
+        /// Why it does not answer; nil if it does, or is not mounted.
+        public var unresponsiveReason: String?
+        /// Whether its daemon has ended.
         public var isDead = false
         public var inodes: UInt64 = 0
         /// Since the mount was made.
@@ -34,7 +34,7 @@ public struct TopSnapshot: Sendable {
         public var name: GrantName
         public var access: Access
         public var state: GrantState
-        /// Whether a mount says so; else it is what is on record.
+        /// Whether a mount has reported it; otherwise it is only recorded.
         public var isLive = false
         public var inodes: UInt64 = 0
         public var inFlight: UInt64 = 0
@@ -57,7 +57,7 @@ public struct TopSnapshot: Sendable {
 
     public init(time: Int64, sections: [Section]) { (self.time, self.sections) = (time, sections) }
 
-    /// Puts together what the store and the mounts say. Views in their order, the oldest mount of each first.
+    /// Combines the store's records and the mounts' reports. Sorted by view; within a view the oldest mount comes first.
     public init(time: Int64, now: Instant, grants: [Grant], mounts: [MountReport]) {
         let views = Set(grants.map(\.view)).union(mounts.compactMap(\.record.shown.onlyView)).sorted { $0.description < $1.description }
         sections = views.flatMap { view -> [Section] in
@@ -81,7 +81,7 @@ public struct TopSnapshot: Sendable {
     private static func section(of view: ViewName, _ report: MountReport, _ recorded: [Row]) -> Section {
         var section = Section(view: view, mount: report.record.id)
         (section.mountpoint, section.pid) = (report.record.mountpoint, report.record.pid)
-        (section.silence, section.holders, section.grants) = (report.silence, report.holders, recorded)
+        (section.unresponsiveReason, section.holders, section.grants) = (report.unresponsiveReason, report.holders, recorded)
         section.isDead = report.isDead
         guard let status = report.status else { return section }
         (section.inodes, section.requests) = (status.inodes, status.requests.reduce(0) { $0 &+ $1.count })
@@ -93,7 +93,7 @@ public struct TopSnapshot: Sendable {
             section.grants[index].inFlight = live.inFlight
             section.grants[index].operations = live.traffic.operations
             section.grants[index].bytes = live.traffic.readBytes &+ live.traffic.writtenBytes
-            // A grant that nothing was refused of is not among them.
+            // Grants without a refusal are missing in the counters.
             section.grants[index].denials = report.counts.map { counts in
                 counts.denials.first { $0.grant == live.id }?.count ?? 0
             }

@@ -1,4 +1,4 @@
-/// Base64 (RFC 4648, with padding), in which the gateway of etcd has keys and values.
+/// Base64 (RFC 4648, with padding), the encoding of keys and values in etcd's gateway.
 enum Base64 {
     private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
     private static let values: [UInt8?] = {
@@ -20,7 +20,7 @@ enum Base64 {
         return String(decoding: result, as: UTF8.self)
     }
 
-    /// nil when it is none.
+    /// nil if invalid.
     static func bytes(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count % 4 == 0 else { return nil }

@@ -1,6 +1,6 @@
 import GrantModel
 
-/// A key with its value, as etcd has it.
+/// A key in etcd, with its value.
 public struct EtcdEntry: Sendable, Equatable {
     public let key: String
     public let value: [UInt8]
@@ -19,9 +19,9 @@ public struct EtcdEntry: Sendable, Equatable {
     }
 }
 
-/// What a transaction looks at before it does anything.
+/// A condition of a transaction.
 public enum EtcdCondition: Sendable {
-    /// The key has not been changed since this revision; 0: it is not there.
+    /// The key was not modified since this revision; 0: it does not exist.
     case modified(String, Int64)
     case value(String, [UInt8])
 
@@ -39,11 +39,11 @@ public enum EtcdCondition: Sendable {
     }
 }
 
-/// What a transaction does.
+/// An operation of a transaction.
 public enum EtcdOperation: Sendable {
     case put(String, [UInt8], lease: Int64 = 0)
     case delete(String)
-    /// Of all keys from the first up to the second, which is not among them.
+    /// Deletes the keys from the first up to, but not including, the second.
     case deleteRange(String, String)
     case read(String)
     case readPrefix(String)
@@ -68,30 +68,30 @@ public enum EtcdOperation: Sendable {
     }
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 public struct EtcdAnswer: Sendable {
-    /// Whether the conditions were true.
+    /// Whether the conditions held.
     public let succeeded: Bool
-    /// That of the whole store, once it was done.
+    /// The store's revision after it.
     public let revision: Int64
-    /// That of the member that answered, when it did: whoever leads in a later one has taken over since.
+    /// The Raft term of the member that answered. In a later term, another member has become the leader.
     public let term: Int64
-    /// For each read of the branch that was taken, what it found; for each other operation nothing.
+    /// The entries found, for each read of the executed branch; empty for other operations.
     public let found: [[EtcdEntry]]
 }
 
 extension EtcdClient {
     static func bytes(_ key: String) -> JSONValue { .string(Base64.text(Array(key.utf8))) }
 
-    /// The first key behind all that begin with `prefix`.
+    /// Returns the end of the range of keys with this prefix.
     static func end(of prefix: String) -> String {
         var bytes = Array(prefix.utf8)
-        // Prefixes end with a slash, so there is a next one.
+        // Prefixes end with a slash, so incrementing the last byte cannot overflow.
         bytes[bytes.count - 1] += 1
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// All at once, or nothing when one of the conditions is not so: then `otherwise`. Linearizable.
+    /// Executes `then` atomically if all conditions hold, otherwise `otherwise`. Linearizable.
     public func transaction(
         _ conditions: [EtcdCondition] = [], then operations: [EtcdOperation], otherwise: [EtcdOperation] = []
     ) throws(EtcdFailure) -> EtcdAnswer {
@@ -102,7 +102,7 @@ extension EtcdClient {
                 "failure": .array(otherwise.map(\.json)),
             ])
         guard let revision = answer["header"]?["revision"]?.integer else {
-            throw .nonsense(endpoint: settings.endpoints.joined(separator: ","), "its answer has no revision")
+            throw .invalidResponse(endpoint: settings.endpoints.joined(separator: ","), "its answer has no revision")
         }
         let found = (answer["responses"]?.items ?? []).map { response in
             (response["response_range"]?["kvs"]?.items ?? []).compactMap { EtcdEntry($0) }
@@ -111,14 +111,14 @@ extension EtcdClient {
             succeeded: answer["succeeded"]?.isTrue ?? false, revision: revision, term: EtcdClient.term(answer["header"]), found: found)
     }
 
-    /// A key, or nil, and the revision of the store.
+    /// Returns the entry of a key, or nil, and the store's revision.
     public func read(_ key: String) throws(EtcdFailure) -> (entry: EtcdEntry?, revision: Int64) {
         let answer = try transaction(then: [.read(key)])
         return (answer.found.first?.first, answer.revision)
     }
 
-    /// All keys that begin so, or of those the ones that do not come before `first`, as they were at one revision, in their order.
-    /// `withValues`: false leaves them out, however large somebody has made them.
+    /// Returns all keys with a prefix, sorted, as of one revision; with `first`, only those from there on. `withValues` false leaves
+    /// the values out, however large they are.
     public func list(_ prefix: String, from first: String? = nil, withValues: Bool = true) throws(EtcdFailure) -> (
         entries: [EtcdEntry], revision: Int64
     ) {
@@ -140,7 +140,7 @@ extension EtcdClient {
 
     // MARK: leases
 
-    /// A lease with this id for so many seconds; etcd may give more. One that is there already is taken for ours, from a try before.
+    /// Grants a lease with this id for so many seconds; etcd may give more. An existing one counts as ours, from an earlier try.
     public func grantLease(_ id: Int64, seconds: Int64) throws(EtcdFailure) -> Int64 {
         do throws(EtcdFailure) {
             return try call("/v3/lease/grant", ["ID": .string("\(id)"), "TTL": .string("\(seconds)")])["TTL"]?.integer ?? seconds
@@ -150,9 +150,10 @@ extension EtcdClient {
         }
     }
 
-    /// The seconds that it has again; `.noSuchLease` when it is gone.
+    /// Renews a lease and returns its new duration in seconds; `.noSuchLease` if it has expired.
     ///
-    /// A leader answers this without asking anybody, also one that has just been replaced and does not know it (3.4.23). It is true when a transaction that is asked for afterwards is answered in the same `term`.
+    /// A leader answers this without asking the other members, even if it was just replaced and does not know (3.4.23). The result is
+    /// valid if a later transaction is answered in the same `term`.
     public func renewLease(_ id: Int64) throws(EtcdFailure) -> (seconds: Int64, term: Int64) {
         let answer = try call("/v3/lease/keepalive", ["ID": .string("\(id)")])
         guard let seconds = answer["result"]?["TTL"]?.integer, seconds > 0 else { throw .noSuchLease }
@@ -163,9 +164,9 @@ extension EtcdClient {
 
     public func revokeLease(_ id: Int64) throws(EtcdFailure) { _ = try call("/v3/lease/revoke", ["ID": .string("\(id)")]) }
 
-    /// The seconds that are left of it; `.noSuchLease` when it is gone.
+    /// Returns the remaining seconds of a lease; `.noSuchLease` if it has expired.
     public func timeLeft(ofLease id: Int64) throws(EtcdFailure) -> Int64 {
-        // A number that is 0 is left out: less than a second is left.
+        // JSON omits a 0, which means that less than a second is left.
         let seconds = try call("/v3/lease/timetolive", ["ID": .string("\(id)")])["TTL"]?.integer ?? 0
         guard seconds >= 0 else { throw .noSuchLease }
         return seconds
@@ -173,16 +174,17 @@ extension EtcdClient {
 
     // MARK: watches
 
-    /// What a watch brings: what was changed at one revision or several, in order.
+    /// The changes of one or several revisions, in order.
     public struct Events: Sendable {
         public let revision: Int64
         public let puts: [EtcdEntry]
-        /// The keys that are gone.
+        /// The deleted keys.
         public let deletes: [String]
     }
 
-    /// Tells what happens to a key, or to all with a prefix (one that ends with a slash), from a revision on, until `each` or `goesOn` says false, or the time is over.
-    /// `.compacted` when that revision is forgotten: read all anew, and watch from there. Any other failure: watch again, from behind what came last.
+    /// Watches a key, or all with a prefix (one that ends with a slash), from a revision on, until `each` or `goesOn` returns false, or
+    /// the time is over. `.compacted` if that revision is gone: read everything again, and watch from there. After any other failure:
+    /// watch again, from after the last event.
     public func watch(
         _ key: String, from revision: Int64, milliseconds: Int = 0, goesOn: @escaping () -> Bool = { true },
         each: @escaping (Events) -> Bool

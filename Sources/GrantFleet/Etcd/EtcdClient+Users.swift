@@ -1,8 +1,8 @@
 import GrantModel
 
-// Users and roles, which only etcd's user root changes.
+// Users and roles, which only etcd's user root may change.
 extension EtcdClient {
-    /// Whether etcd asks for a password. By a request without one.
+    /// Whether authentication is enabled. It sends a request without a password.
     public func asksForPassword() throws(EtcdFailure) -> Bool {
         do throws(EtcdFailure) {
             _ = try call("/v3/auth/authenticate", ["name": .string("-"), "password": .string("-")])
@@ -18,7 +18,7 @@ extension EtcdClient {
 
     public func enablePasswords() throws(EtcdFailure) { _ = try call("/v3/auth/enable", [:]) }
 
-    /// Adds a user, or gives the one that is there this password.
+    /// Adds a user, or changes the password of an existing one.
     public func setUser(_ name: String, password: String) throws(EtcdFailure) {
         do throws(EtcdFailure) {
             _ = try call("/v3/auth/user/add", ["name": .string(name), "password": .string(password)])
@@ -28,7 +28,7 @@ extension EtcdClient {
         }
     }
 
-    /// True when there was such a user.
+    /// Returns whether the user existed.
     public func removeUser(_ name: String) throws(EtcdFailure) -> Bool {
         try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/user/delete", ["name": .string(name)]) }
     }
@@ -37,7 +37,7 @@ extension EtcdClient {
         try isThere { () throws(EtcdFailure) in _ = try call("/v3/auth/role/delete", ["role": .string(name)]) }
     }
 
-    /// The roles that a user has; nil when there is no such user.
+    /// Returns a user's roles; nil if the user does not exist.
     public func roles(of user: String) throws(EtcdFailure) -> [String]? {
         var roles: [String]?
         _ = try isThere { () throws(EtcdFailure) in
@@ -54,7 +54,7 @@ extension EtcdClient {
         }
     }
 
-    /// Lets a role read, or read and write, a key, or all with a prefix, one that ends with a slash.
+    /// Allows a role to read, or read and write, a key, or all with a prefix, one that ends with a slash.
     public func allow(_ role: String, _ key: String, writes: Bool = false) throws(EtcdFailure) {
         var permission: [String: JSONValue] = [
             "permType": .string(writes ? "READWRITE" : "READ"), "key": EtcdClient.bytes(key),
@@ -81,7 +81,7 @@ extension EtcdClient {
         }
     }
 
-    /// What one member says of itself.
+    /// The status of one member.
     public struct Member: Sendable {
         public let endpoint: String
         /// Why it does not answer.
@@ -92,13 +92,13 @@ extension EtcdClient {
         public let isFull: Bool
     }
 
-    /// Each endpoint, asked by itself.
+    /// Asks each endpoint separately.
     public func members() throws(GrantError) -> [Member] {
         var result: [Member] = []
         for endpoint in settings.endpoints {
             var settings = settings
             settings.endpoints = [endpoint]
-            let client = try EtcdClient(settings, patience: patience)
+            let client = try EtcdClient(settings, timeout: timeout)
             do throws(EtcdFailure) {
                 let answer = try client.call("/v3/maintenance/status", [:])
                 let own = answer["header"]?["member_id"]?.string

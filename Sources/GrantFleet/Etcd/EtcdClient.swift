@@ -3,27 +3,28 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Speaks to etcd (3.4 or later) by its JSON gateway: to one endpoint for as long as that answers, else to the next. Logs in when it has a user, and again when the
-/// token has run out.
+/// A client of etcd (3.4 or later), by its JSON gateway. It uses one endpoint as long as that answers, otherwise the next. With a user
+/// it logs in, and again when the token has expired.
 ///
-/// Locking: one request at a time; its lock is held while the network is waited for. Threads that must not wait for each other have a client each.
+/// Locking: one request at a time; its lock is held while the network is waited for. Threads that must not wait for each other have a
+/// client each.
 public final class EtcdClient: @unchecked Sendable {
-    // Safe to share: the connection is used, and what changes is changed, under `turn`.
+    // Safe to share: the connection is used, and the state changed, under `state`.
     public let settings: EtcdSettings
-    /// Milliseconds for one endpoint to answer.
-    public let patience: Int
+    /// How long one endpoint may take to answer: milliseconds.
+    public let timeout: Int
     private let connection: OpaquePointer
-    private let turn = Lock(State())
+    private let state = Lock(State())
 
     private struct State {
         var endpoint = 0
         var token: String?
-        /// The token is one that was kept, and nobody has taken it yet.
-        var isKept = false
+        /// Whether the token is from the cache and not confirmed yet.
+        var isCached = false
         var clock: Int64?
     }
 
-    /// Has the libraries loaded. `.unsupported` when they are not there.
+    /// Loads the libraries. `.unsupported` if they are not installed.
     public static func load() throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
         if !cfleet_load(&reason, reason.count) {
@@ -32,15 +33,15 @@ public final class EtcdClient: @unchecked Sendable {
         }
     }
 
-    /// Where the token is kept for the next command, because etcd takes a tenth of a second to compare a password.
+    /// The cache of the token for the next command, because etcd takes a tenth of a second to compare a password.
     private let tokenFile: String?
 
-    /// Connects to nobody yet. `tokenFile`: as secret as the password; what makes no sense there costs a login. `.unsupported` as `load`.
-    public init(_ settings: EtcdSettings, patience: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
+    /// Does not connect yet. `tokenFile`: as secret as the password; an invalid one only costs a login. `.unsupported` as `load`.
+    public init(_ settings: EtcdSettings, timeout: Int = 3_000, tokenFile: String? = nil) throws(GrantError) {
         try EtcdClient.load()
         self.settings = settings
         self.tokenFile = tokenFile
-        self.patience = patience
+        self.timeout = timeout
         guard let connection = cfleet_open(settings.authorities, settings.certificate, settings.key) else {
             throw GrantError(.exhausted, "etcd cannot be asked", cause: "there is no memory")
         }
@@ -48,19 +49,19 @@ public final class EtcdClient: @unchecked Sendable {
         if let tokenFile, let user = settings.user, let bytes = try? PrivateFile.read(tokenFile) {
             let words = String(decoding: bytes, as: UTF8.self).split(separator: "\n")
             if words.count == 2, words[0] == user, words[1].utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) {
-                turn.withLock { ($0.token, $0.isKept) = (String(words[1]), true) }
+                state.withLock { ($0.token, $0.isCached) = (String(words[1]), true) }
             }
         }
     }
 
     deinit { cfleet_close(connection) }
 
-    /// How much the server's clock is ahead of this one's, in seconds, at its last answer; its precision is a second. nil when it has not said.
-    public var clockDifference: Int64? { turn.withLock { $0.clock } }
+    /// How far the server's clock was ahead of this one's at its last answer, in seconds and to the second. nil if unknown.
+    public var clockDifference: Int64? { state.withLock { $0.clock } }
 
     /// Sends a request to the first endpoint that answers.
     func call(_ path: String, _ body: [String: JSONValue]) throws(EtcdFailure) -> JSONValue {
-        try turn.withLock { state throws(EtcdFailure) in
+        try state.withLock { state throws(EtcdFailure) in
             var isFresh = false
             for _ in 0..<4 {
                 if settings.user != nil, state.token == nil {
@@ -69,14 +70,15 @@ public final class EtcdClient: @unchecked Sendable {
                 }
                 do throws(EtcdFailure) {
                     let answer = try send(path, .object(body), &state)
-                    state.isKept = false
+                    state.isCached = false
                     return answer
                 } catch {
-                    // A token names the index at which it was given, and a member that is not there yet, such as one that was restored from a backup, waits instead of refusing it.
+                    // A token is tied to a Raft index. A member that has not reached it, such as one restored from a backup, waits
+                    // instead of refusing it.
                     if case .unreachable = error {
                         state.token = nil
-                        if state.isKept {
-                            state.isKept = false
+                        if state.isCached {
+                            state.isCached = false
                             continue
                         }
                     }
@@ -99,14 +101,14 @@ public final class EtcdClient: @unchecked Sendable {
         let body = JSONValue.object(["name": .string(user), "password": .string(settings.password ?? "")])
         let answer = try send("/v3/auth/authenticate", body, &state)
         guard let token = answer["token"]?.string else {
-            throw .nonsense(endpoint: settings.endpoints[state.endpoint], "it gives no token")
+            throw .invalidResponse(endpoint: settings.endpoints[state.endpoint], "it gives no token")
         }
-        (state.token, state.isKept) = (token, false)
+        (state.token, state.isCached) = (token, false)
         // Best effort: without it the next command logs in as well.
         if let tokenFile { try? PrivateFile.write(Array("\(user)\n\(token)\n".utf8), to: tokenFile, lasts: false) }
     }
 
-    /// One endpoint after the other, beginning with the one that answered last.
+    /// Tries the endpoints in turn, beginning with the one that answered last.
     private func send(_ path: String, _ body: JSONValue, _ state: inout State) throws(EtcdFailure) -> JSONValue {
         let text = body.text
         var reasons: [String] = []
@@ -118,10 +120,10 @@ public final class EtcdClient: @unchecked Sendable {
             } catch {
                 switch error {
                 case .unreachable(let reason): reasons.append("\(endpoint): \(reason)")
-                case .distrusted(let reason):
+                case .untrustedServer(let reason):
                     reasons.append("\(endpoint): \(reason)")
                     worst = error
-                case .ownCertificate, .nonsense: worst = error
+                case .clientCertificate, .invalidResponse: worst = error
                 default: throw error
                 }
                 state.endpoint = (state.endpoint + 1) % settings.endpoints.count
@@ -131,25 +133,25 @@ public final class EtcdClient: @unchecked Sendable {
     }
 
     private func send(_ path: String, _ body: [UInt8], to endpoint: String, _ state: inout State) throws(EtcdFailure) -> JSONValue {
-        let collected = Collected()
-        let answer = post(endpoint + path, token: state.token, body, timeout: patience, collected)
+        let collected = ResponseBuffer()
+        let answer = post(endpoint + path, token: state.token, body, timeout: timeout, collected)
         switch answer.outcome {
         case CFLEET_ANSWERED: break
-        case CFLEET_STOPPED: throw .nonsense(endpoint: endpoint, "its answer is longer than any of etcd's")
+        case CFLEET_STOPPED: throw .invalidResponse(endpoint: endpoint, "its answer is longer than any of etcd's")
         default: throw Self.failure(answer.outcome, answer.reason)
         }
         state.clock = answer.date.map { $0 - Clock.realtime / 1_000_000_000 }
         guard let value = try? JSONValue(text: collected.bytes), case .object = value else {
             if String(decoding: collected.bytes.prefix(200), as: UTF8.self).contains("CommonName of client") {
-                throw .ownCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
+                throw .clientCertificate("it has a common name (CN), with which etcd's gateway refuses every request")
             }
-            throw .nonsense(endpoint: endpoint, "it answers \(answer.status) with something that is no JSON")
+            throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status) with something that is no JSON")
         }
         if answer.status == 200 { return value }
         guard let message = Self.message(of: value) else {
-            throw .nonsense(endpoint: endpoint, "it answers \(answer.status)")
+            throw .invalidResponse(endpoint: endpoint, "it answers \(answer.status)")
         }
-        // A member that is cut off, or has just lost its leader: another one may know better.
+        // A member that is partitioned or has just lost its leader: another one may know better.
         for sign in [
             "no leader", "request timed out", "leader changed", "server stopped", "not healthy", "unavailable", "too many requests",
         ]
@@ -165,8 +167,8 @@ public final class EtcdClient: @unchecked Sendable {
 
     static func failure(_ outcome: cfleet_outcome, _ reason: String) -> EtcdFailure {
         switch outcome {
-        case CFLEET_DISTRUSTED: .distrusted(reason)
-        case CFLEET_OWN_CERTIFICATE: .ownCertificate(reason)
+        case CFLEET_DISTRUSTED: .untrustedServer(reason)
+        case CFLEET_OWN_CERTIFICATE: .clientCertificate(reason)
         case CFLEET_STOPPED: .stopped
         default: .unreachable(reason)
         }
@@ -174,18 +176,18 @@ public final class EtcdClient: @unchecked Sendable {
 
     // MARK: watching
 
-    /// Sends a request whose answer does not end, and gives each line of it to `line`, until that says false, `goesOn` does (asked once a second), or
-    /// the connection ends. It has the client for as long.
+    /// Sends a request with an endless response and passes each line to `line`, until that or `goesOn` (asked once a second) returns
+    /// false, or the connection ends. The client is in use all the while.
     func stream(
         _ path: String, _ body: [String: JSONValue], milliseconds: Int, goesOn: @escaping () -> Bool, line: @escaping (JSONValue) -> Bool
     ) throws(EtcdFailure) {
-        try turn.withLock { state throws(EtcdFailure) in
+        try state.withLock { state throws(EtcdFailure) in
             if settings.user != nil, state.token == nil { try logIn(&state) }
             let endpoint = settings.endpoints[state.endpoint]
-            let lines = Collected(goesOn: goesOn, line: line)
+            let lines = ResponseBuffer(goesOn: goesOn, line: line)
             let answer = post(endpoint + path, token: state.token, JSONValue.object(body).text, timeout: milliseconds, lines)
             if lines.isDone { return }
-            // The next try is somewhere else, and logs in anew: nothing of a watch says whether the token was the reason.
+            // The next try uses another endpoint and logs in again: a watch does not say whether the token was the reason.
             state.token = nil
             if answer.outcome != CFLEET_ANSWERED {
                 if answer.outcome == CFLEET_TIMED_OUT, milliseconds > 0 { return }
@@ -204,7 +206,7 @@ public final class EtcdClient: @unchecked Sendable {
         let reason: String
     }
 
-    private func post(_ url: String, token: String?, _ body: [UInt8], timeout: Int, _ collected: Collected) -> Answer {
+    private func post(_ url: String, token: String?, _ body: [UInt8], timeout: Int, _ collected: ResponseBuffer) -> Answer {
         var (status, date) = (0, Int64(-1))
         var reason = [CChar](repeating: 0, count: 300)
         let context = Unmanaged.passUnretained(collected).toOpaque()
@@ -217,16 +219,16 @@ public final class EtcdClient: @unchecked Sendable {
                     request.body = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
                     request.length = bytes.count
                     request.timeout = timeout
-                    request.connect_timeout = patience
+                    request.connect_timeout = timeout
                     request.context = context
                     request.each = { context, bytes, count in
                         guard let context, let bytes else { return false }
-                        let collected = Unmanaged<Collected>.fromOpaque(context).takeUnretainedValue()
+                        let collected = Unmanaged<ResponseBuffer>.fromOpaque(context).takeUnretainedValue()
                         return collected.add(UnsafeRawBufferPointer(start: bytes, count: count))
                     }
                     request.goes_on = { context in
                         guard let context else { return false }
-                        return Unmanaged<Collected>.fromOpaque(context).takeUnretainedValue().goesOn()
+                        return Unmanaged<ResponseBuffer>.fromOpaque(context).takeUnretainedValue().goesOn()
                     }
                     return withExtendedLifetime(collected) {
                         cfleet_post(connection, &request, &status, &date, &reason, reason.count)
@@ -243,14 +245,14 @@ private func withOptionalCString<Result>(_ text: String?, _ body: (UnsafePointer
     return text.withCString { body($0) }
 }
 
-/// What has come of an answer: all of it, or the line that is not over.
-private final class Collected {
-    /// More than any answer of etcd has: its own limit for a request is 1.5 MB, and lists are asked for in parts.
+/// The response so far: all of it, or the incomplete last line.
+private final class ResponseBuffer {
+    /// More than any response of etcd: its limit for a request is 1.5 MB, and lists are read in parts.
     private static let limit = 64 << 20
     var bytes: [UInt8] = []
     let goesOn: () -> Bool
     private let line: ((JSONValue) -> Bool)?
-    /// `line` has said so.
+    /// Whether `line` has ended it.
     var isDone = false
 
     init(goesOn: @escaping () -> Bool = { true }, line: ((JSONValue) -> Bool)? = nil) { (self.goesOn, self.line) = (goesOn, line) }
@@ -261,7 +263,7 @@ private final class Collected {
         guard let line else { return true }
         while let end = bytes.firstIndex(of: 0x0A) {
             let text = Array(bytes[..<end])
-            // What is said of a failure stays, for whoever asks why it ended.
+            // An error message is kept for the caller.
             guard let value = try? JSONValue(text: text), value["result"] != nil else { return true }
             bytes.removeFirst(end + 1)
             if !line(value) {

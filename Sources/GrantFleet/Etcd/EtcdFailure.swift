@@ -1,45 +1,45 @@
 import GrantModel
 
-/// Why etcd did not do what it was asked for.
+/// The reason why etcd did not execute a request.
 public enum EtcdFailure: Error, Sendable, Equatable {
-    /// No endpoint gave an answer in time; the text says what each of them did.
+    /// No endpoint answered in time; the text has a reason for each.
     case unreachable(String)
-    /// The certificate of an endpoint is not to be trusted.
-    case distrusted(String)
-    /// Our certificate or key is refused, or is none.
-    case ownCertificate(String)
-    /// The user or the password is wrong.
+    /// An endpoint's certificate is not trusted.
+    case untrustedServer(String)
+    /// Our certificate or key is refused or invalid.
+    case clientCertificate(String)
+    /// The user name or password is wrong.
     case refusedLogin(user: String)
-    /// etcd has users, and none was named.
+    /// etcd has authentication enabled, and no user was given.
     case needsLogin
-    /// A user was named, and etcd has none: everybody who reaches it may do anything.
+    /// A user was given, and etcd has authentication disabled: everybody with access to it may do anything.
     case isOpen
-    /// The user's roles do not allow it.
+    /// The user's roles do not permit it.
     case denied
-    /// The database is full: what writes is refused, what reads or deletes is not.
+    /// The database is full: writes fail, reads and deletions work.
     case full
-    /// The revisions that were asked for are forgotten; from this one on they are there.
+    /// The requested revisions are compacted; this is the first one left.
     case compacted(Int64)
     case noSuchLease
-    /// Something is there already: a user, a role, a lease.
+    /// A user, role or lease exists already.
     case exists
     case tooLarge
-    /// It answered with something that no etcd says.
-    case nonsense(endpoint: String, String)
-    /// The caller said to stop.
+    /// The response is not one of etcd.
+    case invalidResponse(endpoint: String, String)
+    /// The caller has stopped it.
     case stopped
     case other(String)
 
-    /// For people. `what`: what was wanted.
+    /// The error for people. `what`: the purpose of the request.
     public func error(_ what: String) -> GrantError {
         switch self {
         case .unreachable(let reason):
             GrantError(.system, what, cause: "no endpoint of etcd answers: \(reason)", advice: "grantfs fleet status shows each of them")
-        case .distrusted(let reason):
+        case .untrustedServer(let reason):
             GrantError(
                 .permission, what, cause: "the server's certificate is not trusted: \(reason)",
                 advice: "give the authority that signed it with --ca, and see that it has not expired")
-        case .ownCertificate(let reason):
+        case .clientCertificate(let reason):
             GrantError(
                 .permission, what, cause: "the client's certificate is not accepted: \(reason)",
                 advice: "give one that the servers' authority has signed, with --cert and --key")
@@ -59,13 +59,13 @@ public enum EtcdFailure: Error, Sendable, Equatable {
         case .noSuchLease: GrantError(.system, what, cause: "the lease is gone")
         case .exists: GrantError(.alreadyExists, what, cause: "etcd has it already")
         case .tooLarge: GrantError(.usage, what, cause: "it is larger than etcd takes")
-        case .nonsense(let endpoint, let text): GrantError(.system, what, cause: "\(endpoint) is no etcd: \(text)")
+        case .invalidResponse(let endpoint, let text): GrantError(.system, what, cause: "\(endpoint) is no etcd: \(text)")
         case .stopped: GrantError(.system, what, cause: "it was stopped")
         case .other(let text): GrantError(.system, what, cause: text)
         }
     }
 
-    /// By the words of etcd, which are the same from 3.4 to 3.6; gRPC's codes say too little.
+    /// Goes by etcd's messages, which are the same from 3.4 to 3.6; gRPC's codes are too coarse.
     init(message: String, user: String) {
         self =
             switch message {

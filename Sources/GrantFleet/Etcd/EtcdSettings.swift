@@ -1,8 +1,8 @@
 import GrantModel
 
-/// Where etcd is, and who asks.
+/// The address of etcd, and the client's credentials.
 public struct EtcdSettings: Sendable, Equatable {
-    /// `https://HOST:PORT`, without a slash at the end.
+    /// `https://HOST:PORT`, without a trailing slash.
     public var endpoints: [String]
     /// PEM texts.
     public var authorities: String?
@@ -19,7 +19,7 @@ public struct EtcdSettings: Sendable, Equatable {
         (self.user, self.password) = (user, password)
     }
 
-    /// Endpoints of a list with commas; `http://` is put before one that names no scheme when `isPlain`, else `https://`. `.usage`.
+    /// Parses a comma-separated list of endpoints. One without a scheme gets `http://` if `isPlain`, else `https://`. `.usage`.
     public static func endpoints(of text: String) throws(GrantError) -> [String] {
         var result: [String] = []
         for word in text.split(separator: ",") {

@@ -2,7 +2,7 @@ import CGrantFleet
 import Glibc
 import GrantModel
 
-/// JSON, read and written by jansson. `EtcdClient.load` comes before the first use.
+/// A JSON value, parsed and written by jansson. `EtcdClient.load` must come before the first use.
 public indirect enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
@@ -12,7 +12,7 @@ public indirect enum JSONValue: Sendable, Equatable {
     case array([JSONValue])
     case object([String: JSONValue])
 
-    /// What a text says. `.invalidFile` when it is no JSON, with why as the cause.
+    /// Parses JSON. `.invalidFile` with the reason as the cause.
     public init(text: [UInt8]) throws(GrantError) {
         var reason = [CChar](repeating: 0, count: 256)
         let parsed = text.withUnsafeBytes { bytes in
@@ -45,7 +45,7 @@ public indirect enum JSONValue: Sendable, Equatable {
         }
     }
 
-    /// RFC 8259, on one line, with the keys of objects in order. Empty when there is no memory.
+    /// RFC 8259, on one line, with sorted keys. Empty if out of memory.
     public var text: [UInt8] {
         guard let value = made() else { return [] }
         defer { cfleet_free(value) }
@@ -83,7 +83,7 @@ public indirect enum JSONValue: Sendable, Equatable {
 }
 
 extension JSONValue {
-    /// A member of an object; nil in anything else.
+    /// A member of an object; nil for other values.
     public subscript(_ key: String) -> JSONValue? {
         if case .object(let members) = self { return members[key] }
         return nil
@@ -93,7 +93,7 @@ extension JSONValue {
     public var items: [JSONValue]? { if case .array(let values) = self { values } else { nil } }
     public var isTrue: Bool { self == .bool(true) }
 
-    /// A number, or the text of one: the gateway of etcd writes those of 64 bits as text.
+    /// The value of a number, or of a number in a string: etcd's gateway writes 64-bit numbers as strings.
     public var integer: Int64? {
         switch self {
         case .integer(let value): value

@@ -2,11 +2,11 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Gives up claims that are waited for, from any thread, now and from now on.
+/// Cancels waiting claims, from any thread: present and future ones.
 ///
-/// Locking: its own, for a moment; what is to be told is told without it.
+/// Locking: its own, for a moment; handlers are called without it.
 final class Cancellation: Sendable {
-    /// What the waits in the daemons look at.
+    /// Cancels the waits in daemons.
     let daemons: CoordinationCancellation
     private let state = Lock<State>(State())
 
@@ -30,7 +30,7 @@ final class Cancellation: Sendable {
         for body in waiting.values { body() }
     }
 
-    /// Calls `body` when it is cancelled, at once when it is already, until `forget` is called with the number.
+    /// Calls `body` on cancellation, at once if that has happened already, until `forget` is called with the returned number.
     func whenCancelled(_ body: @escaping @Sendable () -> Void) -> UInt64 {
         let (number, isCancelled) = state.withLock { state in
             state.last += 1

@@ -6,8 +6,8 @@ import GrantModel
 import GrantSystem
 
 extension ClaimedItem {
-    /// What stands at a path, or could, and the directories above. The path is absolute; links above the last name are followed, and
-    /// that one with `followsLink`. `.permission` where a directory above may not be searched.
+    /// Describes what exists, or could exist, at an absolute path, and its parent directories. Links above the last name are followed,
+    /// that one only with `followsLink`. `.permission` if a parent may not be searched.
     init(path given: [UInt8], followsLink: Bool = false) throws(GrantError) {
         var path = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: given))
         let name = CanonicalPath.lastName(of: given)
@@ -24,18 +24,18 @@ extension ClaimedItem {
             rest = rest.dropFirst()
         }
         guard let parent = above.last, !rest.isEmpty else {
-            // The root of everything.
+            // The root directory.
             self.init(identities: above, place: nil, ancestors: [])
             return
         }
-        // Where directories above are missing too, the rest of the path is the name.
+        // If parents are missing too, the rest of the path is the name.
         let place = ItemPlace(directory: parent, name: Array(rest.joined(separator: [UInt8(ascii: "/")])))
         self.init(identities: try ItemID(at: path).map { [$0] } ?? [], place: place, ancestors: above)
     }
 }
 
 extension ItemID {
-    /// nil when there is nothing.
+    /// nil if nothing exists.
     fileprivate init?(at path: [UInt8]) throws(GrantError) {
         do throws(Errno) {
             let status = try FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW).status()

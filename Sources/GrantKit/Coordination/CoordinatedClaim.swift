@@ -3,11 +3,11 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Claims on what somebody coordinates: in this process, and in the daemons of every mount that leads there.
+/// A claim in this process and in the daemon of every mount that leads to the items.
 ///
 /// Locking: its own, for a moment.
 final class CoordinatedClaim: Sendable {
-    /// What a wait is for and how long it may be.
+    /// The parameters of a wait.
     struct Wait: Sendable {
         var claimant: Claimant
         var purpose: String?
@@ -16,14 +16,14 @@ final class CoordinatedClaim: Sendable {
         var cancellation: Cancellation?
     }
 
-    /// Where what was claimed is, in the order and in the terms in which it was asked for: below a mount what was named below a mount. What
-    /// was moved, or is a link, while it was waited for is at another place now.
+    /// The items' paths, in the order and the form in which they were given: in a mount if they were named in a mount. An item that was
+    /// moved meanwhile, or is a link, has its present path.
     let paths: [[UInt8]]
     private let environment: GrantEnvironment
-    private let parts: Lock<(local: ClaimID?, daemons: Claim?, aside: [SteppedAside])>
+    private let parts: Lock<(local: ClaimID?, daemons: Claim?, relinquished: [RelinquishedPresenter])>
 
-    /// Waits until everything is granted together: in this process first, then in the daemons. An item outside of every grant, and every item while
-    /// nothing is mounted or the store cannot be read, is claimed in this process alone.
+    /// Waits until everything is granted together: first in this process, then in the daemons. An item outside of every grant, and any
+    /// item while nothing is mounted or the store cannot be read, is claimed in this process only.
     init(_ accesses: [CoordinatedAccess], _ wait: Wait, in environment: GrantEnvironment) throws(CoordinationError) {
         if wait.cancellation?.isCancelled == true { throw .cancelled }
         let deadline = wait.timeout.map { Clock.deadline(seconds: $0) }
@@ -38,15 +38,15 @@ final class CoordinatedClaim: Sendable {
             if let claim {
                 for (index, path) in zip(inside, claim.paths) {
                     places[index] = path
-                    paths[index] = try accesses[index].inItsOwnTerms(path, environment)
+                    paths[index] = try accesses[index].inGivenForm(path, environment)
                 }
             }
             self.paths = paths
             self.environment = environment
             let store = claim == nil ? nil : try? environment.administrator().store.directory
-            let aside = PresenterRegistry.process.makeWay(
-                for: accesses, at: places, purpose: wait.purpose, askedBy: store, patience: environment.patience.presenter)
-            parts = Lock((local, claim, aside))
+            let relinquished = PresenterRegistry.process.askToRelinquish(
+                for: accesses, at: places, purpose: wait.purpose, askedBy: store, timeout: environment.timeouts.presenter)
+            parts = Lock((local, claim, relinquished))
         } catch {
             LocalClaims.process.end(local)
             throw error
@@ -55,7 +55,7 @@ final class CoordinatedClaim: Sendable {
 
     deinit { end() }
 
-    /// The claim of those accesses that lie in grants which are mounted, and which ones those are.
+    /// Claims those accesses that are in mounted grants, and returns which ones they are.
     private static func claimInDaemons(
         _ accesses: [CoordinatedAccess], _ wait: Wait, _ deadline: Int64?, _ environment: GrantEnvironment
     ) throws(CoordinationError) -> (Claim?, inside: [Int]) {
@@ -74,7 +74,7 @@ final class CoordinatedClaim: Sendable {
                 case .noMount: return (nil, [])
                 case .outside:
                     let granted = inside.filter { accesses[$0].isGranted(administrator) }
-                    // The daemons know better than the store what they show; then nothing of it is theirs.
+                    // The daemons know better than the store what they show: then none of it is theirs.
                     inside = granted.count < inside.count ? granted : []
                 default: throw error
                 }
@@ -83,32 +83,32 @@ final class CoordinatedClaim: Sendable {
         return (nil, [])
     }
 
-    /// Gives everything back. When it returns, others can have it.
+    /// Releases the claim. When it returns, others can have it.
     func end() {
-        let (local, daemons, aside) = parts.withLock { parts in
+        let (local, daemons, relinquished) = parts.withLock { parts in
             defer { parts = (nil, nil, []) }
             return parts
         }
         daemons?.end()
         if let local { LocalClaims.process.end(local) }
-        for presenter in aside { presenter.over() }
+        for presenter in relinquished { presenter.over() }
     }
 
-    /// Why it is no longer in force: a revocation, or the end of a daemon. nil while it is.
+    /// Returns why the claim is lost: a revocation, or the end of a daemon. nil while it is held.
     func lost() -> CoordinationError? { parts.withLock { $0.daemons }?.lost() }
 
-    /// Tells presenters, and those who wait, that a claimed item has moved.
+    /// Tells presenters and waiting claimants that a claimed item was moved.
     func tellMoved(_ path: [UInt8], to newPath: [UInt8]) {
-        let (_, daemons, aside) = parts.withLock { $0 }
-        if daemons == nil, aside.isEmpty { return }
-        let (old, new) = (PathTerms(of: path, in: environment).host(path), PathTerms(of: newPath, in: environment).host(newPath))
+        let (_, daemons, relinquished) = parts.withLock { $0 }
+        if daemons == nil, relinquished.isEmpty { return }
+        let (old, new) = (PathForm(of: path, in: environment).host(path), PathForm(of: newPath, in: environment).host(newPath))
         daemons?.tellMoved(old, to: new)
-        for stepped in aside { stepped.presenter.moved(old, to: new) }
+        for stepped in relinquished { stepped.presenter.moved(old, to: new) }
     }
 }
 
 extension CoordinatedAccess {
-    /// What it means for the table of this process.
+    /// The accesses for this process's table of claims.
     fileprivate func items() throws(CoordinationError) -> [ItemAccess] {
         do throws(GrantError) {
             var items = [ItemAccess(try ClaimedItem(path: path, followsLink: followsLink), use)]
@@ -129,7 +129,7 @@ extension CoordinatedAccess {
         }
     }
 
-    /// Whether a grant of the store leads there. What does not exist yet lies where its directory does.
+    /// Whether a grant of the store leads there. What does not exist yet is where its directory is.
     fileprivate func isGranted(_ administrator: GrantAdministrator) -> Bool {
         var directory = CanonicalPath.plain(path)
         while true {
@@ -140,20 +140,21 @@ extension CoordinatedAccess {
         }
     }
 
-    /// Where a path of the host is for whoever named this one: below the mount, if that was below a mount and the grant's claims bind claimants alone.
-    fileprivate func inItsOwnTerms(_ host: [UInt8], _ environment: GrantEnvironment) throws(CoordinationError) -> [UInt8] {
+    /// Maps a path on the host back to the form in which the item was given: in the mount, unless the grant's claims are mandatory.
+    fileprivate func inGivenForm(_ host: [UInt8], _ environment: GrantEnvironment) throws(CoordinationError) -> [UInt8] {
         guard let table = try? GrantedPlace.table() else { return host }
         let directory = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: path))
         let named = CanonicalPath.join(directory, CanonicalPath.lastName(of: path))
         guard let place = ViewPlace(named, in: table) else { return host }
-        // Who waits in the kernel for a claim that binds everybody may hold a lock there that the claimant needs: it goes by the host.
+        // A process that waits in the kernel for a mandatory claim may hold a lock there that the claimant needs, so the claimant uses
+        // the host's path.
         if let administrator = try? environment.administrator(),
             (try? GrantedPlace.grant(of: place, named, administrator, table))?.coordination == .mandatory,
             (try? BookmarkMaker.look(CanonicalPath.parent(of: host))) != nil
         {
             return host
         }
-        // Nearly always it has not moved: then it ends as it was named.
+        // The item nearly always stays where it was; then the path ends as it was given.
         let below = place.below.isEmpty ? [] : [UInt8(ascii: "/")] + place.below
         if !below.isEmpty && host.suffix(below.count).elementsEqual(below) && !followsLink { return named }
         guard let administrator = try? environment.administrator(),

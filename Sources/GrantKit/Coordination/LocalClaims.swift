@@ -3,11 +3,11 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// The claims of this process on whatever files there are, granted or not, by the same rules as those that daemons keep.
+/// The claims within this process, on any files, granted or not, by the same rules as in the daemons.
 ///
-/// It coordinates the threads of one program where no daemon does, and finds out when two of them would wait for each other.
+/// It coordinates the threads of a program where no daemon does, and detects deadlocks between them.
 ///
-/// Locking: one lock around the table, held for its work and nothing else. Whoever waits does so outside of it.
+/// Locking: one lock around the table, held for its operations only. Waits happen outside of it.
 final class LocalClaims: Sendable {
     static let process = LocalClaims()
 
@@ -21,7 +21,7 @@ final class LocalClaims: Sendable {
         let outcome = Lock<Outcome?>(nil)
         let woken = Semaphore()
 
-        /// The first outcome is the one.
+        /// Only the first outcome counts.
         func end(_ new: Outcome) {
             outcome.withLock { if $0 == nil { $0 = new } }
             woken.post()
@@ -30,7 +30,7 @@ final class LocalClaims: Sendable {
 
     private let state = Lock(State())
 
-    /// Waits until all accesses are granted together. `deadline` in nanoseconds of `Clock.monotonic`; nil waits for ever.
+    /// Waits until all accesses are granted together. `deadline` is in nanoseconds of `Clock.monotonic`; nil waits for ever.
     func take(
         _ accesses: [ItemAccess], claimant: Claimant, purpose: String?, until deadline: Int64?, cancellation: Cancellation?
     ) throws(CoordinationError) -> ClaimID {
@@ -74,14 +74,14 @@ final class LocalClaims: Sendable {
         }
     }
 
-    /// How many wait for the item, or for something above or below it.
+    /// Returns how many claims wait for the item, or for something above or below it.
     func waiting(for item: ClaimedItem) -> Int {
         state.withLock { state in
             state.table.claims.count { !$0.isHeld && $0.accesses.contains { $0.item.overlaps(item) } }
         }
     }
 
-    /// How many are held of the item, or of something above or below it.
+    /// Returns how many claims on the item, or on something above or below it, are held.
     func held(of item: ClaimedItem) -> Int {
         state.withLock { state in
             state.table.claims.count { $0.isHeld && $0.accesses.contains { $0.item.overlaps(item) } }
@@ -104,7 +104,7 @@ final class LocalClaims: Sendable {
 }
 
 extension ClaimantID {
-    /// The same 128 bits, as the daemons know them.
+    /// The same 128 bits as in the daemons.
     init(_ claimant: Claimant) {
         // A claimant's description is its id.
         let id = GrantID(claimant.description) ?? GrantID(high: 0, low: 0)

@@ -2,9 +2,9 @@ import Foundation
 import GrantAdministration
 import GrantSystem
 
-/// One item of an asynchronous coordination, and how it is to be used. When the accessor runs, `url` is where the item is then.
+/// One item of an asynchronous coordination, and its kind of access. When the accessor runs, `url` is the item's present URL.
 ///
-/// Locking: its own, for a look.
+/// Locking: its own, for an access.
 public final class NSFileAccessIntent: NSObject, Sendable {
     private let current: Lock<URL>
     let access: @Sendable ([UInt8]) -> CoordinatedAccess
@@ -17,17 +17,17 @@ public final class NSFileAccessIntent: NSObject, Sendable {
         super.init()
     }
 
-    /// To read the item.
+    /// Makes an intent to read the item.
     public static func readingIntent(with url: URL, options: NSFileCoordinator.ReadingOptions = []) -> NSFileAccessIntent {
         NSFileAccessIntent(url, isWriting: false) { .reading($0, options) }
     }
 
-    /// To write the item, which need not exist yet.
+    /// Makes an intent to write the item, which need not exist yet.
     public static func writingIntent(with url: URL, options: NSFileCoordinator.WritingOptions = []) -> NSFileAccessIntent {
         NSFileAccessIntent(url, isWriting: true) { .writing($0, options) }
     }
 
-    /// Where the item is: as it was named until the accessor runs, then where it was found.
+    /// The URL as it was given until the accessor runs, then the item's present one.
     public internal(set) var url: URL {
         get { current.withLock { $0 } }
         set { current.withLock { $0 = newValue } }

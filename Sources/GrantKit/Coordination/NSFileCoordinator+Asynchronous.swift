@@ -3,10 +3,11 @@ import GrantAdministration
 import GrantSystem
 
 extension NSFileCoordinator {
-    /// Claims all the intents' items at once, without keeping the caller waiting, then runs the accessor on the queue. The claims end when it returns.
+    /// Claims the items of all intents at once, without blocking the caller, then runs the accessor on the queue. The claims end when
+    /// it returns.
     ///
-    /// The accessor gets nil, or the error for which there is no claim; it runs once in either case. The wait has a thread of its own. `forUploading` makes no copy in this
-    /// form, here and there.
+    /// The accessor gets nil, or the error if there is no claim; it runs once in either case. The wait has a thread of its own. In this
+    /// form `forUploading` makes no copy, here and there.
     public func coordinate(
         with intents: [NSFileAccessIntent], queue: OperationQueue, byAccessor accessor: @escaping @Sendable ((any Error)?) -> Void
     ) {

@@ -3,7 +3,7 @@ import GrantAdministration
 import GrantModel
 
 extension NSFileCoordinator {
-    /// Reads one item. The accessor gets where it is now, and reads there.
+    /// Reads one item. The accessor gets its present URL.
     public func coordinate(
         readingItemAt url: URL, options: ReadingOptions = [], error: NSErrorPointer, byAccessor reader: (URL) -> Void
     ) {
@@ -11,14 +11,14 @@ extension NSFileCoordinator {
         coordinate([(url, { .reading($0, options) })], error: error, isWriting: false) { reader($0[0]) }
     }
 
-    /// Writes one item, which need not exist yet. The accessor gets where it is now, and writes there.
+    /// Writes one item, which need not exist yet. The accessor gets its present URL.
     public func coordinate(
         writingItemAt url: URL, options: WritingOptions = [], error: NSErrorPointer, byAccessor writer: (URL) -> Void
     ) {
         coordinate([(url, { .writing($0, options) })], error: error, isWriting: true) { writer($0[0]) }
     }
 
-    /// Reads one item to write another. Both are claimed at once, so that no two wait for each other.
+    /// Reads one item to write another. Both are claimed at once, so that two callers do not wait for each other.
     public func coordinate(
         readingItemAt readingURL: URL, options readingOptions: ReadingOptions = [], writingItemAt writingURL: URL,
         options writingOptions: WritingOptions = [], error: NSErrorPointer, byAccessor readerWriter: (URL, URL) -> Void
@@ -28,7 +28,7 @@ extension NSFileCoordinator {
         ) { readerWriter($0[0], $0[1]) }
     }
 
-    /// Writes two items, such as the old and the new place of one that is moved. Both are claimed at once.
+    /// Writes two items, such as the old and the new place of a moved one. Both are claimed at once.
     public func coordinate(
         writingItemAt url1: URL, options options1: WritingOptions = [], writingItemAt url2: URL, options options2: WritingOptions = [],
         error: NSErrorPointer, byAccessor writer: (URL, URL) -> Void
@@ -38,10 +38,10 @@ extension NSFileCoordinator {
         }
     }
 
-    /// Claims many items at once for a batch, in whose accessor the same coordinator coordinates each of them without waiting.
+    /// Claims many items at once for a batch. In its accessor, the same coordinator coordinates each of them without waiting.
     ///
-    /// The accessor runs on the calling thread and calls the completion handler it is given when the batch is done, at once or later, from any thread: the claims are held until
-    /// then, or until the handler is let go of.
+    /// The accessor runs on the calling thread. It calls its completion handler when the batch is done, at once or later, from any
+    /// thread; the claims are held until then, or until the handler is released.
     public func prepare(
         forReadingItemsAt readingURLs: [URL], options readingOptions: ReadingOptions = [], writingItemsAt writingURLs: [URL],
         options writingOptions: WritingOptions = [], error: NSErrorPointer,

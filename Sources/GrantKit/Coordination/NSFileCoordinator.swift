@@ -3,56 +3,59 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// There, a pointer to an `NSError?` that ARC knows of; here a plain one. `var error: NSError?` and `&error`, or `nil`, are written the same.
+/// There, a pointer to an `NSError?` that ARC manages; here a plain one. `var error: NSError?` and `&error`, or `nil`, are written the
+/// same.
 public typealias NSErrorPointer = UnsafeMutablePointer<NSError?>?
 
-/// Coordinates reading and writing with everybody else who coordinates: readers share, a writer excludes, in order of arrival, for a file, or a directory with all
-/// that lies below.
+/// Coordinates reading and writing with all others who coordinate: readers share, a writer excludes, in order of arrival. It applies to
+/// a file, or to a directory with everything in it.
 ///
-/// **Here.** An item that is granted and mounted is coordinated with every process that uses the store, whichever way each of them names it, by the daemons of the
-/// mounts. Where `grantfs set NAME --coordination mandatory` was said, programs that know nothing of this and come through the mount wait as
-/// well. The claim ends with the process, and with the grant: whoever waits when the grant is revoked gets `fileReadNoPermission` or
-/// `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store that cannot be read) is coordinated among the threads of this process.
+/// **Here.** An item that is granted and mounted is coordinated by the daemons of its mounts, with every process that uses the store,
+/// by whatever path it names the item. After `grantfs set NAME --coordination mandatory`, programs that know nothing of claims wait as
+/// well, if they come through the mount. The claim ends with the process, and with the grant: a caller that waits when the grant is
+/// revoked gets `fileReadNoPermission` or `fileWriteNoPermission`. Any other item (outside of every grant, nothing mounted, a store
+/// that cannot be read) is coordinated among the threads of this process.
 ///
-/// Presenters of an item that is granted and mounted are asked and told in every process that uses the store, of any other item in this process.
+/// Presenters of an item that is granted and mounted are asked and told in every process that uses the store; those of any other item
+/// in this process.
 ///
 /// **There.** Every item is coordinated among all processes by a service of the system, and presenters in other processes are asked.
 ///
-/// **Differences.** A wait that could never end, because it would be for oneself, ends with `fileLocking` (EDEADLK below it); there it
-/// hangs. The class is final, and may be used by several threads at once.
+/// **Differences.** A deadlock ends with `fileLocking` (EDEADLK below it); there it hangs. The class is final, and thread-safe.
 ///
-/// An accessor gets the item where it was named; in a mandatory grant on the host, past those who wait in the mount.
+/// An accessor gets the item at the path by which it was named; in a mandatory grant at its path on the host, past those who wait in
+/// the mount.
 ///
-/// The accessor runs on the calling thread, and not at all when there is an error. Access started with
-/// `startAccessingSecurityScopedResource()` is not asked for: what counts is the grant.
+/// The accessor runs on the calling thread, and not at all if there is an error. Access started with
+/// `startAccessingSecurityScopedResource()` is not required: the grant counts.
 ///
-/// Locking: its own, for a moment, never while it waits or while an accessor runs.
+/// Locking: its own, for a moment, never during a wait or an accessor.
 public final class NSFileCoordinator: NSObject, Sendable {
     struct State {
         var purpose: String
-        /// What accessors run under now: presenters are told of moves through them.
+        /// The claims under which accessors run now: presenters are told of moves through them.
         var claims: [CoordinatedClaim] = []
     }
 
     private let state: Lock<State>
     private let cancellation: Cancellation?
 
-    /// For the work of a presenter, which is then not asked about what this coordinator does; nil for work of nobody's. Coordinators of the same
+    /// For the work of a presenter, which is then not asked about this coordinator's accesses; nil for other work. Coordinators of one
     /// presenter have the same purpose.
     public init(filePresenter: (any NSFilePresenter)? = nil) {
         state = Lock(State(purpose: filePresenter.map { PresenterRegistry.purpose(of: $0) } ?? UUID().uuidString))
-        // Without descriptors for it nothing can be cancelled, and everything else fails too.
+        // Without descriptors nothing can be cancelled, and everything else fails too.
         cancellation = try? Cancellation()
         super.init()
     }
 
-    /// Whose claims never block each other: those of one purpose, in whichever processes. Unique, or the presenter's. An empty one is not taken.
+    /// Claims with the same purpose never block each other, in any process. It is unique, or the presenter's. An empty one is ignored.
     public var purposeIdentifier: String {
         get { state.withLock { $0.purpose } }
         set { if !newValue.isEmpty { state.withLock { $0.purpose = newValue } } }
     }
 
-    /// Waits end with `userCancelled`, those of now and those to come. An accessor that runs is left to its end.
+    /// Ends present and future waits with `userCancelled`. An accessor that runs is not affected.
     public func cancel() { cancellation?.cancel() }
 
     var isCancelled: Bool { cancellation?.isCancelled ?? false }
@@ -61,16 +64,17 @@ public final class NSFileCoordinator: NSObject, Sendable {
         if isCancelled { throw CoordinationError.cancelled.grantError }
     }
 
-    /// The item is about to move. There, it lets a sandboxed app give a file another extension. Here nothing happens.
+    /// Announces a move. There, it lets a sandboxed app change a file's extension. Here it does nothing.
     public func item(at oldURL: URL, willMoveTo newURL: URL) {}
 
-    /// The item has moved: presenters are told, and those who wait for it. To be called by a writing accessor. Nothing happens when it is called elsewhere.
+    /// Reports a move to presenters and waiting claimants. Must be called by a writing accessor; elsewhere it does nothing.
     public func item(at oldURL: URL, didMoveTo newURL: URL) {
         guard let old = try? FilePath.words(oldURL), let new = try? FilePath.words(newURL) else { return }
         for claim in state.withLock({ $0.claims }) { claim.tellMoved(old, to: new) }
     }
 
-    /// Waits for all accesses together and runs `body` with where they are. `error` is set, and `body` not run, when there is no claim.
+    /// Waits for all accesses together and runs `body` with their present URLs. If there is no claim, `error` is set and `body` does
+    /// not run.
     func coordinate(
         _ accesses: [(url: URL, access: ([UInt8]) -> CoordinatedAccess)], error: NSErrorPointer, isWriting: Bool, _ body: ([URL]) -> Void
     ) {
@@ -107,7 +111,7 @@ public final class NSFileCoordinator: NSObject, Sendable {
     }
 }
 
-/// Who waits, where that is not simply the thread.
+/// The claimant, where it is not simply the thread.
 enum CoordinationTask {
     @TaskLocal private static var bound: Claimant?
 

@@ -1,50 +1,55 @@
 import Foundation
 
-/// Whoever shows a file or directory to somebody, or keeps it open: others who coordinate ask it to step aside, and tell it what became of the item.
+/// An object that shows a file or directory, or keeps it open. Others who coordinate ask it to relinquish the item, and tell it what
+/// happened to it.
 ///
-/// Where its item is granted and mounted it hears of what every process coordinates, `grantfs coordinate` included, and is asked to save before a
-/// `grantfs revoke --grace`; elsewhere of what is coordinated in its own process. There, always of every process. Register with
-/// `NSFileCoordinator.addFilePresenter(_:)`. Every message comes on `presentedItemOperationQueue`. What is asked must be answered
-/// by calling what was handed over; who does not answer within five seconds is passed over. There, whoever asks waits for ever.
+/// If its item is granted and mounted, it gets messages about every process that coordinates, `grantfs coordinate` included, and is
+/// asked to save before a `grantfs revoke --grace`; otherwise about its own process. There, always about every process. Register with
+/// `NSFileCoordinator.addFilePresenter(_:)`. Every message arrives on `presentedItemOperationQueue`. A question is answered by calling
+/// the block that came with it; a presenter that does not answer within five seconds is passed over. There, the questioner waits for
+/// ever.
 ///
-/// One that names its item in a mount is given URLs in that mount and no others. What is moved out of the grant has changed then, and where it is now is not said.
+/// A presenter that names its item in a mount gets only URLs in that mount. An item that was moved out of the grant counts as changed;
+/// its new place is not reported.
 ///
-/// When the grant is revoked nothing is said; when it is restored, `presentedItemDidChange()`.
+/// A revocation is not reported; a restore is, by `presentedItemDidChange()`.
 ///
-/// What Apple has as optional has a default here that does nothing, and answers at once. The forms of the questions that are `async` are not here. Versions and attributes of iCloud are not known.
+/// Apple's optional methods have defaults here that do nothing and answer at once. The `async` forms of questions are not available,
+/// nor are versions and attributes of iCloud.
 @preconcurrency public protocol NSFilePresenter: NSObjectProtocol {
-    /// What is presented. It is looked at when the presenter is registered.
+    /// The presented item. Read when the presenter is registered.
     var presentedItemURL: URL? { get }
-    /// Where the messages are delivered; one that does one thing at a time keeps them in order. Not a queue whose thread waits for a coordinated access.
+    /// The queue for messages; a serial one keeps them in order. Its thread must not wait for a coordinated access.
     var presentedItemOperationQueue: OperationQueue { get }
-    /// Not used here. There, the item through which a sandboxed app reaches this one.
+    /// Not used here. There, the item that gives a sandboxed app access to this one.
     var primaryPresentedItemURL: URL? { get }
 
-    /// Somebody is going to read the item, or what lies below it. Call `reader`; what you hand to it is called on the queue when that is over.
+    /// Another claimant is about to read the item, or something in it. Call `reader`; the block that you pass to it is called on the
+    /// queue when that is over.
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)
-    /// Somebody is going to write the item, or what lies below it: stop using it, then call `writer`.
+    /// Another claimant is about to write the item, or something in it: stop using it, then call `writer`.
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void)
-    /// Write what is not written yet, then call the handler, with the error if that failed.
+    /// Write unsaved changes, then call the handler, with the error if that failed.
     func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void)
-    /// The item is going to be deleted: close it, then call the handler.
+    /// The item is about to be deleted: close it, then call the handler.
     func accommodatePresentedItemDeletion(completionHandler: @escaping @Sendable ((any Error)?) -> Void)
-    /// The same for something in the presented directory.
+    /// The same for an item in the presented directory.
     func accommodatePresentedSubitemDeletion(at url: URL, completionHandler: @escaping @Sendable ((any Error)?) -> Void)
 
-    /// The item, or a directory above it, is at another place now; or the grant through which it is named in a mount has another name. Give that in `presentedItemURL`
-    /// from now on.
+    /// The item, or a directory above it, was moved; or the grant through which it is named in a mount was renamed. Return the new URL
+    /// in `presentedItemURL` from now on.
     func presentedItemDidMove(to newURL: URL)
-    /// The item's content or attributes have changed; also when it may have, and nobody can say.
+    /// The item's content or attributes have changed, or may have.
     func presentedItemDidChange()
-    /// There is something new in the presented directory.
+    /// There is a new item in the presented directory.
     func presentedSubitemDidAppear(at url: URL)
-    /// Something in the presented directory has another place now, there or elsewhere.
+    /// An item in the presented directory was moved, within it or elsewhere.
     func presentedSubitem(at oldURL: URL, didMoveTo newURL: URL)
-    /// Something in the presented directory has other content or attributes now, or is gone.
+    /// An item in the presented directory was changed or removed.
     func presentedSubitemDidChange(at url: URL)
 }
 
-/// What Apple has as optional: answers at once, and nothing else.
+/// Defaults for Apple's optional methods, which only answer at once.
 extension NSFilePresenter {
     public var primaryPresentedItemURL: URL? { nil }
     public func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) { reader(nil) }

@@ -6,13 +6,13 @@ import GrantSystem
 
 /// The presenters of this process.
 ///
-/// Locking: one lock around the list, held for a look or a change of it and nothing else.
+/// Locking: one lock around the list, held for an access.
 final class PresenterRegistry: Sendable {
     static let process = PresenterRegistry()
     private let list = Lock<[RegisteredPresenter]>([])
     private static let unique = UUID().uuidString
 
-    /// The same for all coordinators of a presenter, and for no others.
+    /// Returns the purpose of a presenter's coordinators, and of no others.
     static func purpose(of presenter: any NSFilePresenter) -> String {
         "presenter \(UInt(bitPattern: ObjectIdentifier(presenter).hashValue)) of \(unique)"
     }
@@ -44,14 +44,15 @@ final class PresenterRegistry: Sendable {
         for registered in removed { registered.end() }
     }
 
-    /// Asks the presenters of the items to make way, but those of `purpose`, and waits `patience` seconds for their answers. `places` are those of the items on the
-    /// host. `store`: whose daemons have asked already; presenters that listen to them are left out. Gives those who were asked, in time or not.
-    func makeWay(
-        for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?, patience: Double
-    ) -> [SteppedAside] {
+    /// Asks the presenters of the items to relinquish them, except those of `purpose`, and waits `timeout` seconds for their answers.
+    /// `places` are the items' paths on the host. `store`: presenters that listen to its daemons were asked already and are skipped.
+    /// Returns those asked, whether or not they answered in time.
+    func askToRelinquish(
+        for accesses: [CoordinatedAccess], at places: [[UInt8]], purpose: String?, askedBy store: String?, timeout: Double
+    ) -> [RelinquishedPresenter] {
         let others = all.filter { presenter in presenter.purpose != purpose && !(store.map { presenter.listens(in: $0) } ?? false) }
         if others.isEmpty { return [] }
-        var result: [SteppedAside] = []
+        var result: [RelinquishedPresenter] = []
         var answers: [Answer] = []
         let answered = Semaphore()
         let answer = {
@@ -61,7 +62,7 @@ final class PresenterRegistry: Sendable {
         for (access, place) in zip(accesses, places) {
             guard let item = try? ClaimedItem(path: place) else { continue }
             for presenter in others where presenter.presents(item) {
-                result.append(SteppedAside(presenter: presenter, access: access, place: place))
+                result.append(RelinquishedPresenter(presenter: presenter, access: access, place: place))
                 let stepped = answer()
                 presenter.relinquish(toWriter: access.kind == .writing) { stepped.give() }
                 if access.kind == .reading ? access.savesFirst : access.intent == .merging {
@@ -74,7 +75,7 @@ final class PresenterRegistry: Sendable {
                 }
             }
         }
-        let deadline = Clock.deadline(seconds: patience)
+        let deadline = Clock.deadline(seconds: timeout)
         for _ in answers where !answered.wait(until: deadline) { break }
         return result
     }
@@ -95,14 +96,14 @@ final class PresenterRegistry: Sendable {
     }
 }
 
-/// A presenter that was asked to make way, by this process itself.
-struct SteppedAside: Sendable {
+/// A presenter that this process has asked to relinquish an item.
+struct RelinquishedPresenter: Sendable {
     let presenter: RegisteredPresenter
     let access: CoordinatedAccess
-    /// Of the item, on the host.
+    /// The item's path on the host.
     let place: [UInt8]
 
-    /// The access is over.
+    /// The access has ended.
     func over() {
         presenter.reacquire()
         switch (access.kind, access.intent) {

@@ -2,17 +2,17 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-// Presenters that the daemons of mounts ask and tell, for the claims of all processes.
+// Presenters that the daemons of mounts ask and notify, for the claims of all processes.
 extension RegisteredPresenter {
-    /// Registers with the daemons of the mounts that lead to the item. Where none does, this process goes on to ask it alone.
+    /// Registers with the daemons of the mounts that lead to the item. If there are none, only this process asks the presenter.
     func listen(in environment: GrantEnvironment) {
         guard let administrator = try? environment.administrator() else { return }
         let presentation = try? Presentation(
-            path, in: FileCoordination(administrator), purpose: purpose, patience: environment.patience.presenter,
-            asked: { [weak self] request in
+            path, in: FileCoordination(administrator), purpose: purpose, timeout: environment.timeouts.presenter,
+            onRequest: { [weak self] request in
                 if let self { answer(request) } else { request.answer() }
             },
-            told: { [weak self] notice in self?.hear(notice) }, storeChanged: { [weak self] in self?.renew() })
+            onNotice: { [weak self] notice in self?.handle(notice) }, onStoreChange: { [weak self] in self?.renew() })
         if let presentation { listens(by: presentation, in: administrator.store.directory) }
     }
 
@@ -22,12 +22,12 @@ extension RegisteredPresenter {
         case .relinquishToWriter: relinquish(toWriter: true) { request.answer() }
         case .save: save { request.answer($0) }
         case .accommodateDeletion: accommodateDeletion(of: request.path) { request.answer($0) }
-        // A presenter knows of no grants. It is asked to save beside this.
+        // A presenter knows nothing of grants. It is asked to save as well.
         case .revocation: request.answer()
         }
     }
 
-    private func hear(_ notice: PresenterNotice) {
+    private func handle(_ notice: PresenterNotice) {
         switch notice {
         case .reacquired: reacquire()
         case .moved(let place): moved(path, to: place)

@@ -4,29 +4,29 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// A presenter that is registered, and the messages to it.
+/// A registered presenter, and the delivery of its messages.
 ///
-/// Safe to share, though the presenter need not be: it is called on its own queue alone, as it asked for, and so is what it hands over to be called later.
-/// It is not kept alive.
+/// Safe to share, even if the presenter is not: the presenter, and the blocks it passes on, are called only on its own queue. It is not
+/// retained.
 final class RegisteredPresenter: @unchecked Sendable {
     private weak var presenter: (any NSFilePresenter)?
     private let queue: OperationQueue
     let identity: ObjectIdentifier
-    /// Of its coordinators, which do not ask it.
+    /// The purpose of its coordinators, which do not ask it.
     let purpose: String
     private let state: Lock<State>
     private let environment: GrantEnvironment
 
     private struct State {
-        /// How the presenter names its item. All paths here are of the host; it is told of them in its own terms.
-        var terms: PathTerms
-        /// Of the item, on the host.
+        /// The form in which the presenter names its item. All paths here are the host's; they are converted for the presenter.
+        var form: PathForm
+        /// The item's path on the host.
         var path: [UInt8]
         var isDirectory: Bool
-        /// What it handed over when it stepped aside.
+        /// The blocks that it passed on when it relinquished the item.
         var reacquirers: [@Sendable () -> Void] = []
         var isEnded = false
-        /// With the daemons of a store, if one of them leads to the item.
+        /// The registration with the daemons of a store, if one of them leads to the item.
         var presentation: Presentation?
         var store: String?
     }
@@ -39,14 +39,14 @@ final class RegisteredPresenter: @unchecked Sendable {
         identity = ObjectIdentifier(presenter)
         purpose = PresenterRegistry.purpose(of: presenter)
         self.environment = environment
-        let terms = PathTerms(of: path, in: environment)
-        state = Lock(State(terms: terms, path: terms.host(path), isDirectory: url.hasDirectoryPath))
+        let form = PathForm(of: path, in: environment)
+        state = Lock(State(form: form, path: form.host(path), isDirectory: url.hasDirectoryPath))
     }
 
     var object: (any NSFilePresenter)? { presenter }
     var path: [UInt8] { state.withLock { $0.path } }
 
-    /// Nothing is delivered from now on but what is under way.
+    /// Ends the delivery. Only calls already under way finish.
     func end() {
         let presentation = state.withLock { state in
             defer { (state.isEnded, state.presentation) = (true, nil) }
@@ -62,7 +62,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     /// Whether the daemons of that store ask it.
     func listens(in store: String) -> Bool { state.withLock { $0.store == store && $0.presentation?.isPresenting == true } }
 
-    /// Runs `body` on the queue; `orElse` when nobody is there to hear it.
+    /// Runs `body` on the queue; `orElse` if the presenter is gone.
     private func deliver(orElse: @escaping @Sendable () -> Void = {}, _ body: @escaping @Sendable (any NSFilePresenter) -> Void) {
         guard presenter != nil, !state.withLock({ $0.isEnded }) else { return orElse() }
         queue.addOperation { [self] in
@@ -70,32 +70,32 @@ final class RegisteredPresenter: @unchecked Sendable {
         }
     }
 
-    /// nil for what is not to be named: who presents what is in a mount is led to nothing outside of it.
+    /// nil for what must not be named: a presenter of an item in a mount gets no URLs outside of it.
     private func url(_ path: [UInt8]) -> URL? {
-        let (terms, isDirectory) = state.withLock { ($0.terms, $0.path == path && $0.isDirectory) }
-        if terms.isInMount, !terms.holds(path) { return nil }
-        return FilePath.url(terms.named(path), isDirectory: isDirectory)
+        let (form, isDirectory) = state.withLock { ($0.form, $0.path == path && $0.isDirectory) }
+        if form.isInMount, !form.holds(path) { return nil }
+        return FilePath.url(form.named(path), isDirectory: isDirectory)
     }
 
     // MARK: The way into the mount
 
-    /// Before `path`, of the host, is looked at: a granted directory that was renamed there holds it at its new place.
-    private func keepUp(with path: [UInt8]) {
-        let terms = state.withLock { $0.terms }
-        if terms.isInMount, !terms.holds(path) { renew() }
+    /// Called before `path`, of the host, is used: a granted directory that was renamed holds it at a new place.
+    private func refreshForm(for path: [UInt8]) {
+        let form = state.withLock { $0.form }
+        if form.isInMount, !form.holds(path) { renew() }
     }
 
-    /// Looks where the granted directory is now, and what the grant is called. The item is where it was in it; a presenter of what is in a mount is told when
-    /// that has another URL.
+    /// Looks up where the granted directory is now, and the grant's name. The item stays where it was in it; a presenter of an item in
+    /// a mount is told if its URL changes.
     func renew() {
-        let old = state.withLock { $0.terms }
+        let old = state.withLock { $0.form }
         guard old.isInMount else { return }
-        let terms = old.renewed(in: environment)
+        let form = old.renewed(in: environment)
         let place = state.withLock { state -> [UInt8]? in
-            guard terms != old, state.terms == old else { return nil }
-            state.terms = terms
-            if let below = FilePath.below(old.host, state.path) { state.path = FilePath.join(terms.host, below) }
-            return terms.named == old.named ? nil : state.path
+            guard form != old, state.form == old else { return nil }
+            state.form = form
+            if let below = FilePath.below(old.host, state.path) { state.path = FilePath.join(form.host, below) }
+            return form.named == old.named ? nil : state.path
         }
         if let place, let url = url(place) { deliver { $0.presentedItemDidMove(to: url) } }
     }
@@ -122,7 +122,7 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func accommodateDeletion(of path: [UInt8], _ done: @escaping @Sendable (Bool) -> Void) {
-        keepUp(with: path)
+        refreshForm(for: path)
         let subitem = isAbove(path) ? url(path) : nil
         deliver(orElse: { done(true) }) { presenter in
             if let url = subitem {
@@ -144,24 +144,24 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func moved(_ path: [UInt8], to newPath: [UInt8]) {
-        keepUp(with: path)
+        refreshForm(for: path)
         if isAbove(path) {
             guard let old = url(path) else { return changed(self.path) }
             guard let new = url(newPath) else { return deliver { $0.presentedSubitemDidChange(at: old) } }
             return deliver { $0.presentedSubitem(at: old, didMoveTo: new) }
         }
-        // What was moved is the item itself or a directory above it.
+        // The item itself was moved, or a directory above it.
         guard let below = FilePath.below(path, self.path) else { return }
         let (place, old) = (FilePath.join(newPath, below), url(self.path))
-        keepUp(with: place)
+        refreshForm(for: place)
         state.withLock { $0.path = place }
-        // In the mount it may be where it was, or nowhere: then it is looked at there.
+        // In the mount it may be where it was, or nowhere: the presenter has to look.
         guard let new = url(place), new != old else { return deliver { $0.presentedItemDidChange() } }
         deliver { $0.presentedItemDidMove(to: new) }
     }
 
     func changed(_ path: [UInt8]) {
-        keepUp(with: path)
+        refreshForm(for: path)
         let subitem = isAbove(path) ? url(path) : nil
         deliver { presenter in
             if let subitem { presenter.presentedSubitemDidChange(at: subitem) } else { presenter.presentedItemDidChange() }
@@ -169,14 +169,14 @@ final class RegisteredPresenter: @unchecked Sendable {
     }
 
     func appeared(_ path: [UInt8]) {
-        keepUp(with: path)
+        refreshForm(for: path)
         guard let url = url(path) else { return }
         deliver { $0.presentedSubitemDidAppear(at: url) }
     }
 
     private func isAbove(_ path: [UInt8]) -> Bool { path != self.path && MountTable.path(path, isAtOrBelow: self.path) }
 
-    /// Whether an access to `item` is its business.
+    /// Whether an access to `item` concerns it.
     func presents(_ item: ClaimedItem) -> Bool {
         guard let own = try? ClaimedItem(path: path) else { return false }
         return own.overlaps(item)

@@ -3,28 +3,29 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// The snapshot that an upload works on, in a directory of its own that only this user may enter.
+/// The snapshot for an upload, in a directory that only this user may enter.
 struct UploadCopy: Sendable {
     let url: URL
     private let directory: [UInt8]
     private let key: FileKey
 
-    /// Copies a file or tree, under its own name, into the directory for temporary files. What `check` throws ends the work, and nothing is left of it.
+    /// Copies a file or tree, under its own name, into the directory for temporary files. `check` may throw to stop; nothing is left
+    /// then.
     init(of item: URL, check: @escaping () throws(GrantError) -> Void) throws(GrantError) {
         let temporary = try FilePath.canonical(FileManager.default.temporaryDirectory)
         directory = CanonicalPath.join(temporary, Array("grantkit-\(UUID().uuidString)".utf8))
         let words = try FilePath.words(item)
-        // Links on the way are followed once, the item itself is not.
+        // Links in the parent path are followed, the item itself is not.
         let above = CanonicalPath.resolveWhatExists(CanonicalPath.parent(of: words))
         let made = try Snapshot.make(of: [CanonicalPath.join(above, CanonicalPath.lastName(of: words))], in: directory, check: check)
         key = made.key
         url = FilePath.url(made.paths[0], isDirectory: item.hasDirectoryPath)
     }
 
-    /// What somebody has moved away in the meantime stays, and so does what stands there instead.
+    /// Removes the snapshot. What was moved elsewhere stays, and so does what is in its place.
     func remove() { try? Snapshot.remove(directory, key) }
 
-    /// The same without keeping one of Swift's threads waiting. A task that is cancelled gets no copy.
+    /// The same without blocking one of Swift's threads. A cancelled task gets no copy.
     static func make(of item: URL) async throws(GrantError) -> UploadCopy {
         let isCancelled = Lock(false)
         let result = await withTaskCancellationHandler {

@@ -3,16 +3,16 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// What somebody is asked for.
+/// The parameters of a picker.
 public struct PickRequest: Sendable {
-    /// The view that a choice begins with, where it can be changed.
+    /// The preselected view, if the person can change it.
     public var view: ViewName
     public var access: Access
-    /// Where choosing begins; where one picked last when nil.
+    /// The start directory; nil: that of the last pick.
     public var start: URL?
-    /// Files instead of directories. Each is granted in a directory of its own, where programs save it by a rename.
+    /// Whether files are picked instead of directories. Each is granted in a directory of its own, where programs can save by a rename.
     public var picksFiles: Bool
-    /// When what is chosen ends.
+    /// When the grants expire.
     public var expires: Date?
 
     public init(
@@ -22,16 +22,17 @@ public struct PickRequest: Sendable {
     }
 }
 
-/// Asks a person for directories or files, and grants what is chosen.
+/// Asks a person for directories or files, and grants them.
 ///
-/// There, a picker is a window of the system's, and what is chosen there is what the program may use. Here it is one of these three: in the terminal (`TerminalPicker`), the file chooser of the desktop through its portal (`DesktopPicker`), or a dialog
-/// of the program's own (`DialogPicker`), as GTK and Qt have them.
+/// There, a picker is a window of the system, and its choices are what the program may use. Here there are three: in the terminal
+/// (`TerminalPicker`), the desktop's file chooser through its portal (`DesktopPicker`), or a dialog of the program's own
+/// (`DialogPicker`), such as those of GTK and Qt.
 public protocol DirectoryPicker: Sendable {
-    /// What was chosen, granted. Empty when nothing was, and nothing is granted then. Returns when the person is done. `.system` when nobody can be asked.
+    /// Returns the grants when the person is done; empty if nothing was chosen. `.system` if there is nobody to ask.
     func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory]
 }
 
-/// Asks in the terminal that the program runs in, as `grantfs pick` does, which it runs.
+/// Asks in the program's terminal, by running `grantfs pick`.
 public struct TerminalPicker: DirectoryPicker {
     public init() {}
 
@@ -44,7 +45,7 @@ public struct TerminalPicker: DirectoryPicker {
     }
 }
 
-/// Asks with the desktop's own file chooser, by org.freedesktop.portal.FileChooser on the session bus, as `grantfs pick --desktop` does, which it runs.
+/// Asks with the desktop's file chooser, by org.freedesktop.portal.FileChooser on the session bus, by running `grantfs pick --desktop`.
 public struct DesktopPicker: DirectoryPicker {
     public init() {}
 
@@ -53,14 +54,14 @@ public struct DesktopPicker: DirectoryPicker {
     }
 }
 
-/// Asks with a dialog of the program's own, and grants what that gives.
+/// Asks with the program's own dialog, and grants its choices.
 public struct DialogPicker: DirectoryPicker {
     private let show: @Sendable (PickRequest) async -> [URL]
 
-    /// `show`: shows the dialog, and gives what was chosen in it; nothing when it was closed.
+    /// `show`: shows the dialog and returns the choices; empty if it was closed.
     public init(_ show: @escaping @Sendable (PickRequest) async -> [URL]) { self.show = show }
 
-    /// All that was chosen is granted, or nothing: what was granted before one that cannot be is taken back.
+    /// Grants all choices or none: if one cannot be granted, the others are revoked.
     public func pick(_ request: PickRequest) async throws(GrantError) -> [GrantedDirectory] {
         var granted: [GrantedDirectory] = []
         for url in await show(request) {
@@ -78,7 +79,7 @@ public struct DialogPicker: DirectoryPicker {
     }
 }
 
-/// `grantfs pick`, which has the terminal meanwhile.
+/// Runs `grantfs pick`, which has the terminal meanwhile.
 private enum PickProgram {
     static func run(_ request: PickRequest, isDesktop: Bool) async throws(GrantError) -> [GrantedDirectory] {
         let environment = GrantEnvironment.current
@@ -98,7 +99,7 @@ private enum PickProgram {
                     continuation.resume(returning: .failure(error))
                 }
             }
-            // Somebody may choose for as long as he likes: no thread of Swift's pool waits for that.
+            // The person may take any time, so no thread of Swift's pool waits.
             do throws(Errno) {
                 try WorkerThread.start("pick", work).detach()
             } catch {
@@ -108,12 +109,12 @@ private enum PickProgram {
         return try GrantedDirectory.of(try result.get())
     }
 
-    /// Runs it and reads what it prints: a line for each grant.
+    /// Runs it and parses its output: a line for each grant.
     private static func ids(of arguments: [[UInt8]]) throws(GrantError) -> [GrantID] {
         let (status, text): (Int32, String)
         do throws(Errno) {
             let pipe = try PipePair()
-            // It draws on the terminal, and prints to what is its standard output.
+            // It draws on the terminal, and prints to its standard output.
             let shell = ["sh", "-c", "exec \"$@\" >&3 3>&-", "sh"].map { Array($0.utf8) }
             let child = try ChildProcess.spawn("sh", arguments: shell + arguments, descriptors: [pipe.writing.number])
             let reading = pipe.closeWriting()
@@ -129,7 +130,7 @@ private enum PickProgram {
         } catch {
             throw failure(error.description)
         }
-        // 1: nothing was chosen, or it has said why.
+        // 1: nothing was chosen, or it has printed the reason.
         if status == 1 { return [] }
         guard status == 0 || status == 3 else { throw failure("grantfs pick ended with status \(status)") }
         return text.split(whereSeparator: \.isNewline).compactMap { GrantID($0) }

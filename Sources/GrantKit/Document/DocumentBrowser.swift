@@ -2,17 +2,19 @@ import Foundation
 import GrantModel
 import GrantSystem
 
-/// The documents in granted directories: listed, filtered, and kept as they are on the disk. A model without a window: the window is the program's.
+/// The documents in granted directories: listed, filtered, and kept in step with the disk. It is a model without a window, which is the
+/// program's.
 ///
-/// It lists each directory, and what lies below it, under coordination, and is a presenter of it: what others make, rename, change and delete shows within a moment. A directory whose grant is revoked is empty, and says why in `problems`; when it is restored
-/// its documents are back.
+/// It lists each directory and everything in it under coordination, and is a presenter of it: what others make, rename, change and
+/// delete shows within a moment. A directory whose grant is revoked is empty, with the reason in `problems`; when it is restored its
+/// documents are back.
 @MainActor public final class DocumentBrowser {
     /// A document.
     public struct Item: Identifiable, Hashable, Sendable {
         public let url: URL
-        /// In whose grant it lies.
+        /// The grant of the directory that contains it.
         public let grant: GrantID
-        /// Below the granted directory, for people.
+        /// The path below the granted directory, for people.
         public let name: String
         public let size: Int
         public let modified: Date
@@ -20,15 +22,15 @@ import GrantSystem
         public var id: URL { url }
     }
 
-    /// Which documents there are, by name, as far as they meet the filter.
+    /// The documents that match the filter, by name.
     public private(set) var items: [Item] = []
-    /// Why nothing of a grant is listed.
+    /// Why a grant's directory could not be listed.
     public private(set) var problems: [GrantID: String] = [:]
     /// Called after each change of `items` or `problems`.
     public var didChange: (@MainActor () -> Void)?
-    /// Makes a picture of a document, if the program has one for it. Nothing is made here; whoever shows a list asks.
+    /// Makes a thumbnail of a document. It is called only by the program's own list.
     public var thumbnail: (@MainActor (Item) async -> Data?)?
-    /// A part of the names of those that are shown, whatever its case; empty: all.
+    /// A part of the names to show, ignoring case; empty: all.
     public var filter = "" { didSet { if filter != oldValue { show() } } }
 
     private let directories: [GrantedDirectory]
@@ -39,12 +41,12 @@ import GrantSystem
     private var listing: Task<Void, Never>?
     private var isStale = false
 
-    /// `extensions`: of what counts as a document, in small letters; nil: every file but hidden ones.
+    /// `extensions`: those of documents, in lower case; nil: every file that is not hidden.
     public init(_ directories: [GrantedDirectory], extensions: Set<String>? = nil) {
         (self.directories, self.extensions) = (directories, extensions)
     }
 
-    /// Lists, and follows changes until `stop`.
+    /// Lists the documents, and follows changes until `stop`.
     public func start() async {
         for directory in directories {
             let presenter = DirectoryPresentation(directory.url) { [weak self] in Task { @MainActor in self?.changed() } }
@@ -60,7 +62,7 @@ import GrantSystem
         listing?.cancel()
     }
 
-    /// Makes a new document and opens it. What `UIDocument.save` throws away comes as nil: its `handleError` was told.
+    /// Creates a document and opens it. nil if `UIDocument.save` failed, which has called `handleError`.
     public func create<Document: UIDocument>(_ name: String, in directory: GrantedDirectory, as make: (URL) -> Document) async -> Document?
     {
         let document = make(directory.url.appendingPathComponent(name))
@@ -69,7 +71,7 @@ import GrantSystem
         return document
     }
 
-    /// Gives a document another name in its directory; whoever has it open is told. A `CocoaError`.
+    /// Renames a document within its directory; presenters are told. A `CocoaError`.
     public func rename(_ item: Item, to name: String) async throws {
         let new = item.url.deletingLastPathComponent().appendingPathComponent(name)
         try await Self.coordinated([.writingIntent(with: item.url, options: .forMoving), .writingIntent(with: new)]) { old, new in
@@ -78,7 +80,7 @@ import GrantSystem
         changed()
     }
 
-    /// Deletes a document; whoever has it open is asked to close it before. A `CocoaError`.
+    /// Deletes a document; presenters are asked to close it first. A `CocoaError`.
     public func delete(_ item: Item) async throws {
         try await Self.coordinated([.writingIntent(with: item.url, options: .forDeleting)]) { place, _ in
             try FileManager.default.removeItem(at: place)
@@ -102,7 +104,7 @@ import GrantSystem
         }
     }
 
-    /// Many changes at once are one listing, a tenth of a second later.
+    /// Many changes cause one listing, a tenth of a second later.
     private func changed() {
         guard listing == nil else { return isStale = true }
         listing = Task { @MainActor [weak self] in
@@ -139,7 +141,7 @@ import GrantSystem
     }
 
     private nonisolated static func items(in directory: URL, of grant: GrantID, _ extensions: Set<String>?) throws -> [Item] {
-        // What cannot be read at all is an error and no empty list.
+        // An unreadable directory is an error and not an empty list.
         _ = try FileManager.default.contentsOfDirectory(atPath: directory.path)
         let keys: [URLResourceKey] = [.isRegularFileKey, .fileSizeKey, .contentModificationDateKey]
         guard let files = FileManager.default.enumerator(at: directory, includingPropertiesForKeys: keys, options: .skipsHiddenFiles) else {
@@ -160,9 +162,9 @@ import GrantSystem
     }
 }
 
-/// Is told of everything below a directory.
+/// A presenter of everything in a directory.
 private final class DirectoryPresentation: NSObject, NSFilePresenter, @unchecked Sendable {
-    // Safe to share: nothing changes after `init` but what is behind `url`.
+    // Safe to share: only `url` changes after `init`, and it has a lock.
     let presentedItemOperationQueue = OperationQueue()
     private let url: Lock<URL>
     private let changed: @Sendable () -> Void

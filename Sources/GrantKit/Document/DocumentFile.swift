@@ -3,11 +3,11 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Reads a document's file whole, and puts another in its place.
+/// Reads a document's file as a whole, and replaces it atomically.
 enum DocumentFile {
     private static let portion = 1 << 20
 
-    /// All of the file. `progress` counts bytes; the task's end ends it. A `CocoaError`, or what the kernel says as `underlying`.
+    /// Reads the file. `progress` counts bytes; cancelling the task stops it. A `CocoaError`, with the errno as `underlying`.
     static func read(_ url: URL, _ progress: Progress) throws -> Data {
         do {
             let file = try FileDescriptor.open(try FilePath.words(url), O_RDONLY)
@@ -32,9 +32,9 @@ enum DocumentFile {
         }
     }
 
-    /// Puts a file with these contents in the place of what is there: all of them or nothing. The new file keeps the old one's permissions. `isNew`: there must be none.
+    /// Replaces the file atomically. The new file keeps the old one's permissions. `isNew`: no file may exist.
     ///
-    /// Where nobody may make a file beside it, as at the root of a view, it is written in place.
+    /// If no file can be made beside it, as at the root of a view, it is overwritten in place.
     static func write(_ data: Data, to url: URL, isNew: Bool, _ progress: Progress) throws {
         progress.totalUnitCount = Int64(max(data.count, 1))
         let path = try FilePath.words(url)
@@ -54,7 +54,7 @@ enum DocumentFile {
                 return try overwrite(name, in: directory, data, progress)
             }
             do throws(Errno) {
-                // What the umask took away.
+                // The umask may have removed these.
                 if isThere, fchmod(file.number, old.st_mode & 0o777) != 0 { throw Errno(errno) }
                 try fill(file, data, progress)
                 let result = withCString(temporary) { from in withCString(name) { renameat(directory.number, from, directory.number, $0) } }
@@ -68,7 +68,7 @@ enum DocumentFile {
         }
     }
 
-    /// There must be none of the name. Whoever coordinates sees it when it is whole.
+    /// Creates the file, which must not exist. Coordinated readers see it complete.
     private static func make(
         _ name: [UInt8], in directory: borrowing FileDescriptor, _ data: Data, _ progress: Progress
     ) throws(Errno) {
@@ -89,7 +89,7 @@ enum DocumentFile {
         if ftruncate(file.number, off_t(data.count)) != 0 { throw Errno(errno) }
     }
 
-    /// Writes all, and has the disk have it.
+    /// Writes everything and flushes it to disk.
     private static func fill(_ file: borrowing FileDescriptor, _ data: Data, _ progress: Progress) throws(Errno) {
         var done = 0
         while done < data.count {

@@ -1,13 +1,14 @@
 import Foundation
 import GrantSystem
 
-/// A document's part in coordination: what others ask it and tell it, handed to the main actor. It outlives no document: what comes then is answered at once.
+/// The presenter of a document, which passes messages on to the main actor. It does not retain the document: once that is gone, it
+/// answers at once.
 final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable {
-    // Safe to share: what changes is behind `url`; `document` is set before anybody else knows this, and read by the main actor alone.
+    // Safe to share: mutable state is behind `url`; `document` is set before this is shared, and read by the main actor alone.
     private let url: Lock<URL>
     nonisolated(unsafe) weak var document: UIDocument?
     let presentedItemOperationQueue = OperationQueue()
-    /// Of whoever has made the document: what others cause is done in it, too.
+    /// The environment of the code that made the document: work that others cause runs in it, too.
     let environment = GrantEnvironment.current
 
     init(_ url: URL) {
@@ -19,7 +20,7 @@ final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable
     var presentedItemURL: URL? { url.withLock { $0 } }
     func move(to new: URL) { url.withLock { $0 = new } }
 
-    /// Has the document do something on the main actor.
+    /// Runs work on the document on the main actor.
     private func ask(_ work: @escaping @MainActor @Sendable (UIDocument) async -> Void, gone: @escaping @Sendable () -> Void = {}) {
         Task { @MainActor in
             guard let document else { return gone() }
@@ -27,10 +28,10 @@ final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable
         }
     }
 
-    /// What is not saved is saved by `savePresentedItemChanges`, which comes before a reader.
+    /// Unsaved changes are saved by `savePresentedItemChanges`, which comes before a reader.
     func relinquishPresentedItem(toReader reader: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) { reader(nil) }
 
-    /// Nothing is changed by the user while somebody writes. Saving waits for the claim by itself.
+    /// The user cannot edit while somebody writes. A save waits for the claim by itself.
     func relinquishPresentedItem(toWriter writer: @escaping @Sendable ((@Sendable () -> Void)?) -> Void) {
         ask(
             { document in
@@ -45,7 +46,7 @@ final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable
             }, gone: { writer(nil) })
     }
 
-    /// Whoever asks waits for the answer: the file is this program's alone meanwhile, and needs no claim.
+    /// The claimant waits for the answer, so the file belongs to this program alone and needs no claim.
     func savePresentedItemChanges(completionHandler: @escaping @Sendable ((any Error)?) -> Void) {
         ask({ await $0.saveForOthers(completionHandler) }, gone: { completionHandler(nil) })
     }
@@ -67,9 +68,9 @@ final class DocumentPresentation: NSObject, NSFilePresenter, @unchecked Sendable
 }
 
 extension UIDocument {
-    /// Saves without a claim, because whoever asked holds one and waits.
+    /// Saves without a claim, because the claimant holds one and waits.
     func saveForOthers(_ answer: @escaping @Sendable ((any Error)?) -> Void) async {
-        // What is being saved just now waits for the same claim: it cannot end before this is answered.
+        // A save in progress waits for the same claim: it cannot end before this is answered.
         guard hasUnsavedChanges, !documentState.contains(.closed), !documentState.contains(.inConflict) else { return answer(nil) }
         do {
             let token = changeCountToken(for: .forOverwriting)
@@ -93,7 +94,7 @@ extension UIDocument {
         }
     }
 
-    /// The file is going to be deleted: nothing is saved to it any more, and what is here stays for who saves it elsewhere.
+    /// The file is about to be deleted: nothing more is saved to it, and the contents stay here to be saved elsewhere.
     func wasDeleted() {
         autosaving?.cancel()
         NSFileCoordinator.removeFilePresenter(presentation)
@@ -101,25 +102,25 @@ extension UIDocument {
     }
 
     func didMove() {
-        // A rename over another file, or a copy that took the place, is another version.
+        // A rename over another file, or a copy in its place, is another version.
         if let now = DocumentVersion(of: fileURL), now != seen { Task { await didChange() } }
         NotificationCenter.default.post(name: UIDocument.stateChangedNotification, object: self)
     }
 
-    /// Others have changed the file, or may have: it is read again, unless something was changed here as well.
+    /// Others have changed the file, or may have: it is read again, unless there are unsaved changes.
     func didChange() async {
         guard !documentState.contains(.closed) else { return }
         await turn()
         endTurn()
         var now = DocumentVersion(of: fileURL)
-        // Names in a mount lapse within a second, those of a grant that is back included.
+        // Cached names in a mount expire within a second, also those of a restored grant.
         for _ in 0..<50 where now?.isLinked != true {
             try? await Task.sleep(for: .milliseconds(20))
             now = DocumentVersion(of: fileURL)
         }
         guard let now else { return }
         if now == seen {
-            // The grant is back, perhaps: what could not be saved is tried again.
+            // The grant may be restored: try again what could not be saved.
             if hasUnsavedChanges, documentState.contains(.savingError) { scheduleAutosave() }
             return
         }

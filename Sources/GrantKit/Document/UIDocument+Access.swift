@@ -2,17 +2,17 @@ import Foundation
 import GrantAdministration
 import GrantSystem
 
-/// What tells one version of a file from another: a save by whomever changes one of them.
+/// The version of a file. Every save changes at least one of these properties.
 struct DocumentVersion: Equatable, Sendable {
     private let inode: UInt64
     private let size: Int64
     private let seconds: Int
     private let nanoseconds: Int
 
-    /// Whether a name leads to it. Where the kernel goes by a name that it looked up a moment ago, as in a mount, it may be of a file that has been replaced.
+    /// Whether a name leads to the file. In a mount, the kernel's cached name may lead to a file that has been replaced.
     let isLinked: Bool
 
-    /// As the filesystem itself says it now. nil when there is no such file, or nobody may look.
+    /// Asks the filesystem itself. nil if there is no such file, or it may not be looked up.
     init?(of url: URL) {
         guard let path = try? FilePath.words(url), let file = try? FileDescriptor.open(path, OpenFlags.path | O_NOFOLLOW),
             let status = try? file.freshStatus().st
@@ -27,7 +27,7 @@ struct DocumentVersion: Equatable, Sendable {
 
 // Opening, saving, closing.
 extension UIDocument {
-    /// Reads the file. False when that fails: `handleError` has been told why. It is a presenter from then on, until `close`.
+    /// Reads the file. Returns false on failure, after calling `handleError`. The document is a presenter from then on, until `close`.
     public func open() async -> Bool {
         do {
             try await read(fileURL, registering: true)
@@ -38,7 +38,7 @@ extension UIDocument {
         }
     }
 
-    /// The same for code that does not wait.
+    /// The same with a completion handler.
     public func open(completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isOpen = await open()
@@ -46,7 +46,8 @@ extension UIDocument {
         }
     }
 
-    /// Saves, as a new file at `url` or over the document's own. The document is at `url` then, and open. False when that fails: `handleError` has been told why, and the changes stay here.
+    /// Saves to `url`, as a new file or over the document's own. Afterwards the document is at `url`, and open. Returns false on
+    /// failure, after calling `handleError`; the changes are kept.
     public func save(to url: URL, for operation: SaveOperation) async -> Bool {
         do {
             try await write(to: url, for: operation)
@@ -57,7 +58,7 @@ extension UIDocument {
         }
     }
 
-    /// The same for code that does not wait.
+    /// The same with a completion handler.
     public func save(to url: URL, for operation: SaveOperation, completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isSaved = await save(to: url, for: operation)
@@ -65,7 +66,7 @@ extension UIDocument {
         }
     }
 
-    /// Saves what is not in the file, if anything and if there is no conflict. False when that fails.
+    /// Saves unsaved changes, if there are any and no conflict. Returns false on failure.
     public func autosave() async -> Bool {
         guard hasUnsavedChanges else { return true }
         guard !documentState.contains(.closed), !documentState.contains(.inConflict) else { return false }
@@ -78,7 +79,8 @@ extension UIDocument {
         }
     }
 
-    /// Saves what is not saved yet, and ends the document's part in coordination. False when it could not be saved: then it stays open, and its changes stay here.
+    /// Saves unsaved changes, and ends the document's part in coordination. Returns false if that fails: the document stays open, with
+    /// its changes.
     public func close() async -> Bool {
         autosaving?.cancel()
         if documentState.contains(.closed) { return true }
@@ -90,7 +92,7 @@ extension UIDocument {
         return true
     }
 
-    /// The same for code that does not wait.
+    /// The same with a completion handler.
     public func close(completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isClosed = await close()
@@ -98,7 +100,7 @@ extension UIDocument {
         }
     }
 
-    /// Takes what is at `url`, usually its own file, in the place of its contents; what was changed and not saved is lost, and a conflict is over.
+    /// Replaces the contents by those at `url`, usually its own file. Unsaved changes are lost, and a conflict ends.
     public func revert(toContentsOf url: URL) async -> Bool {
         documentState.insert(.editingDisabled)
         disableEditing()
@@ -115,7 +117,7 @@ extension UIDocument {
         }
     }
 
-    /// The same for code that does not wait.
+    /// The same with a completion handler.
     public func revert(toContentsOf url: URL, completionHandler: (@Sendable (Bool) -> Void)?) {
         Task { @MainActor in
             let isReverted = await revert(toContentsOf: url)
@@ -125,7 +127,7 @@ extension UIDocument {
 
     // MARK: one thing at a time
 
-    /// Waits until nothing is read or saved, and begins to.
+    /// Waits until no read or save is under way, and begins one.
     func turn() async {
         while isSaving { await withCheckedContinuation { waiting.append($0) } }
         isSaving = true
@@ -175,7 +177,7 @@ extension UIDocument {
         }
     }
 
-    /// Waits for those who write: what they do shows before this one saves over it, as a conflict.
+    /// Waits for writers: their changes are noticed before this save overwrites them, as a conflict.
     private func write(to url: URL, for operation: SaveOperation) async throws {
         await turn()
         defer { endTurn() }
@@ -185,7 +187,7 @@ extension UIDocument {
                 .featureUnsupported, userInfo: [NSURLErrorKey: url, NSDebugDescriptionErrorKey: "contents(forType:) gave no Data"])
         }
         let (progress, presentation, isNew) = (begin(), presentation, operation == .forCreating)
-        // Whoever saves knowingly over another's changes has them go.
+        // A deliberate save over others' changes replaces them.
         let expected = documentState.contains(.inConflict) || url != fileURL || isNew ? nil : seen
         do {
             let version: DocumentVersion?
@@ -218,7 +220,7 @@ extension UIDocument {
         }
     }
 
-    /// Somebody who coordinates with nobody has changed the file.
+    /// A process that does not coordinate has changed the file.
     private struct Conflict: Error {}
 
     func scheduleAutosave() {

@@ -8,6 +8,8 @@ struct Caller: Sendable {
     let pid: Int32
     /// The application in whose sandbox the process is; nil for the owner.
     let app: String?
+    /// Flatpak's number of the run of the application, where it has one.
+    var instance: String? = nil
 
     var isOwner: Bool { app == nil }
 }
@@ -26,9 +28,9 @@ struct CallerIdentification: Sendable {
             let process = try ProcessHandle(first.pid)
             let second = try? credentials(of: name)
             guard second?.pid == first.pid else { throw Errno(ESRCH) }
-            let app = try SandboxInfo.application(of: first.pid)
+            let sandbox = try SandboxInfo.sandbox(of: first.pid)
             guard !process.hasEnded else { throw Errno(ESRCH) }
-            return Caller(name: name, pid: first.pid, app: app)
+            return Caller(name: name, pid: first.pid, app: sandbox?.app, instance: sandbox?.instance)
         } catch {
             throw PortalError(.notAllowed, "Unable to tell who calls: \(error)")
         }

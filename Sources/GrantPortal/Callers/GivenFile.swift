@@ -62,21 +62,25 @@ struct FileTranslation: Sendable {
 
     private typealias Place = (device: DeviceNumber, path: [UInt8])
 
-    /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table or in the caller's.
+    /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table, in the caller's, or in
+    /// that of the application which calls through a proxy, as every application of Flatpak does. The descriptor holds the mount, so whatever table has its number has this mount.
     private func place(of given: GivenDescriptor, _ status: FileStatus, _ caller: Caller) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
         // A mount's number is its own in all namespaces; its device may be another one than its files' (btrfs). What is found is compared in the end.
         if let entry = try MountTable.current().entry(id: mount.id), let place = place(path, in: entry) { return place }
-        let theirs = MountTable(parsing: try File.contents(of: "/proc/\(caller.pid)/mountinfo".utf8))
-        guard let entry = theirs.entry(id: mount.id) else { throw Errno(ENOENT) }
-        if let place = place(path, in: entry) { return place }
-        // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
-        let beneath = Array("/newroot".utf8)
-        guard MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry) else {
-            throw Errno(ENOENT)
+        for pid in [caller.pid, caller.instance.flatMap { FlatpakInstance.firstProcess(of: $0) }] {
+            guard let pid, let text = try? File.contents(of: "/proc/\(pid)/mountinfo".utf8),
+                let entry = MountTable(parsing: text).entry(id: mount.id)
+            else { continue }
+            if let place = place(path, in: entry) { return place }
+            // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
+            let beneath = Array("/newroot".utf8)
+            if MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry) {
+                return place
+            }
         }
-        return place
+        throw Errno(ENOENT)
     }
 
     private func place(_ path: [UInt8], in entry: MountEntry) -> Place? {

@@ -5,9 +5,15 @@ import GrantSystem
 enum SandboxInfo {
     private static let largest = 65_536
 
-    /// The application whose sandbox the process's root directory is of; nil when there is none. EACCES when its root cannot be looked at, EBADMSG when it says nothing of
-    /// use: neither means that there is no sandbox.
-    static func application(of pid: Int32) throws(Errno) -> String? {
+    struct Sandbox {
+        let app: String
+        /// The number by which Flatpak knows this run of the application.
+        let instance: String?
+    }
+
+    /// The sandbox whose root directory the process has; nil when there is none. EACCES when its root cannot be looked at, EBADMSG when it says nothing of use: neither means
+    /// that there is no sandbox.
+    static func sandbox(of pid: Int32) throws(Errno) -> Sandbox? {
         let root = try FileDescriptor.open("/proc/\(pid)/root".utf8, OpenFlags.path | O_DIRECTORY)
         let file: FileDescriptor
         do throws(Errno) {
@@ -17,8 +23,10 @@ enum SandboxInfo {
             if error == Errno(ENOENT) { return nil }
             throw error
         }
-        guard try file.status().st.st_mode & S_IFMT == S_IFREG, let app = name(in: try text(of: file)) else { throw Errno(EBADMSG) }
-        return app
+        guard try file.status().st.st_mode & S_IFMT == S_IFREG else { throw Errno(EBADMSG) }
+        let text = try text(of: file)
+        guard let app = name(in: text) else { throw Errno(EBADMSG) }
+        return Sandbox(app: app, instance: KeyFile(text).values("instance-id", in: ["Instance"]).only)
     }
 
     private static func text(of file: borrowing FileDescriptor) throws(Errno) -> [UInt8] {

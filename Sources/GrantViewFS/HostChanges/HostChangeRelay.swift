@@ -141,7 +141,9 @@ final class HostChangeRelay {
         }
         blocking.send()
         blocking.poll()
-        if keeps, blocking.takeDropped() || watch.means != .data && view.hostWatch?.mayHaveMissed.exchange(false, ordering: .acquiring) == true {
+        if keeps,
+            blocking.takeDropped() || watch.means != .data && view.hostWatch?.mayHaveMissed.exchange(false, ordering: .acquiring) == true
+        {
             invalidateAll()
         }
         guard let notifier = view.session?.notifier else { return }
@@ -213,7 +215,11 @@ final class HostChangeRelay {
         guard let node = view.tree.find(key, in: scope) else { return }
         // Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
         if data, view.tree.isOpen(node, key, in: scope) {
-            if view.isDirectory(node) { blocking.invalidateListing(of: node, in: scope.scope) } else { _ = notifier.invalidateData(NodeID(node)) }
+            if view.isDirectory(node) {
+                blocking.invalidateListing(of: node, in: scope.scope)
+            } else {
+                _ = notifier.invalidateData(NodeID(node))
+            }
         } else {
             _ = notifier.invalidateAttributes(NodeID(node))
         }

@@ -136,7 +136,8 @@ final class Departures: Sendable {
     }
 
     /// Goes round like the hand of a clock, as far as a turn may.
-    private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.UnpinnedSnapshot) -> Void) {
+    private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.UnpinnedSnapshot) -> Void)
+    {
         let limit = view.tree.indexLimit
         var (seen, steps) = (0, 0)
         while left > 0, limit > 0, seen < Self.directoriesPerTurn, steps < Self.stepsPerTurn {

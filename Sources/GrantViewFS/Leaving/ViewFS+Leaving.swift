@@ -29,7 +29,9 @@ extension ViewFS {
 
     @inline(never)
     private func isOutside(_ id: NodeID, _ node: NodePointer, _ containment: UInt8, for entry: Entry) -> Bool {
-        if containment & Containment.escaped != 0 { return entry.isRefused(by: UInt32(truncatingIfNeeded: containment & Containment.escaped)) }
+        if containment & Containment.escaped != 0 {
+            return entry.isRefused(by: UInt32(truncatingIfNeeded: containment & Containment.escaped))
+        }
         let (time, relied) = (Clock.monotonic, relied)
         // Found by its name in a directory that was looked at.
         if time &- node.pointee.found.load(ordering: .relaxed) < Int64(truncatingIfNeeded: relied) &* 1_000_000 { return false }

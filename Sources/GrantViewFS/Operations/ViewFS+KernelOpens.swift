@@ -32,7 +32,9 @@ extension ViewFS {
             if let writeBackSize { return drop(request, writeBackSize, of: id.rawValue, in: scope.rawValue, verdict) }
             return refuse(request, verdict, scope: scope.rawValue, readOf: entry == .read ? id.rawValue : 0)
         }
-        if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.rawValue) { return parkForQuota(request, entry, scope: scope.rawValue) }
+        if verdict == .congested, workerQuota.exceedsQuota(request, in: scope.rawValue) {
+            return parkForQuota(request, entry, scope: scope.rawValue)
+        }
         if isClaimed(verdict, entry, scope.rawValue), let hold = blocker(request.caller, id, node, entry) {
             return parkForClaim(request, for: hold, scope: scope.rawValue, node: id.rawValue)
         }
@@ -43,7 +45,8 @@ extension ViewFS {
         let identity = Identity.assume(caller, groups: node.pointee.usesCallerGroups)
         if entry.isChange { Identity.keepSetID(!request.killsSetID) }
         let (file, error) =
-            identity == 0 ? cachedFile(id.rawValue, node, descriptor, forWriting: writes, as: caller, must: writeBackSize != nil) : (nil, 0 - identity)
+            identity == 0
+            ? cachedFile(id.rawValue, node, descriptor, forWriting: writes, as: caller, must: writeBackSize != nil) : (nil, 0 - identity)
         if let file {
             body(request, file)
         } else if isLease(error, node) {

@@ -29,7 +29,8 @@ extension ViewFS {
         _ info: OpenFileInfo
     ) {
         let isWriteBack = info.writepage != 0
-        view.onFile(request, info.fh, id, for: isWriteBack ? .cacheWrite : .write, writes: true, writeBackSize: isWriteBack ? size : nil) { request, file in
+        view.onFile(request, info.fh, id, for: isWriteBack ? .cacheWrite : .write, writes: true, writeBackSize: isWriteBack ? size : nil) {
+            request, file in
             // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
             let appends = !isWriteBack && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {

@@ -70,7 +70,8 @@ public struct CrashedMount {
         state.put(flag: fixed.leavesAccessTimes)
         state.put(flag: fixed.leavesDirectoryAccessTimes)
         state.put(0 as UInt64)
-        let openings = try CrashedOpenFiles.read(files: try left.take(page.pointee.files), directories: try left.take(page.pointee.directories))
+        let openings = try CrashedOpenFiles.read(
+            files: try left.take(page.pointee.files), directories: try left.take(page.pointee.directories))
         let devices = UnsafeBufferPointer(start: clinux_supervised_devices(page), count: Int(truncatingIfNeeded: page.pointee.device_count))
         try NodeTree.recover(
             devices: Array(devices), scopes: scopes.map(\.left), openings: openings, from: try left.take(page.pointee.nodes), to: &state)

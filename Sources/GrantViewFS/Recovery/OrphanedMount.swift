@@ -45,7 +45,9 @@ public final class OrphanedMount: Sendable {
         if cutsFirst { cut() } else { death.post() }
         let (files, directories) = nodes()
         let isDirectory = Set(directories)
-        let calls = AbandonableCalls<UInt64>(limit: Self.limit, mayBlock: { isDirectory.contains($0) }) { [self] in connection.invalidateData($0) }
+        let calls = AbandonableCalls<UInt64>(limit: Self.limit, mayBlock: { isDirectory.contains($0) }) { [self] in
+            connection.invalidateData($0)
+        }
         // Files twice: a page whose write was refused stays the first time (mm/truncate.c, invalidate_inode_pages2_range). Directories last: a program can keep
         // a listing's page locked.
         calls.add(files + files + directories)

@@ -27,7 +27,8 @@ extension ViewFS {
             names.countRefusal(of: grant, uid: request.caller.uid, thread: request.caller.pid)
             request.reply(error: EACCES)
         case .place(.open(let scope)):
-            if scope.dropsOnNextLookup.load(ordering: .acquiring), scope.dropsOnNextLookup.exchange(false, ordering: .acquiringAndReleasing) {
+            if scope.dropsOnNextLookup.load(ordering: .acquiring), scope.dropsOnNextLookup.exchange(false, ordering: .acquiringAndReleasing)
+            {
                 request.reply(error: ESTALE)
             } else {
                 replyRoot(of: scope, request)

@@ -1,12 +1,12 @@
 import GrantModel
 
-/// Reads a command line the GNU way: options anywhere, `--opt=value` or `--opt value`, `-abc`, `-oVALUE`, `--` ends them.
+/// Parses a command line the GNU way: options anywhere, `--opt=value` or `--opt value`, `-abc`, `-oVALUE`, `--` ends them.
 struct ArgumentParser {
     let program: ProgramDeclaration
 
-    /// Errors are `.usage`. `--help` and `--version` win over everything that is wrong beside them.
+    /// Errors are `.usage`. `--help` and `--version` take precedence over errors.
     func parse(_ words: [[UInt8]]) throws(GrantError) -> Invocation {
-        var scan = Scan(program: program)
+        var scan = ParseState(program: program)
         do {
             try scan.read(words)
         } catch {
@@ -30,12 +30,12 @@ struct ArgumentParser {
 
     private func check(_ operands: [[UInt8]], of command: CommandDeclaration) throws(GrantError) {
         let advice = "see grantfs \(command.name) --help"
-        if operands.count < command.smallestOperandCount {
+        if operands.count < command.minOperands {
             let missing = command.operands.filter { !$0.isOptional }[operands.count].name
             throw usage("\(command.name): \(missing) is missing", advice: advice)
         }
-        if operands.count > command.largestOperandCount {
-            let surplus = String(decoding: operands[command.largestOperandCount], as: UTF8.self)
+        if operands.count > command.maxOperands {
+            let surplus = String(decoding: operands[command.maxOperands], as: UTF8.self)
             throw usage("\(command.name): “\(surplus)” is one word too many", advice: advice)
         }
     }
@@ -43,8 +43,8 @@ struct ArgumentParser {
 
 private func usage(_ message: String, advice: String? = nil) -> GrantError { GrantError(.usage, message, advice: advice) }
 
-/// The state of reading from left to right.
-private struct Scan {
+/// The state of parsing from left to right.
+private struct ParseState {
     let program: ProgramDeclaration
     var command: CommandDeclaration?
     var parsed = ParsedArguments(command: "")
@@ -57,7 +57,7 @@ private struct Scan {
 
     mutating func read(_ words: [[UInt8]]) throws(GrantError) {
         var rest = words[...]
-        // Help is given even when a word before it is wrong.
+        // Help is shown even if an earlier word is wrong.
         wantsHelp = words.prefix { $0 != Array("--".utf8) }.contains(Array("--help".utf8))
         var firstError: GrantError?
         while let word = rest.popFirst() {
@@ -67,10 +67,10 @@ private struct Scan {
                         parsed.trailing = Array(rest)
                         break
                     }
-                    for operand in rest { try take(operand: operand) }
+                    for operand in rest { try parse(operand: operand) }
                     break
                 }
-                try take(word, &rest)
+                try parse(word, &rest)
             } catch {
                 if !wantsHelp { throw error }
                 firstError = firstError ?? error
@@ -79,17 +79,17 @@ private struct Scan {
         if let firstError { throw firstError }
     }
 
-    private mutating func take(_ word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+    private mutating func parse(_ word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
         if word.starts(with: Array("--".utf8)) {
-            try take(long: word, &rest)
+            try parse(long: word, &rest)
         } else if word.count > 1, word[0] == UInt8(ascii: "-") {
-            try take(short: word, &rest)
+            try parse(short: word, &rest)
         } else {
-            try take(operand: word)
+            try parse(operand: word)
         }
     }
 
-    private mutating func take(operand: [UInt8]) throws(GrantError) {
+    private mutating func parse(operand: [UInt8]) throws(GrantError) {
         if command != nil {
             parsed.operands.append(operand)
             return
@@ -106,24 +106,24 @@ private struct Scan {
         command = found
     }
 
-    private mutating func take(long word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+    private mutating func parse(long word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
         let body = word.dropFirst(2)
         let equals = body.firstIndex(of: UInt8(ascii: "="))
         let name = String(decoding: body[..<(equals ?? body.endIndex)], as: UTF8.self)
         guard let option = option(name, hasValue: equals != nil, next: rest.first) else { throw unknown("--" + name) }
         guard option.value != nil else {
             if equals != nil { throw usage("--\(name) takes no value") }
-            note(option, [], as: "--" + name)
+            set(option, [], as: "--" + name)
             return
         }
         if let equals {
-            note(option, Array(body[(equals + 1)...]), as: "--" + name)
+            set(option, Array(body[(equals + 1)...]), as: "--" + name)
         } else {
-            note(option, try value(of: "--" + name, option, &rest), as: "--" + name)
+            set(option, try value(of: "--" + name, option, &rest), as: "--" + name)
         }
     }
 
-    private mutating func take(short word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
+    private mutating func parse(short word: [UInt8], _ rest: inout ArraySlice<[UInt8]>) throws(GrantError) {
         var letters = word.dropFirst()
         while let letter = letters.popFirst() {
             let name = String(decoding: [letter], as: UTF8.self)
@@ -133,10 +133,10 @@ private struct Scan {
                     in: String(decoding: word, as: UTF8.self))
             }
             guard option.value != nil else {
-                note(option, [], as: "-" + name)
+                set(option, [], as: "-" + name)
                 continue
             }
-            note(option, letters.isEmpty ? try value(of: "-" + name, option, &rest) : Array(letters), as: "-" + name)
+            set(option, letters.isEmpty ? try value(of: "-" + name, option, &rest) : Array(letters), as: "-" + name)
             return
         }
     }
@@ -148,31 +148,32 @@ private struct Scan {
         return value
     }
 
-    private mutating func note(_ option: OptionDeclaration, _ value: [UInt8], as word: String) {
+    private mutating func set(_ option: OptionDeclaration, _ value: [UInt8], as word: String) {
         if option.long == "help" { wantsHelp = true }
         if option.long == "version" { wantsVersion = true }
         if command == nil { before.append((option, word)) }
         parsed.options[option.long, default: []].append(value)
     }
 
-    /// The option of this name. Before the command there may be two, of which one takes a value: what comes next, a value or the command, says which one is meant.
+    /// Returns the option of this name. Before the command there may be two, one of which takes a value: the next word, a value or the
+    /// command, decides.
     private func option(_ name: String, hasValue: Bool, next: [UInt8]?) -> OptionDeclaration? {
-        let named = candidates.filter { $0.isCalled(name) }
+        let named = candidates.filter { $0.isNamed(name) }
         guard let plain = named.first(where: { $0.value == nil }), let valued = named.first(where: { $0.value != nil }) else {
             return named.first
         }
         if hasValue { return valued }
         let isCommands = next.map { String(decoding: $0, as: UTF8.self) }.flatMap { program.command(named: $0) }?.options
-            .contains { $0.isCalled(name) && $0.value == nil }
+            .contains { $0.isNamed(name) && $0.value == nil }
         return isCommands == true || next?.first == UInt8(ascii: "-") ? plain : valued
     }
 
-    /// The options that are known at this point. Before the command every option of every command is.
+    /// The options that are valid at this point. Before the command these are the options of all commands.
     private var candidates: [OptionDeclaration] {
         program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
     }
 
-    /// `whole`: the word that was typed, if that has several letters.
+    /// `whole`: the complete word as typed, if it has several letters.
     private func unknown(_ word: String, in whole: String? = nil) -> GrantError {
         let known = candidates.filter { !$0.isHidden }
         let near = word.hasPrefix("--") ? Suggestion.nearest(to: word, among: known.map { "--" + $0.long }) : nil

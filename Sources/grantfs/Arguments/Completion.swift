@@ -1,14 +1,14 @@
 import GrantModel
 
-/// What may follow on a command line that is being typed, made from the declarations.
+/// The completion of a command line that is being typed, from the declarations.
 struct Completion {
     let program: ProgramDeclaration
 
     /// What a shell offers.
     enum Answer: Equatable {
-        /// Words, each with a line about it, that stand for the whole of the last word.
+        /// Words with a description each, which replace the last word.
         case words([Candidate])
-        /// What the shell knows itself.
+        /// Left to the shell.
         case files, directories, commands
     }
 
@@ -17,12 +17,12 @@ struct Completion {
         var about: String
     }
 
-    /// Names that the store knows; `view` when one was given on the line.
+    /// Looks up names in the store; `view` if one was given on the line.
     typealias Names = (_ kind: ValueKind, _ view: String?, _ store: String?) -> [Candidate]
 
-    /// `words`: what follows the program's name; the last one is being typed and may be empty.
+    /// `words`: everything after the program's name; the last one is being typed and may be empty.
     func answer(to words: [String], names: Names) -> Answer {
-        var scan = Scan(program: program)
+        var scan = ParseState(program: program)
         for word in words.dropLast() { scan.read(word) }
         let typed = words.last ?? ""
         let known: (ValueKind) -> [Candidate] = { names($0, scan.given["view"], scan.given["store"]) }
@@ -36,7 +36,7 @@ struct Completion {
         return complete(typed, as: kind, known)
     }
 
-    private func completeOption(_ typed: String, _ scan: Scan, _ known: (ValueKind) -> [Candidate]) -> Answer {
+    private func completeOption(_ typed: String, _ scan: ParseState, _ known: (ValueKind) -> [Candidate]) -> Answer {
         if let equals = typed.firstIndex(of: "="), let option = scan.option(typed) {
             let head = String(typed[...equals])
             guard case .words(let words) = complete(String(typed[typed.index(after: equals)...]), as: option.kind, known) else {
@@ -60,7 +60,7 @@ struct Completion {
         }
     }
 
-    /// The last of several that are separated by commas; none comes twice.
+    /// Completes the last of several words separated by commas; none is offered twice.
     private func completeList(_ typed: String) -> [Candidate] {
         let parts = typed.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
         let head = parts.dropLast().map { $0 + "," }.joined()
@@ -70,27 +70,27 @@ struct Completion {
     }
 }
 
-/// What the words before the last one say.
-private struct Scan {
+/// The parsed words before the last one.
+private struct ParseState {
     let program: ProgramDeclaration
     var command: CommandDeclaration?
     var operandCount = 0
     var isPastOptions = false
-    /// An option whose value comes next.
+    /// The option whose value comes next.
     var open: OptionDeclaration?
-    /// The last value of each option that was given.
+    /// The last value of each option.
     var given: [String: String] = [:]
 
     init(program: ProgramDeclaration) { self.program = program }
 
     var candidates: [OptionDeclaration] { (command?.options ?? []) + program.commonOptions }
 
-    /// The option that a word such as `--view`, `--view=x` or `-o` names.
+    /// Returns the option in a word such as `--view`, `--view=x` or `-o`.
     func option(_ word: String) -> OptionDeclaration? {
         let all = program.commonOptions + (command?.options ?? program.commands.flatMap(\.options))
         if word.hasPrefix("--") {
             let name = word.dropFirst(2).prefix { $0 != "=" }
-            return all.first { $0.isCalled(name) }
+            return all.first { $0.isNamed(name) }
         }
         return word.count == 2 ? all.first { $0.short == word.last } : nil
     }

@@ -1,19 +1,19 @@
 import GrantModel
 
-/// One option, declared once: the parser, the help and the suggestions all come from here.
+/// One option. The parser, the help and the suggestions all use its declaration.
 struct OptionDeclaration: Sendable {
     /// Without the dashes.
     let long: String
     let short: Character?
-    /// Other words for it, without the dashes, that the help leaves out.
+    /// Other names, without the dashes, that the help leaves out.
     let aliases: [String]
-    /// What the value is called in the help; nil for an option that takes none.
+    /// The metavariable in the help; nil for an option without a value.
     let value: String?
     let help: String
     let isRepeatable: Bool
-    /// Left out of the help: for mount helpers and for the daemon's own start.
+    /// Left out of the help: for mount helpers and for starting the daemon.
     let isHidden: Bool
-    /// What may stand there, where that is a fixed list.
+    /// The possible values, if there is a fixed list.
     let choices: [String]
 
     init(
@@ -30,18 +30,18 @@ struct OptionDeclaration: Sendable {
         self.choices = choices
     }
 
-    /// Whether the word without its dashes means this option.
-    func isCalled(_ word: some StringProtocol) -> Bool { long == word || aliases.contains { $0 == word } }
+    /// Whether the word without its dashes names this option.
+    func isNamed(_ word: some StringProtocol) -> Bool { long == word || aliases.contains { $0 == word } }
 }
 
-/// One word that is no option.
+/// An operand.
 struct OperandDeclaration: Sendable {
     let name: String
     let isOptional: Bool
     let isRepeatable: Bool
-    /// What may stand there, where that is a fixed list.
+    /// The possible values, if there is a fixed list.
     let choices: [String]
-    /// It has options of its own, so `--` stands before it.
+    /// Whether it is a command line with options of its own, after `--`.
     let isCommand: Bool
 
     init(
@@ -54,28 +54,28 @@ struct OperandDeclaration: Sendable {
         self.isRepeatable = isRepeatable
     }
 
-    /// As the help shows it: `DIR`, `[DIR]`, `SELECTOR…`.
+    /// The form in the help: `DIR`, `[DIR]`, `SELECTOR…`.
     var usage: String {
         let name = (isCommand ? "-- " : "") + name + (isRepeatable ? "…" : "")
         return isOptional ? "[\(name)]" : name
     }
 }
 
-/// One command: its words, and what it does.
+/// One command: its arguments, and what it does.
 struct CommandDeclaration: Sendable {
     let name: String
-    /// Other names for it, that whoever comes from another program types.
+    /// Other names, for users of other programs.
     let aliases: [String]
     let summary: String
     let operands: [OperandDeclaration]
     let options: [OptionDeclaration]
     /// Paragraphs at the end of the help.
     let notes: [String]
-    /// Left out of the help: for the program's own use.
+    /// Left out of the help: for internal use.
     let isHidden: Bool
-    /// What stands behind `--` is another program's command line: `ParsedArguments.trailing`.
+    /// Whether the words after `--` are another program's command line: `ParsedArguments.trailing`.
     let takesCommand: Bool
-    /// Does it; the result is the exit status.
+    /// Runs the command and returns the exit status.
     let run: @Sendable (ParsedArguments) throws(GrantError) -> Int32
 
     init(
@@ -94,22 +94,22 @@ struct CommandDeclaration: Sendable {
         self.run = run
     }
 
-    /// Whether its last words are another program's command line.
+    /// Whether its last operand is another program's command line.
     var endsWithCommand: Bool { operands.last?.isCommand == true }
-    var smallestOperandCount: Int { operands.count { !$0.isOptional } }
-    var largestOperandCount: Int { operands.contains { $0.isRepeatable } ? Int.max : operands.count }
+    var minOperands: Int { operands.count { !$0.isOptional } }
+    var maxOperands: Int { operands.contains { $0.isRepeatable } ? Int.max : operands.count }
 }
 
-/// The program: its commands, and the options that each of them has.
+/// The program: its commands, and the options that all of them have.
 struct ProgramDeclaration: Sendable {
     let name: String
     let version: String
     let summary: String
     let commands: [CommandDeclaration]
     let commonOptions: [OptionDeclaration]
-    /// How the help arranges the commands, by their names. Those that no group has stand behind the last one.
+    /// The groups of commands in the help, by name. Commands in no group come after the last one.
     let groups: [(title: String, commands: [String])]
 
-    /// By its name, or another one for it.
+    /// Finds a command by its name or an alias.
     func command(named name: String) -> CommandDeclaration? { commands.first { $0.name == name || $0.aliases.contains(name) } }
 }

@@ -1,13 +1,13 @@
 import Glibc
 import GrantModel
 
-/// WHEN: `90s`, `2h`, `7d`, or a time as ISO 8601 has it.
+/// WHEN: `90s`, `2h`, `7d`, or an ISO 8601 time.
 enum Expiry {
     private static let units: [Character: Int64] = ["s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800]
-    /// The last second that nanoseconds in 64 bits reach, in 2262.
+    /// The last second that 64 bits of nanoseconds can represent, in 2262.
     private static let lastSecond = Int64.max / 1_000_000_000 - 1
 
-    /// `.usage` when it is neither, is not after `now`, or lies beyond 2262.
+    /// `.usage` if it is invalid, not after `now`, or beyond 2262.
     static func parse(_ text: String, now: Instant) throws(GrantError) -> Instant {
         guard let instant = duration(text, now) ?? time(text) else {
             throw GrantError(.usage, "“\(text)” is no time", advice: "90s, 2h, 7d, or 2030-01-31T12:00:00Z")
@@ -17,7 +17,7 @@ enum Expiry {
         return instant
     }
 
-    /// A time that may have passed, or how long ago it was: `1h`. `.usage` when it is neither.
+    /// Parses a time that may have passed, or a time span before now: `1h`. `.usage` if it is invalid.
     static func parsePast(_ text: String, now: Instant) throws(GrantError) -> Instant {
         if let later = duration(text, now), let later {
             return Instant(nanoseconds: now.nanoseconds - (later.nanoseconds - now.nanoseconds))
@@ -28,7 +28,7 @@ enum Expiry {
         return instant
     }
 
-    /// Seconds, a day at the most: `30s`, `2m`, `30`, `0.5`. `.usage` for anything else.
+    /// Parses seconds, at most a day: `30s`, `2m`, `30`, `0.5`. `.usage` for anything else.
     static func seconds(_ text: String, for option: String) throws(GrantError) -> Double {
         let origin = Instant(nanoseconds: 0)
         let seconds = duration(text, origin).map { $0?.seconds(since: origin) ?? .infinity } ?? Double(text)
@@ -38,7 +38,7 @@ enum Expiry {
         return seconds
     }
 
-    /// nil: no duration. `.some(nil)`: too long.
+    /// nil: not a duration. `.some(nil)`: too long.
     private static func duration(_ text: String, _ now: Instant) -> Instant?? {
         guard let unit = text.last.flatMap({ units[$0] }) else { return nil }
         let digits = text.dropLast()
@@ -49,7 +49,7 @@ enum Expiry {
         return Instant(nanoseconds: now.nanoseconds + seconds * 1_000_000_000)
     }
 
-    /// `2030-01-31`, `2030-01-31T12:00`, `2030-01-31T12:00:00.5Z`, `… +02:00`. Without a zone it is local time.
+    /// `2030-01-31`, `2030-01-31T12:00`, `2030-01-31T12:00:00.5Z`, `… +02:00`. Local time without a zone.
     private static func time(_ text: String) -> Instant?? {
         var scanner = Scanner(text)
         guard let year = scanner.digits(4), scanner.take("-"), let month = scanner.digits(2), scanner.take("-"),
@@ -99,7 +99,7 @@ private struct Scanner {
         return Int64(digits)
     }
 
-    /// Nanoseconds; digits after the ninth are dropped.
+    /// Returns nanoseconds; ignores digits after the ninth.
     mutating func fraction() -> Int64? {
         let digits = rest.prefix { ("0"..."9").contains($0) }
         guard !digits.isEmpty else { return nil }
@@ -107,7 +107,7 @@ private struct Scanner {
         return Int64(digits.prefix(9) + String(repeating: "0", count: max(0, 9 - digits.count)))
     }
 
-    /// Seconds to the east of Greenwich.
+    /// Returns the seconds of a time after parsing its zone.
     mutating func zone(days: Int64, year: Int64, month: Int64, day: Int64, hour: Int64, minute: Int64, second: Int64) -> Int64? {
         if take("Z") || take("z") { return 0 }
         let isEast = rest.first == "+"

@@ -1,6 +1,6 @@
 /// The declarations as mdoc(7).
 enum ManualText {
-    /// The commands with their operands; the options stand once, at `options`.
+    /// The commands with their operands; the options appear once, at `options`.
     static func synopsis(of program: ProgramDeclaration) -> String {
         program.commands.filter { !$0.isHidden }.map { command -> String in
             let options = command.options.contains { !$0.isHidden } ? [".Op Ar options"] : []
@@ -13,7 +13,7 @@ enum ManualText {
         }.joined()
     }
 
-    /// Each command with its options; those of every command last.
+    /// Each command with its options; the common ones last.
     static func options(of program: ProgramDeclaration) -> String {
         let commands = program.commands.filter { !$0.isHidden && $0.options.contains { !$0.isHidden } }
         let lists = commands.map { "Of\n.Cm \($0.name) :\n" + list($0.options) } + ["Of every command:\n" + list(program.commonOptions)]
@@ -35,7 +35,7 @@ enum ManualText {
         text.prefix(1).uppercased() + text.dropFirst() + (text.hasSuffix(".") ? "" : ".")
     }
 
-    /// Nothing in it is a request or an escape.
+    /// Escapes everything that would be a request or an escape.
     private static func escaped(_ text: String) -> String {
         let marks: [Character: String] = ["\\": "\\e", "…": "...", "“": "\\(lq", "”": "\\(rq", "’": "\\(cq"]
         let body = text.map { marks[$0] ?? String($0) }.joined()

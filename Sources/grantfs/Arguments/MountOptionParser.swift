@@ -1,35 +1,35 @@
 import GrantModel
 
-/// Reads `-o`, as mount(8), fstab and `grantfs mount` give it.
+/// Parses `-o`, as mount(8), fstab and `grantfs mount` pass it.
 struct MountOptionParser {
     private(set) var options = MountOptions()
-    /// The flags of a mount that is there already are to be changed.
+    /// Whether the flags of an existing mount are to be changed.
     private(set) var isRemount = false
-    /// A view that no grant names yet may be mounted.
+    /// Whether a view that no grant names yet may be mounted.
     private(set) var isNew = false
-    /// What stands in the view's place is a pattern, and each view that matches is shown in a directory.
+    /// Whether the view's name is a pattern, and each view that matches is shown in a directory.
     private(set) var hasSeveralViews = false
-    /// Each of several views is a mount of its own.
+    /// Whether each of several views is a mount of its own.
     private(set) var isSeparate = false
-    /// mount -s: options that are not known are passed over.
+    /// mount -s: unknown options are ignored.
     let isSloppy: Bool
 
     init(isSloppy: Bool = false) { self.isSloppy = isSloppy }
 
-    /// What mount(8) keeps for itself and passes on all the same, and what every filesystem takes.
-    private static let swallowed: Set<String> = [
+    /// Options that mount(8) handles itself and passes on all the same, and that every filesystem accepts.
+    private static let ignored: Set<String> = [
         "defaults", "auto", "noauto", "user", "nouser", "users", "nousers", "owner", "noowner", "group", "nogroup", "nofail", "_netdev",
         "default_permissions", "relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "async", "silent",
         "loud",
     ]
 
-    /// What is suggested.
+    /// The options for suggestions.
     private static let known = [
         "ro", "rw", "allow_other", "default_permissions", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "store", "submounts",
         "cache", "audit", "audit-of", "idle", "new", "recover", "norecover", "views", "separate",
     ]
 
-    /// What is completed: the words that are known, those with a value up to where it begins or with each that they may have.
+    /// The words for completion: known options, those with a value up to the `=` or with each possible value.
     static var completions: [String] {
         known.flatMap { word -> [String] in
             switch word {
@@ -41,15 +41,15 @@ struct MountOptionParser {
         }
     }
 
-    /// A list of options, separated by commas; later ones win. `.usage` names the one that is wrong.
+    /// Parses a comma-separated list; later options win. `.usage` names an invalid one.
     mutating func read(_ list: String) throws(GrantError) {
         for word in MountOptionParser.split(list) where !word.isEmpty {
             let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            try take(String(parts[0]), value: parts.count > 1 ? String(parts[1]) : nil)
+            try parse(String(parts[0]), value: parts.count > 1 ? String(parts[1]) : nil)
         }
     }
 
-    private mutating func take(_ name: String, value: String?) throws(GrantError) {
+    private mutating func parse(_ name: String, value: String?) throws(GrantError) {
         if let value {
             switch name {
             case "store": try setStore(value)
@@ -60,7 +60,7 @@ struct MountOptionParser {
             case "cache": options.cache = try MountOptionParser.word(value, of: name, "shared, exclusive or none")
             case "idle": options.idle = try MountOptionParser.word(value, of: name, "auto, poll or halt")
             case "comment", "user", "uhelper", "helper": break
-            // The kernel's words in /proc/mounts, which mount(8) hands back for a remount.
+            // Options of the kernel in /proc/mounts, which mount(8) passes back for a remount.
             case "user_id", "group_id", "max_read", "blksize": break
             default:
                 if name.lowercased().hasPrefix("x-") || isSloppy { return }
@@ -92,7 +92,7 @@ struct MountOptionParser {
         case "remount": isRemount = true
         case "store", "cache", "idle", "audit-of": throw GrantError(.usage, "the mount option “\(name)” needs a value", advice: "\(name)=…")
         default:
-            if MountOptionParser.swallowed.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
+            if MountOptionParser.ignored.contains(name) || name.lowercased().hasPrefix("x-") || isSloppy { return }
             throw MountOptionParser.unknown(name, name)
         }
     }
@@ -119,7 +119,7 @@ struct MountOptionParser {
             advice: "one or several of these, with colons between: " + AuditKinds.words.map(\.word).joined(separator: ", "))
     }
 
-    /// `words`: those that there are, for people.
+    /// `words`: the possible values, for people.
     private static func word<Word: RawRepresentable<String>>(_ value: String, of name: String, _ words: String) throws(GrantError) -> Word {
         guard let word = Word(rawValue: value) else {
             throw GrantError(.usage, "the mount option “\(name)=\(value)” is unknown", advice: words)
@@ -132,14 +132,14 @@ struct MountOptionParser {
         return GrantError(.usage, "unknown mount option “\(shown)”", advice: near.map { "did you mean “\($0)”?" })
     }
 
-    /// The list without these words.
+    /// Returns the list without these words.
     static func removing(_ words: Set<String>, from list: String) -> String {
         split(list).filter { !words.contains($0) }.map { word in
             String(word.flatMap { $0 == "," || $0 == "\\" ? ["\\", $0] : [$0] })
         }.joined(separator: ",")
     }
 
-    /// At commas; `\,` is a comma and `\\` a backslash within a value, as in libfuse.
+    /// Splits at commas; within a value `\,` is a comma and `\\` a backslash, as in libfuse.
     private static func split(_ list: String) -> [String] {
         var words = [""]
         var isEscaped = false

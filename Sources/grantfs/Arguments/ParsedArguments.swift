@@ -1,20 +1,20 @@
 import GrantModel
 
-/// What the command line said, checked against the command's declaration. Values are bytes: a path need not be UTF-8.
+/// The parsed command line, checked against the command's declaration. Values are bytes: a path need not be UTF-8.
 struct ParsedArguments: Sendable {
     let command: String
     var operands: [[UInt8]] = []
-    /// The command line behind `--`, of a command that runs another program.
+    /// The command line after `--`, for a command that runs another program.
     var trailing: [[UInt8]] = []
-    /// Each option given, by its long name, with its values in order; an option without a value has an empty one.
+    /// The given options by long name, with their values in order; an option without a value has an empty one.
     var options: [String: [[UInt8]]] = [:]
 
     func has(_ option: String) -> Bool { options[option] != nil }
 
-    /// The last one given counts.
+    /// Returns the last value.
     func bytes(_ option: String) -> [UInt8]? { options[option]?.last }
 
-    /// The value as text; `.usage` when it is not UTF-8.
+    /// Returns the value as text; `.usage` if it is not UTF-8.
     func text(_ option: String) throws(GrantError) -> String? {
         guard let bytes = bytes(option) else { return nil }
         return try ParsedArguments.text(bytes, "the value of --\(option)")
@@ -28,10 +28,10 @@ struct ParsedArguments: Sendable {
     }
 }
 
-/// What is to be done.
+/// What to do.
 enum Invocation: Sendable {
     case run(CommandDeclaration, ParsedArguments)
-    /// Of one command, or of the program.
+    /// The help for one command, or for the program.
     case help(CommandDeclaration?)
     case version
 }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What the program was started with. `CommandLine.arguments` mends what is no UTF-8, and so names other files.
+/// The arguments of the process. `CommandLine.arguments` repairs invalid UTF-8, and so would name other files.
 enum ProcessArguments {
     static var words: [[UInt8]] {
         (0..<Int(CommandLine.argc)).compactMap { index in

@@ -1,18 +1,18 @@
-/// What stands for an operand or the value of an option, as far as a shell can complete it.
+/// The kind of an operand or of an option's value, for completion.
 enum ValueKind: Hashable {
     case grant
     case view
     case directory
     case file
-    /// Where a view is mounted now.
+    /// The mountpoint of a view.
     case mountpoint
     case mountOptions
-    /// A program, and after it its own words.
+    /// A program, followed by its own arguments.
     case command
     case choices([String])
     case anything
 
-    /// By the word that the help shows for it: one word means one thing in every command.
+    /// Derived from the metavariable in the help: one name means the same in every command.
     init(_ metavariable: String) {
         self =
             switch metavariable {
@@ -32,15 +32,15 @@ extension OptionDeclaration {
 }
 
 extension CommandDeclaration {
-    /// What the operand at `place`, counted from 0, stands for; nil where there is none.
+    /// Returns the kind of the operand at `place`, counted from 0; nil if there is none.
     func kind(ofOperand place: Int) -> ValueKind? {
         guard let operand = place < operands.count ? operands[place] : operands.last else { return nil }
         if place >= operands.count, !operand.isRepeatable { return nil }
-        // Whoever unmounts has mounts in mind.
+        // For `unmount`, mountpoints are most useful.
         if name == "unmount" { return .mountpoint }
         if !operand.choices.isEmpty { return .choices(operand.choices) }
         let kind = ValueKind(operand.name)
-        // What follows a program's name are mostly its files.
+        // After a program's name come mostly files.
         return place >= operands.count && kind == .command ? .file : kind
     }
 }

@@ -5,21 +5,22 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Presenters are asked before a claim is granted, and before a grant is withdrawn if somebody wants that.
+// Presenters are asked before a claim is granted, and on request before a grant is revoked.
 extension ClaimService {
-    /// Asks the presenters of what is claimed, all at once. The claim waits meanwhile, and goes on by itself when nobody is to be asked.
+    /// Asks the presenters of the claimed items, all at once. The claim is parked meanwhile; it resumes by itself if nobody has to be
+    /// asked.
     ///
-    /// On a thread of its own, because it looks where the presented items are now, which may hang with their filesystem.
+    /// Runs on a thread of its own: it looks up where the presented items are now, which may hang with their filesystem.
     func askPresenters(of id: ClaimID) {
         guard let claim = state.withLock({ $0.claims[id] }) else { return }
         let items = claim.parts.map { $0.target.item() }
-        let near = presentersNow(on: Set(items.flatMap(\.devices)))
+        let near = currentPresenters(on: Set(items.flatMap(\.devices)))
         let (effect, pids) = state.withLock { state -> (ClaimTable.Effect, [Int32]?) in
             guard state.claims[id] != nil else { return (ClaimTable.Effect(), nil) }
             for place in items.indices { state.claims[id]?.parts[place].access.item = items[place] }
             var effect = state.table.update([id: claim.parts.indices.map { ItemAccess(items[$0], claim.parts[$0].access.use) }])
-            for seen in near { place(seen, meets: items.contains { $0.overlaps(seen.item) }, &state) }
-            // What is looked at can turn out to be in somebody's way.
+            for located in near { place(located, meets: items.contains { $0.overlaps(located.item) }, &state) }
+            // A lookup may show that the claim conflicts with another one after all.
             guard state.table[id]?.isHeld == true else { return (effect, nil) }
             state.claims[id]?.isPrepared = true
             let parts = claim.parts.indices.map { place in
@@ -40,29 +41,29 @@ extension ClaimService {
             state.presenting.rounds[round.id] = .claim(id)
             effect += state.table.ask(id, of: round.purposes)
             record(id, state)
-            ClaimService.note(.claimWaits, claim, &state, text: "for presenters")
+            ClaimService.emit(.claimWaits, claim, &state, text: "for presenters")
             let asked = Set(round.questions.compactMap { state.presenting.live[$0.presenter]?.session.peer.pid })
             return (effect, asked.sorted())
         }
         carryOut(effect)
-        seatAnew()
+        relocatePresenters()
         guard let pids else { return }
         if pids.isEmpty { return grant(id) }
         claim.session.send(.waits(claim: claim.number, pids: Array(pids.prefix(64))))
-        clock.post()
+        timeoutWakeUp.post()
     }
 
-    /// A presented item, as its files say that it is.
-    private struct Seen {
+    /// A presented item as it is now on disk.
+    private struct LocatedPresenter {
         let id: PresenterID
         let target: ClaimTarget
         let item: ClaimedItem
-        /// Where it was moved to.
+        /// The path that it was moved to.
         let newPath: [UInt8]?
     }
 
-    /// Where presented items are now, as far as they can be what is claimed.
-    private func presentersNow(on devices: Set<UInt64>) -> [Seen] {
+    /// Returns the present paths of presented items that may be among the claimed ones.
+    private func currentPresenters(on devices: Set<UInt64>) -> [LocatedPresenter] {
         let near = state.withLock { state in
             state.presenting.live.compactMap { id, presenter -> (PresenterID, ClaimTarget)? in
                 guard let target = presenter.target, let item = state.presenting.table.presenters[id]?.item,
@@ -78,19 +79,19 @@ extension ClaimService {
             looked[ObjectIdentifier(target)] = (target.item(), newPath)
         }
         return near.compactMap { id, target in
-            looked[ObjectIdentifier(target)].map { Seen(id: id, target: target, item: $0.0, newPath: $0.1) }
+            looked[ObjectIdentifier(target)].map { LocatedPresenter(id: id, target: target, item: $0.0, newPath: $0.1) }
         }
     }
 
-    /// `meets`: it is asked about now. Of anything else somebody may just be in the middle of replacing it.
+    /// `meets`: the presenter is asked about it now. Any other item may just be in the middle of being replaced.
     ///
     /// Locking: call it with `state` held.
-    private func place(_ seen: Seen, meets: Bool, _ state: inout State) {
-        guard let presenter = state.presenting.live[seen.id], presenter.target === seen.target else { return }
-        _ = state.presenting.table.place(seen.id, seen.item)
-        // Somebody has renamed it without a claim. Whoever has said so before is believed.
-        guard meets, let newPath = seen.newPath, !presenter.isMisplaced else { return }
-        state.presenting.live[seen.id]?.path = newPath
+    private func place(_ located: LocatedPresenter, meets: Bool, _ state: inout State) {
+        guard let presenter = state.presenting.live[located.id], presenter.target === located.target else { return }
+        _ = state.presenting.table.place(located.id, located.item)
+        // It was renamed without a claim. A rename that was announced before takes precedence.
+        guard meets, let newPath = located.newPath, !presenter.needsLookup else { return }
+        state.presenting.live[located.id]?.path = newPath
         presenter.session.send(
             .tellsPresenter(
                 PresenterTelling(presenter: presenter.number, event: 0, kind: .moved, path: presenter.path, newPath: newPath)))
@@ -112,7 +113,7 @@ extension ClaimService {
 
     func answer(_ question: UInt64, _ isDone: Bool, _ session: ControlSession) {
         let effect = state.withLock { state -> ClaimTable.Effect in
-            // It is one of this connection's that was asked, or nobody.
+            // The question has to be one that a presenter of this connection was asked.
             for case let id? in (state.presenting.numbers[session.number] ?? [:]).values {
                 guard let kind = state.presenting.table.kind(of: question, to: id) else { continue }
                 if !isDone {
@@ -121,9 +122,9 @@ extension ClaimService {
                 }
                 let over = state.presenting.table.answer(question, by: id).over
                 progress(&state)
-                return roundsAreOver(over, &state)
+                return finish(over, &state)
             }
-            // Too late: it is heard again, and ends nothing.
+            // Too late: a late answer ends nothing, but shows that the presenter responds again.
             for case let id? in (state.presenting.numbers[session.number] ?? [:]).values {
                 _ = state.presenting.table.answer(question, by: id)
             }
@@ -132,10 +133,10 @@ extension ClaimService {
         carryOut(effect)
     }
 
-    /// Rounds that are over: claims go on, who wants to revoke is told.
+    /// Handles finished rounds: claims resume, and revokers are told.
     ///
-    /// Locking: call it with `state` held; what it returns is carried out without.
-    func roundsAreOver(_ rounds: [RoundID], _ state: inout State) -> ClaimTable.Effect {
+    /// Locking: call it with `state` held; carry out the result without.
+    func finish(_ rounds: [RoundID], _ state: inout State) -> ClaimTable.Effect {
         var effect = ClaimTable.Effect()
         for round in rounds {
             switch state.presenting.rounds.removeValue(forKey: round) {
@@ -147,17 +148,17 @@ extension ClaimService {
             case nil: break
             }
         }
-        // The claims of those who have answered wait in line again.
+        // Claims of presenters that have answered queue up again.
         for case (let round, .claim(let id)) in state.presenting.rounds {
             state.table.narrow(id, to: state.presenting.table.purposes(of: round))
         }
         return effect
     }
 
-    /// A claim has ended, held or waiting: presenters that made way for it go on, and what it wrote is looked at.
+    /// Handles the end of a claim, held or waiting: presenters that relinquished for it may continue, and what it wrote is checked.
     ///
-    /// Locking: call it with `state` held, before the claim is taken out of the table.
-    func letBack(_ claim: LiveClaim, _ id: ClaimID, _ state: inout State) {
+    /// Locking: call it with `state` held, before the claim is removed from the table.
+    func releasePresenters(_ claim: LiveClaim, _ id: ClaimID, _ state: inout State) {
         let purpose = state.table[id]?.purpose
         if let round = claim.round {
             state.presenting.rounds[round] = nil
@@ -168,45 +169,45 @@ extension ClaimService {
             }
         }
         let written = claim.parts.filter { $0.request.isWriting }
-        if claim.isGranted, !written.isEmpty, state.presenting.hasBegun || !state.watchers.isEmpty {
-            state.presenting.written.append(Written(parts: written, pid: claim.session.peer.pid, purpose: purpose, moves: claim.moves))
+        if claim.isGranted, !written.isEmpty, state.presenting.hasBegun || !state.subscribers.isEmpty {
+            state.presenting.written.append(EndedWrite(parts: written, pid: claim.session.peer.pid, purpose: purpose, moves: claim.moves))
         }
     }
 
     // MARK: the clock
 
-    /// One thread for all who are waited for. It begins with the first presenter and lasts as long as the daemon.
-    func startClock() {
+    /// Starts the one thread that watches all time-outs. It starts with the first presenter and runs as long as the daemon.
+    func startTimeoutThread() {
         let watch: @Sendable () -> Void = { [self] in
             while true {
                 let next = state.withLock { $0.presenting.table.nextDeadline }
-                if let next { _ = clock.wait(until: next) } else { clock.waitForAny() }
-                passOver()
+                if let next { _ = timeoutWakeUp.wait(until: next) } else { timeoutWakeUp.waitForAny() }
+                passOverLate()
             }
         }
-        // Without a thread nobody would ever be passed over: then it is tried again with the next presenter.
+        // Without the thread no presenter would ever time out, so the start is tried again with the next presenter.
         guard let thread = try? WorkerThread.start("grantfs-clock", watch) else { return state.withLock { $0.presenting.hasBegun = false } }
         thread.detach()
     }
 
-    /// Passes over those whose time is over.
-    private func passOver() {
+    /// Passes over presenters whose time is over.
+    private func passOverLate() {
         let effect = state.withLock { state -> ClaimTable.Effect in
             let passed = state.presenting.table.expire(at: Clock.monotonic)
             for one in passed.passedOver {
                 guard var failure = state.presenting.failure(one, .late) else { continue }
-                // /proc is no filesystem that anybody waits for.
+                // /proc is no filesystem that can hang.
                 if ProcessState.isStopped(failure.peer.pid) { failure.reason = .stopped }
                 state.presenting.failures.append(failure)
             }
-            return roundsAreOver(passed.over, &state)
+            return finish(passed.over, &state)
         }
         carryOut(effect)
     }
 
     // MARK: before a revocation
 
-    /// Tells the presenters of what a grant leads to that it is about to be withdrawn, and asks them to save.
+    /// Tells the presenters of a grant that it is about to be revoked, and asks them to save.
     func prepareRevocation(_ number: UInt64, _ id: GrantID, _ grant: GrantID, _ milliseconds: UInt32, _ session: ControlSession) {
         let scopes = Set(files.names.open.filter { $0.scope.grant == grant }.map(\.scope.id.rawValue))
         state.withLock { state in
@@ -222,10 +223,10 @@ extension ClaimService {
             }
             session.send(.preparing(number, asked: UInt32(clamping: concerned.count), answered: 0, isOver: false))
         }
-        clock.post()
+        timeoutWakeUp.post()
     }
 
-    /// Tells who wants to revoke how many have answered.
+    /// Reports to the revoker how many have answered.
     private func progress(_ state: inout State) {
         for case (let round, .revocation(let session, let number)) in state.presenting.rounds {
             let (asked, answered) = state.presenting.table.progress(of: round)
@@ -244,7 +245,7 @@ extension ClaimTable.Effect {
 }
 
 extension ItemRequest {
-    /// Whether presenters are to save before: what is read is to be read as it is meant, and what is merged is merged with that.
+    /// Whether presenters are asked to save first: a reader, and a writer that merges, need the latest content.
     var asksForSave: Bool {
         if intent == .metadata { return false }
         return isWriting ? intent == .merging : savesFirst

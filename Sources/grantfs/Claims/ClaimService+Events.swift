@@ -4,37 +4,37 @@ import Glibc
 import GrantModel
 import GrantViewFS
 
-// What is told to whom.
+// Delivery of events.
 extension ClaimService {
-    /// Wants every event from now on, and what came after the mark.
+    /// Subscribes to all events, and sends those since the mark.
     func watch(_ since: EventMark?, _ session: ControlSession) {
         state.withLock { state in
             let (missed, hasMissed) = state.events.after(since)
             session.send(.listening(mark: state.events.mark, hasMissed: hasMissed))
             for entry in missed { session.send(.tells(entry.event)) }
-            state.watchers[session.number] = session
+            state.subscribers[session.number] = session
         }
     }
 
-    /// Notes an event, and tells whoever watches, and the presenters that it is news for.
+    /// Records an event, and sends it to subscribers and to the presenters it concerns.
     ///
-    /// `purpose`: of the claim that it comes from, whose presenters are not told.
+    /// `purpose`: that of the claim it comes from, whose presenters are not told.
     ///
-    /// Locking: call it with `state` held: the order in which events are told is theirs. Sending never waits.
-    static func note(
+    /// Locking: call it with `state` held, which keeps events in order. Sending never blocks.
+    static func emit(
         _ kind: SessionEvent.Kind, _ path: [UInt8], newPath: [UInt8]? = nil, pid: Int32, text: String = "", purpose: [UInt8]? = nil,
         _ state: inout State
     ) {
         let entry = state.events.add(kind, path, newPath: newPath, pid: pid, text: text, purpose: purpose)
-        for session in state.watchers.values { session.send(.tells(entry.event)) }
+        for session in state.subscribers.values { session.send(.tells(entry.event)) }
         tellPresenters(entry, &state)
     }
 
-    /// The same for a claim: an event for each of its items.
-    static func note(_ kind: SessionEvent.Kind, _ claim: LiveClaim, _ state: inout State, text: String = "") {
+    /// The same for a claim: one event for each of its items.
+    static func emit(_ kind: SessionEvent.Kind, _ claim: LiveClaim, _ state: inout State, text: String = "") {
         for part in claim.parts {
             let use = part.request.isWriting ? "write" : "read"
-            note(
+            emit(
                 kind, part.target.path, newPath: part.request.newPath, pid: claim.session.peer.pid, text: text.isEmpty ? use : text, &state)
         }
     }

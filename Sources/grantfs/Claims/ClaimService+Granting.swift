@@ -5,13 +5,13 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// From the moment when nobody stands in a claim's way to the moment when its claimant may begin.
+// From the moment when no other claim conflicts to the moment when the claimant may begin.
 extension ClaimService {
-    /// Does what comes before, and tells the claimant that it may begin.
+    /// Prepares a claim, and tells the claimant that it may begin.
     func grant(_ id: ClaimID) {
         let (found, hasPresenters) = state.withLock { ($0.claims[id], !$0.presenting.live.isEmpty) }
         guard let claim = found else { return }
-        // Where presenters are is looked for in the files.
+        // The presenters' items are looked up on disk.
         if hasPresenters || isExpectingPresenters, !claim.isPrepared {
             return _ = BackgroundTask { [self] in
                 awaitPresenters()
@@ -32,19 +32,19 @@ extension ClaimService {
             state.claims[id]?.isGranted = true
             guard let claim = state.claims[id] else { return }
             record(id, state, binding)
-            ClaimService.note(.claimGranted, claim, &state)
-            // Before anybody can say that it has ended.
+            ClaimService.emit(.claimGranted, claim, &state)
+            // Before anybody can report its end.
             claim.session.send(.granted(claim: claim.number, reach: claim.reach))
         }
     }
 
-    /// The open scopes of mandatory grants that a claim reaches.
+    /// Returns the open scopes of mandatory grants that a claim reaches.
     private func mandatoryScopes(of claim: LiveClaim) -> [Scope] {
         let reached = claim.parts.reduce(into: Set<UInt32>()) { $0.formUnion($1.scopes) }
         return files.names.open.map(\.scope).filter { reached.contains($0.id.rawValue) && isMandatory($0.grant) }
     }
 
-    /// Binds whoever comes through the mount. False when the claim ended meanwhile.
+    /// Makes the claim mandatory for operations through the mount. Returns false if it ended meanwhile.
     private func bind(_ id: ClaimID, in scopes: [Scope]) -> Bool {
         let bound = state.withLock { state -> LiveClaim? in
             guard state.claims[id] != nil else { return nil }
@@ -59,16 +59,16 @@ extension ClaimService {
         let isBound = files.bind(
             claim, in: scopes, isCancelled: isGone,
             progress: { bound.session.send(.progress(claim: bound.number, stage: $0, done: $1, total: $2)) })
-        // It may have ended before it was bound, and then nobody else lets go of it.
+        // If it ended before it was bound, nobody else releases it.
         if isGone() { files.unbind(id.rawValue) }
         return isBound
     }
 
-    /// Makes claims that are held bind what they are to bind now: a grant has become mandatory or advisory, or was opened again.
+    /// Updates what held claims bind: a grant has become mandatory or advisory, or was opened again.
     ///
-    /// On a thread of its own, because it looks at directories; waits for it until `deadline` (`Clock.monotonic`).
-    func reconsider(until deadline: Int64) {
-        let starts = reconsidering.withLock { turns in
+    /// Runs on a thread of its own, because it looks at directories; waits for that until `deadline` (`Clock.monotonic`).
+    func rebind(until deadline: Int64) {
+        let starts = rebindRequests.withLock { turns in
             turns += 1
             return turns == 1
         }
@@ -76,19 +76,19 @@ extension ClaimService {
             _ = BackgroundTask { [self] in
                 var isAgain = true
                 while isAgain {
-                    let seen = reconsidering.withLock { $0 }
-                    bindAnew()
-                    isAgain = reconsidering.withLock { turns in
+                    let seen = rebindRequests.withLock { $0 }
+                    rebindAll()
+                    isAgain = rebindRequests.withLock { turns in
                         if turns == seen { turns = 0 }
                         return turns != 0
                     }
                 }
             }
         }
-        while Clock.monotonic < deadline, reconsidering.withLock({ $0 }) > 0 { usleep(1_000) }
+        while Clock.monotonic < deadline, rebindRequests.withLock({ $0 }) > 0 { usleep(1_000) }
     }
 
-    private func bindAnew() {
+    private func rebindAll() {
         let held = state.withLock { state in state.claims.filter { $0.value.isGranted } }
         if held.isEmpty { return }
         let meeting = files.scopes(meeting: held.values.flatMap { $0.parts.map(\.access.item) })

@@ -5,37 +5,37 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Who presents what.
+// Registration of presenters.
 extension ClaimService {
-    /// More presenters on one connection than any use has.
-    private static let mostOnConnection = 1_024
-    /// How long an answer may take when the presenter does not say, and when it does: nanoseconds.
-    private static let usualPatience: Int64 = 5_000_000_000
-    private static let longestPatience: Int64 = 60_000_000_000
+    /// The maximum of presenters on one connection.
+    private static let maxPerConnection = 1_024
+    /// The default and the maximum time for an answer: nanoseconds.
+    private static let defaultAnswerTimeout: Int64 = 5_000_000_000
+    private static let maxAnswerTimeout: Int64 = 60_000_000_000
 
     func present(_ request: PresentRequest, _ session: ControlSession) {
         let (isNew, isCrowded) = state.withLock { state -> (Bool, Bool) in
-            if state.looking >= Self.mostLooking { return (true, true) }
+            if state.lookups >= Self.maxLookups { return (true, true) }
             var own = state.presenting.numbers[session.number] ?? [:]
-            if own.count >= Self.mostOnConnection || own[request.number] != nil { return (false, false) }
+            if own.count >= Self.maxPerConnection || own[request.number] != nil { return (false, false) }
             own[request.number] = .some(nil)
             state.presenting.numbers[session.number] = own
-            state.looking += 1
+            state.lookups += 1
             return (true, false)
         }
-        // A number that is in use is nonsense.
+        // A number that is in use is a protocol error.
         guard isNew else { return session.end() }
         if isCrowded {
             let text = "too much is being looked for; a filesystem may hang"
             return session.send(.notPresenting(request.number, .failed, text: text))
         }
         _ = BackgroundTask { [self] in
-            seat(request, session)
-            state.withLock { $0.looking -= 1 }
+            register(request, session)
+            state.withLock { $0.lookups -= 1 }
         }
     }
 
-    private func seat(_ request: PresentRequest, _ session: ControlSession) {
+    private func register(_ request: PresentRequest, _ session: ControlSession) {
         func refuse(_ refusal: ClaimRefusal, _ text: String = "") {
             state.withLock { _ = $0.presenting.numbers[session.number]?.removeValue(forKey: request.number) }
             session.send(.notPresenting(request.number, refusal, text: text))
@@ -50,13 +50,13 @@ extension ClaimService {
         let item = target.item()
         guard let home = home(of: request.path, files.scopes(meeting: [item])[0]) else { return refuse(.outside) }
         let asked = Int64(truncatingIfNeeded: request.patienceMilliseconds) &* 1_000_000
-        let patience = asked == 0 ? Self.usualPatience : min(asked, Self.longestPatience)
+        let patience = asked == 0 ? Self.defaultAnswerTimeout : min(asked, Self.maxAnswerTimeout)
         let (refusal, isFirst) = state.withLock { state -> (ClaimRefusal?, Bool) in
-            // Gone meanwhile, or given back.
+            // It has been closed or withdrawn meanwhile.
             guard state.presenting.numbers[session.number]?[request.number] != nil else { return (nil, false) }
             let reached = home.scopes.subtracting(state.withdrawn)
             if reached.isEmpty { return (.revoked, false) }
-            // One target serves all who present the same: a thousand windows on a file cost one look at it.
+            // Presenters of the same item share a target: a thousand windows on one file cost one lookup.
             let known = state.presenting.live.first { id, other in
                 other.path == request.path && other.target?.path == request.path && state.presenting.table.presenters[id]?.item == item
             }
@@ -69,20 +69,20 @@ extension ClaimService {
             recordPresenters(state)
             let (missed, hasMissed) = state.events.after(request.since)
             session.send(.presenting(request.number, mark: state.events.mark, hasMissed: hasMissed))
-            // Who looks anew needs no news of before. It is reached now, whatever was revoked meanwhile.
+            // A presenter that looks again needs no earlier events. It is reached now, whatever was revoked meanwhile.
             if !hasMissed { for entry in missed where entry.event.kind != .revoked { ClaimService.tell(entry, to: id, &state) } }
             defer { state.presenting.hasBegun = true }
             return (nil, !state.presenting.hasBegun)
         }
         if let refusal { refuse(refusal) }
-        if isFirst { startClock() }
+        if isFirst { startTimeoutThread() }
         // It was moved while it was not connected.
-        if request.since != nil { seatAnew() }
+        if request.since != nil { relocatePresenters() }
     }
 
     private typealias Home = (grant: GrantID, below: [UInt8], scopes: Set<UInt32>)
 
-    /// The grant that a place belongs to, the innermost, the place below its directory, and all the scopes that lead there.
+    /// Returns the innermost grant that holds a path, the path below its directory, and all scopes that lead there.
     private func home(of path: [UInt8], _ scopes: [Scope]) -> Home? {
         let holders = scopes.compactMap { scope in files.path(of: scope).map { (path: $0, scope: scope) } }
             .filter { MountTable.path(path, isAtOrBelow: $0.path) }
@@ -98,14 +98,14 @@ extension ClaimService {
             }
             state.presenting.live[id] = nil
             recordPresenters(state)
-            return roundsAreOver(state.presenting.table.remove(id).over, &state)
+            return finish(state.presenting.table.remove(id).over, &state)
         }
         carryOut(effect)
     }
 
-    /// The client of presenters is gone.
+    /// Handles the end of a presenters' connection.
     ///
-    /// Locking: call it with `state` held; what it returns is carried out without.
+    /// Locking: call it with `state` held; carry out the result without.
     func endPresenters(of session: ControlSession, _ state: inout State) -> ClaimTable.Effect {
         var over: [RoundID] = []
         for case let id? in (state.presenting.numbers.removeValue(forKey: session.number) ?? [:]).values {
@@ -115,23 +115,24 @@ extension ClaimService {
             state.presenting.live[id] = nil
         }
         recordPresenters(state)
-        return roundsAreOver(over, &state)
+        return finish(over, &state)
     }
 
-    /// Says what failed, on a thread of its own: it writes to the store.
+    /// Logs failures, on a thread of its own, because it writes to the store.
     func reportFailures() {
         let failures = state.withLock { state in
             defer { state.presenting.failures = [] }
             return state.presenting.failures
         }
-        if !failures.isEmpty { _ = BackgroundTask { [says] in says(failures) } }
+        if !failures.isEmpty { _ = BackgroundTask { [logFailures] in logFailures(failures) } }
     }
 
     // MARK: grants that go and come
 
-    /// Lets go of what is presented by way of a scope that is closed, unless another leads there too. Nobody waits for those presenters any more.
+    /// Releases what is presented through a scope that is closed, unless another scope leads there too. Their presenters are no longer
+    /// waited for.
     ///
-    /// Locking: call it with `state` held; what it returns is carried out without, and the targets are let go without.
+    /// Locking: call it with `state` held; carry out the result without, and release the targets without.
     func release(_ scope: Scope, _ state: inout State) -> (ClaimTable.Effect, [ClaimTarget]) {
         var (over, targets) = ([RoundID](), [ClaimTarget]())
         for (id, presenter) in state.presenting.live where presenter.scopes.contains(scope.id.rawValue) {
@@ -144,24 +145,24 @@ extension ClaimService {
                 .tellsPresenter(
                     PresenterTelling(presenter: presenter.number, event: state.events.last, kind: .released, path: presenter.path)))
         }
-        return (roundsAreOver(over, &state), targets)
+        return (finish(over, &state), targets)
     }
 
-    /// Looks for presenters where they are now, on a thread of its own: for those whose item was moved or is not reached, and, when scopes were opened, for
-    /// all, because another grant may lead there too.
-    func seatAnew(afterOpening grants: [GrantID] = []) {
+    /// Looks up where presented items are now, on a thread of its own: items that were moved or are not reached and, when scopes were
+    /// opened, all, because another grant may lead there too.
+    func relocatePresenters(afterOpening grants: [GrantID] = []) {
         let isNeeded = state.withLock { state in
-            grants.isEmpty ? state.presenting.live.values.contains { $0.isMisplaced } : state.presenting.hasBegun
+            grants.isEmpty ? state.presenting.live.values.contains { $0.needsLookup } : state.presenting.hasBegun
         }
         guard isNeeded else { return }
         _ = BackgroundTask { [self] in
-            if !grants.isEmpty { noteRestored(grants) }
-            let live = state.withLock { state in state.presenting.live.filter { !grants.isEmpty || $0.value.isMisplaced } }
+            if !grants.isEmpty { recordRestored(grants) }
+            let live = state.withLock { state in state.presenting.live.filter { !grants.isEmpty || $0.value.needsLookup } }
             var found: [(id: PresenterID, target: ClaimTarget, item: ClaimedItem)] = []
             for (id, presenter) in live {
-                if let target = presenter.target, !presenter.isMisplaced {
+                if let target = presenter.target, !presenter.needsLookup {
                     found.append((id, target, target.item()))
-                } else if let target = try? files.target(presenter.target == nil ? placeNow(of: presenter) : presenter.path) {
+                } else if let target = try? files.target(presenter.target == nil ? currentPath(of: presenter) : presenter.path) {
                     found.append((id, target, target.item()))
                 }
             }
@@ -173,7 +174,7 @@ extension ClaimService {
         }
     }
 
-    private func placeNow(of presenter: LivePresenter) -> [UInt8] {
+    private func currentPath(of presenter: LivePresenter) -> [UInt8] {
         let scope = files.names.open.first { $0.1.grant == presenter.grant }?.1
         return scope.flatMap { files.path(of: $0) }.map { $0 + presenter.below } ?? presenter.path
     }
@@ -182,7 +183,7 @@ extension ClaimService {
         guard let old = state.presenting.live[found.id], let home else { return }
         let reached = home.scopes.subtracting(state.withdrawn)
         if reached.isEmpty { return }
-        // Moved once more while it was looked for: that is looked for too.
+        // Moved again during the lookup: that is looked up as well.
         if old.target != nil, old.path != found.target.path { return }
         state.presenting.live[found.id] = LivePresenter(
             session: old.session, number: old.number, path: found.target.path, target: found.target, scopes: reached, grant: home.grant,
@@ -198,8 +199,8 @@ extension ClaimService {
         if old.path != found.target.path { tell(.moved, found.target.path) }
     }
 
-    private func noteRestored(_ grants: [GrantID]) {
+    private func recordRestored(_ grants: [GrantID]) {
         let paths = files.names.open.filter { grants.contains($0.scope.grant) }.compactMap { files.path(of: $0.1) }
-        state.withLock { state in for path in paths { ClaimService.note(.restored, path, pid: 0, &state) } }
+        state.withLock { state in for path in paths { ClaimService.emit(.restored, path, pid: 0, &state) } }
     }
 }

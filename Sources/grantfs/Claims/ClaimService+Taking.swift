@@ -5,22 +5,22 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// From the moment when somebody asks for a claim to the moment when the table has it: what is named is looked for, and looked at again.
+// From the request for a claim to its entry in the table: the named items are looked up.
 extension ClaimService {
-    /// More claims on one connection than any use has.
-    private static let mostClaims = 1_024
+    /// The maximum of claims on one connection.
+    private static let maxClaimsPerConnection = 1_024
 
-    func look(for request: ClaimRequest, _ session: ControlSession) {
+    func lookUp(for request: ClaimRequest, _ session: ControlSession) {
         let (isNew, isCrowded) = state.withLock { state -> (Bool, Bool) in
-            if state.looking >= Self.mostLooking { return (true, true) }
+            if state.lookups >= Self.maxLookups { return (true, true) }
             var own = state.numbers[session.number] ?? [:]
-            if own.count >= Self.mostClaims || own[request.number] != nil { return (false, false) }
+            if own.count >= Self.maxClaimsPerConnection || own[request.number] != nil { return (false, false) }
             own[request.number] = .some(nil)
             state.numbers[session.number] = own
-            state.looking += 1
+            state.lookups += 1
             return (true, false)
         }
-        // A number that is in use is nonsense.
+        // A number that is in use is a protocol error.
         guard isNew else { return session.end() }
         if isCrowded {
             session.send(.refused(claim: request.number, .failed, text: "too many claims are being looked for; a filesystem may hang"))
@@ -28,7 +28,7 @@ extension ClaimService {
         }
         _ = BackgroundTask { [self] in
             take(request, session)
-            state.withLock { $0.looking -= 1 }
+            state.withLock { $0.lookups -= 1 }
         }
     }
 
@@ -53,7 +53,7 @@ extension ClaimService {
     private func find(_ item: ItemRequest) -> Result<[ClaimPart], TargetFailure> {
         do throws(TargetFailure) {
             var parts = [try part(item.path, item)]
-            // Where it goes is claimed with it, so that nobody else puts anything there.
+            // The destination is claimed as well, so that nobody else puts anything there.
             if let newPath = item.newPath { parts.append(try part(newPath, item)) }
             return .success(parts)
         } catch {
@@ -67,9 +67,9 @@ extension ClaimService {
     }
 
     private func add(_ request: ClaimRequest, _ session: ControlSession, _ found: [ClaimPart], _ reach: [ItemReach]) {
-        let moved = lookAgain(at: found)
+        let moved = lookUpAgain(at: found)
         let (answer, effect, pids) = state.withLock { state -> (ClaimTable.Answer?, ClaimTable.Effect, [Int32]) in
-            // Gone meanwhile, or given back.
+            // It has been closed or withdrawn meanwhile.
             guard state.numbers[session.number]?[request.number] != nil else { return (nil, ClaimTable.Effect(), []) }
             var parts = found
             for place in parts.indices { parts[place].scopes.subtract(state.withdrawn) }
@@ -90,7 +90,7 @@ extension ClaimService {
                     holdMilliseconds: request.holdMilliseconds)
                 if case .waits = answer, let claim = state.claims[id] {
                     record(id, state)
-                    ClaimService.note(.claimWaits, claim, &state)
+                    ClaimService.emit(.claimWaits, claim, &state)
                 }
                 let pids = Set(state.table.blockers(of: id).compactMap { state.claims[$0]?.session.peer.pid }).sorted()
                 return (answer, effect, Array(pids.prefix(64)))
@@ -108,7 +108,7 @@ extension ClaimService {
         }
     }
 
-    /// One target serves all who claim the same: a thousand who wait for a file cost one look at it.
+    /// Claims on the same item share a target: a thousand waiters for one file cost one lookup.
     private func share(_ parts: inout [ClaimPart], _ state: State) {
         for place in parts.indices {
             let part = parts[place]
@@ -127,8 +127,8 @@ extension ClaimService {
 
     // MARK: files that were renamed
 
-    /// Where the targets of other claims are now, as far as they can meet these: what is renamed stays on its filesystem.
-    private func lookAgain(at parts: [ClaimPart]) -> [ObjectIdentifier: (ClaimTarget, ClaimedItem)] {
+    /// Looks up where the targets of other claims are now, if they can conflict with these: a renamed file stays on its filesystem.
+    private func lookUpAgain(at parts: [ClaimPart]) -> [ObjectIdentifier: (ClaimTarget, ClaimedItem)] {
         let devices = Set(parts.flatMap { $0.access.item.devices })
         let targets = state.withLock { state in
             state.claims.values.flatMap(\.parts).filter { !$0.access.item.devices.isDisjoint(with: devices) }.map(\.target)
@@ -138,7 +138,7 @@ extension ClaimService {
         return result
     }
 
-    /// The accesses of claims whose items have changed.
+    /// Returns the accesses of claims whose items have changed.
     private func accesses(
         of moved: [ObjectIdentifier: (ClaimTarget, ClaimedItem)], _ state: inout State
     ) -> [ClaimID: [ItemAccess]] {
@@ -160,7 +160,7 @@ extension ClaimService {
 }
 
 extension ItemRequest {
-    /// What the rules of claims make of it.
+    /// The kind of use in the rules for claims.
     var use: ItemUse {
         switch (isWriting, intent) {
         case (false, .metadata): .readMetadata
@@ -173,6 +173,6 @@ extension ItemRequest {
 }
 
 extension ClaimedItem {
-    /// The filesystems that it may lie on.
+    /// The filesystems that it may be on.
     var devices: Set<UInt64> { Set(identities.map(\.first) + (place.map { [$0.directory.first] } ?? [])) }
 }

@@ -4,21 +4,21 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// What presenters are told.
+// Notices to presenters.
 extension ClaimService {
-    /// Tells those whom an event is news for.
+    /// Notifies the presenters that an event concerns.
     ///
-    /// Locking: call it with `state` held. Sending never waits.
+    /// Locking: call it with `state` held. Sending never blocks.
     static func tellPresenters(_ entry: EventRing.Entry, _ state: inout State) {
         switch entry.event.kind {
-        // Told by itself: who is reached by another grant as well is not released.
+        // Sent separately: a presenter that another grant reaches too is not released.
         case .claimWaits, .claimGranted, .claimEnded, .revoked, .restored: return
         case .moved, .changed, .appeared, .removed: break
         }
         for id in state.presenting.live.keys { tell(entry, to: id, &state) }
     }
 
-    /// Tells one presenter, if it is news for it.
+    /// Notifies one presenter, if the event concerns it.
     ///
     /// Locking: call it with `state` held.
     static func tell(_ entry: EventRing.Entry, to id: PresenterID, _ state: inout State) {
@@ -26,24 +26,24 @@ extension ClaimService {
             let telling = PresenterTelling(entry.event, to: presenter.number, of: presenter.path)
         else { return }
         if telling.kind == .moved, let newPath = telling.newPath { state.presenting.live[id]?.path = newPath }
-        // Its own purpose knows, but where the item is has to be known here.
+        // Presenters of the same purpose know already, but the item's path has to be updated here.
         if let purpose = entry.purpose, purpose == state.presenting.table.presenters[id]?.purpose { return }
         presenter.session.send(.tellsPresenter(telling))
     }
 
-    /// Tells the presenters of a directory that is found at another path, and of what lies below, when nobody has coordinated that.
-    func noteMoved(_ path: [UInt8], to newPath: [UInt8]) {
+    /// Notifies the presenters of a directory that was found at another path, and of what is below, if the move was not coordinated.
+    func recordMove(_ path: [UInt8], to newPath: [UInt8]) {
         if path == newPath { return }
         let isNews = state.withLock { state -> Bool in
             guard state.presenting.live.values.contains(where: { MountTable.path($0.path, isAtOrBelow: path) }) else { return false }
-            ClaimService.note(.moved, path, newPath: newPath, pid: 0, &state)
+            ClaimService.emit(.moved, path, newPath: newPath, pid: 0, &state)
             return true
         }
-        if isNews { seatAnew() }
+        if isNews { relocatePresenters() }
     }
 
-    /// Looks at what claims for writing have come to that have ended, on a thread of its own.
-    func lookAtWritten() {
+    /// Checks what ended writing claims did to their items, on a thread of its own.
+    func checkWritten() {
         let written = state.withLock { state in
             defer { state.presenting.written = [] }
             return state.presenting.written
@@ -55,14 +55,14 @@ extension ClaimService {
                 for part in claim.parts where !known.contains(part.target.path) {
                     let fate = part.target.fate(wasAbsent: part.access.item.identities.isEmpty)
                     if case .moved(let place) = fate { known.insert(place) }
-                    state.withLock { state in ClaimService.note(fate, of: part.target.path, claim, &state) }
+                    state.withLock { state in ClaimService.emit(fate, of: part.target.path, claim, &state) }
                 }
             }
-            seatAnew()
+            relocatePresenters()
         }
     }
 
-    private static func note(_ fate: ClaimTarget.Fate, of path: [UInt8], _ claim: Written, _ state: inout State) {
+    private static func emit(_ fate: ClaimTarget.Fate, of path: [UInt8], _ claim: EndedWrite, _ state: inout State) {
         var newPath: [UInt8]?
         let kind: SessionEvent.Kind
         switch fate {
@@ -72,6 +72,6 @@ extension ClaimService {
         case .removed: kind = .removed
         case .moved(let place): (kind, newPath) = (.moved, place)
         }
-        note(kind, path, newPath: newPath, pid: claim.pid, purpose: claim.purpose, &state)
+        emit(kind, path, newPath: newPath, pid: claim.pid, purpose: claim.purpose, &state)
     }
 }

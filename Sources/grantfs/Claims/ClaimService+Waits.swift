@@ -3,7 +3,7 @@ import GrantCoordinator
 import GrantModel
 
 extension ClaimService {
-    /// What a claimant needs to know to find a circle of waits that goes through several mounts, no table of which has it whole.
+    /// Returns the edges of the wait graph at a claimant, to detect deadlocks that span several mounts.
     ///
     /// Locking: `state`.
     func waits(of claimant: GrantID) -> ControlReply {
@@ -16,8 +16,8 @@ extension ClaimService {
                     continue
                 }
                 for blocker in state.table.blockers(of: claim.id) {
-                    // With more in the way, the circle is found when some of them have gone.
-                    guard blocks.count < Self.mostBlocks, let other = state.claims[blocker], let theirs = state.table[blocker]?.claimant
+                    // If there are more, the cycle is found when some of them are gone.
+                    guard blocks.count < Self.maxBlocks, let other = state.claims[blocker], let theirs = state.table[blocker]?.claimant
                     else { continue }
                     blocks.append(
                         ClaimBlock(waiting: own.id, blocker: other.id, claimant: GrantID(high: theirs.high, low: theirs.low)))
@@ -27,5 +27,5 @@ extension ClaimService {
         }
     }
 
-    private static let mostBlocks = 512
+    private static let maxBlocks = 512
 }

@@ -2,9 +2,9 @@ import GrantControl
 import GrantModel
 import GrantSystem
 
-/// What has happened in a mount, as far as it is kept: so that who was not connected for a moment misses nothing, or learns that he has.
+/// A ring buffer of a mount's latest events. A client that was disconnected for a moment misses nothing, or learns that it has.
 struct EventRing {
-    /// The mount's own: numbers of another one mean nothing here.
+    /// The mount's own: numbers of other epochs mean nothing here.
     let epoch: GrantID
     private(set) var last: UInt64
     private(set) var events: [Entry]
@@ -13,7 +13,7 @@ struct EventRing {
         (self.epoch, self.last, self.events) = (epoch, last, events)
     }
 
-    /// An event, and whose purpose it was: its own presenters are not told.
+    /// An event, and the purpose that caused it, whose presenters are not told.
     struct Entry {
         let event: SessionEvent
         let purpose: [UInt8]?
@@ -31,17 +31,17 @@ struct EventRing {
             number: last, time: Instant(nanoseconds: Clock.realtime), kind: kind, path: path, newPath: newPath, pid: pid, text: text)
         let entry = Entry(event: event, purpose: purpose)
         events.append(entry)
-        // Half at a time, so that most additions move nothing.
+        // Removes half at a time, so that most additions move nothing.
         if events.count > Self.capacity { events.removeFirst(Self.capacity / 2) }
         return entry
     }
 
-    /// What came after `mark`, and whether more went by than is kept. Nothing for who begins.
+    /// Returns the events after `mark`, and whether some were dropped before. Empty without a mark.
     func after(_ mark: EventMark?) -> (events: [Entry], hasMissed: Bool) {
         guard let mark else { return ([], false) }
         guard mark.epoch == epoch else { return (events, true) }
         let first = events.first?.event.number ?? last &+ 1
-        // The number comes from a client, and may be any.
+        // The number comes from a client and can have any value.
         return (events.filter { $0.event.number > mark.number }, mark.number < first &- 1)
     }
 }

@@ -4,9 +4,9 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-/// The presenters of one mount, beside what the table knows of them.
+/// The presenters of one mount, beside the table's own data.
 struct Presenting {
-    /// Whom a round is for.
+    /// What a round of questions is for.
     enum Cause {
         case claim(ClaimID)
         case revocation(session: ControlSession, number: UInt64)
@@ -14,46 +14,46 @@ struct Presenting {
 
     var table = PresenterTable()
     var live: [PresenterID: LivePresenter] = [:]
-    /// Which presenter is behind each number of each session; nil while it is being looked for.
+    /// By session and the client's number: the presenter; nil while it is being looked up.
     var numbers: [UInt64: [UInt64: PresenterID?]] = [:]
     var rounds: [RoundID: Cause] = [:]
-    /// Claims for writing that have ended, and have not been looked at.
-    var written: [Written] = []
-    /// What is to be said as soon as nobody holds the lock.
+    /// Ended writing claims whose items have not been checked yet.
+    var written: [EndedWrite] = []
+    /// Failures to be logged once the lock is released.
     var failures: [PresenterFailure] = []
-    /// Somebody has registered since the mount began: he may be away for a moment, and is to miss nothing.
+    /// Whether any presenter has registered since the mount began: it may be away for a moment, and must not miss events.
     var hasBegun = false
-    /// How many were there when the last daemon died, and until when they are waited for (`Clock.monotonic`).
+    /// How many there were when the previous daemon died, and how long they are waited for (`Clock.monotonic`).
     var (expected, expectedUntil) = (0, Int64.max)
 }
 
 struct LivePresenter {
     let session: ControlSession
     let number: UInt64
-    /// Of the item, on the host.
+    /// The item's path on the host.
     var path: [UInt8]
     /// nil while no grant leads there.
     var target: ClaimTarget?
-    /// The scopes by which it is reached.
+    /// The scopes that lead to it.
     var scopes: Set<UInt32>
-    /// Where it is looked for when its grant comes back.
+    /// The grant and path by which it is looked up when the grant is opened again.
     var grant: GrantID
     var below: [UInt8]
 
-    /// It is to be looked for: its item was moved, or nothing leads to it.
-    var isMisplaced: Bool { target?.path != path }
+    /// Whether it has to be looked up: its item was moved, or no scope leads to it.
+    var needsLookup: Bool { target?.path != path }
 }
 
-/// What a claim for writing was about.
-struct Written {
+/// The items of an ended writing claim.
+struct EndedWrite {
     let parts: [ClaimService.ClaimPart]
     let pid: Int32
     let purpose: [UInt8]?
-    /// What its claimant has said of moves: from where and to where.
+    /// The moves that its claimant has announced: from and to.
     let moves: Set<[UInt8]>
 }
 
-/// A presenter whose answer is not waited for any longer, or that could not do what it was asked.
+/// A presenter that did not answer in time, or could not do what it was asked.
 struct PresenterFailure: Sendable {
     enum Reason: String, Sendable {
         case stopped = "it is stopped"
@@ -81,7 +81,7 @@ struct PresenterFailure: Sendable {
 }
 
 extension Presenting {
-    /// Puts what is of other tables together.
+    /// Combines the data of several tables.
     func failure(_ passed: PresenterTable.PassedOver, _ reason: PresenterFailure.Reason) -> PresenterFailure? {
         live[passed.presenter].map {
             PresenterFailure(grant: $0.grant, path: $0.path, peer: $0.session.peer, question: passed.kind, reason: reason)

@@ -28,9 +28,9 @@ enum ApplyCommand {
         let timeout = try arguments.timeout()
         let state = try GrantFileInput.read(arguments.operands)
         let directory = try arguments.storeDirectory()
-        // It is made when something is granted, and not before.
+        // The store is created only when something is granted.
         let store = try arguments.openStoreIfThere()
-        let planner = ApplyPlanner(administrator: store.map { GrantAdministrator.command($0) }, store: directory, lookout: .command)
+        let planner = ApplyPlanner(administrator: store.map { GrantAdministrator.command($0) }, store: directory, probe: .command)
         let plan = try planner.plan(state, restores: arguments.has("restore"))
         let isDry = arguments.has("dry-run")
         let needsStore = store != nil || plan.steps.contains(where: \.isChange)
@@ -54,7 +54,7 @@ enum ApplyCommand {
 }
 
 extension ApplyCommand {
-    /// Where something is taken away, and somebody sits at the terminal, who is asked.
+    /// Whether the person at the terminal, if there is one, agrees to a change that takes something away.
     static func isWanted(takesAway: Bool, _ arguments: ParsedArguments) -> Bool {
         guard takesAway, !arguments.has("yes"), !arguments.wantsJSON, isatty(STDIN_FILENO) == 1, isatty(Terminal.standardError) == 1,
             !Terminal.asks("apply that?")
@@ -64,12 +64,12 @@ extension ApplyCommand {
     }
 }
 
-/// The files that `grantfs apply` is given.
+/// The input files of `grantfs apply`.
 enum GrantFileInput {
-    /// More than any list of grants.
-    private static let largest = 16 << 20
+    /// The maximum size of a file.
+    private static let maxBytes = 16 << 20
 
-    /// `.invalidFile`, `.system` for one that cannot be read.
+    /// `.invalidFile`; `.system` if a file cannot be read.
     static func read(_ operands: [[UInt8]]) throws(GrantError) -> DeclaredState {
         let declared = try declared(operands)
         return DeclaredState(
@@ -81,7 +81,7 @@ enum GrantFileInput {
             })
     }
 
-    /// `isFleet`: what a fleet grants is declared, where a home means nothing.
+    /// `isFleet`: declares grants of a fleet, which have no home directory.
     static func declared(_ operands: [[UInt8]], isFleet: Bool = false) throws(GrantError) -> DeclaredGrants {
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }.flatMap { $0.first == UInt8(ascii: "/") ? $0 : nil }
         var declared = DeclaredGrants()
@@ -97,7 +97,7 @@ enum GrantFileInput {
         return declared
     }
 
-    /// An empty name is standard input.
+    /// An empty name means standard input.
     private static func files(_ operand: [UInt8]) throws(GrantError) -> [[UInt8]] {
         if operand == [UInt8(ascii: "-")] { return [[]] }
         var status = stat()
@@ -116,7 +116,8 @@ enum GrantFileInput {
         return names.sorted { $0.lexicographicallyPrecedes($1) }.map { CanonicalPath.join(operand, $0) }
     }
 
-    /// What root finds in a directory grants whatever it says, so nobody else may have written it. Of a file that was named somebody has thought.
+    /// For root, the files in a directory grant whatever they say, so nobody else may be able to write them. A file that was named is
+    /// the caller's own choice.
     private static func checkOwner(_ status: stat, _ name: String) throws(GrantError) {
         if geteuid() != 0 { return }
         guard status.st_uid == 0, status.st_mode & 0o022 == 0 else {
@@ -144,7 +145,7 @@ enum GrantFileInput {
             guard count >= 0 else { throw unreadable(name, errno) }
             if count == 0 { return bytes }
             bytes += buffer.prefix(count)
-            if bytes.count > largest { throw GrantError(.invalidFile, "\(name) is no list of grants", cause: "it is larger than 16 MiB") }
+            if bytes.count > maxBytes { throw GrantError(.invalidFile, "\(name) is no list of grants", cause: "it is larger than 16 MiB") }
         }
     }
 

@@ -2,12 +2,13 @@ import Glibc
 import GrantStore
 import GrantSystem
 
-/// How `mount` comes to return while its daemon goes on: the daemon is a child with a session of its own, and says through a
-/// pipe that its mount answers. What goes wrong before that it says on stderr itself.
+/// Starts a daemon in the background and waits until its mount answers. The daemon is a child with its own session, which reports success
+/// through a pipe and errors on standard error.
 enum BackgroundStart {
     private static let word: [UInt8] = Array("ok".utf8)
 
-    /// Starts this program again with these words. 0 once the mount answers, else the status the daemon ended with; `said`: what it has said besides (`announce`).
+    /// Starts this program again with these words. Returns 0 once the mount answers, else the daemon's exit status. `said`: the additional
+    /// bytes of `announce`.
     static func run(words: [[UInt8]]) throws(Errno) -> Int32 { try start(words: words).status }
 
     static func start(words: [[UInt8]]) throws(Errno) -> (status: Int32, said: [UInt8]) {
@@ -16,13 +17,13 @@ enum BackgroundStart {
         return try outcome(of: child, pipe)
     }
 
-    /// A daemon that is started before there is anything for it to mount, so that its start takes no time afterwards. It touches nothing until `go`, and ends by
-    /// itself, in silence, when there is nobody any more who could say that; this value waits for it then.
+    /// A daemon that is started in advance, so that its start takes no time later. It does nothing until `go`, and ends silently if its starter
+    /// ends before. When this value is freed before `go`, it waits for the daemon's end.
     final class Waiting {
         let words: [[UInt8]]
         private let child: Int32
         private var ready: (reading: Int32, writing: Int32)?
-        /// The daemon has the other end for as long as it lives.
+        /// The daemon has the other end open as long as it lives.
         private let socket: UnixSocket
 
         /// `words`: as for `run`.
@@ -35,12 +36,12 @@ enum BackgroundStart {
             self.ready = ready.release()
         }
 
-        /// Has it mount. As `run`.
+        /// Has the daemon mount. Returns the same as `run`.
         func go() throws(Errno) -> Int32 {
             guard let ready else { throw Errno(EINVAL) }
             self.ready = nil
             close(ready.writing)
-            // One that has ended says so by what it does not say.
+            // If it has ended, the missing answer tells so below.
             _ = send(socket.number, BackgroundStart.word, BackgroundStart.word.count, Int32(truncatingIfNeeded: MSG_NOSIGNAL))
             let status = try outcome(of: child, said: answer(on: FileDescriptor(owning: ready.reading))).status
             isServing = status == 0
@@ -49,14 +50,14 @@ enum BackgroundStart {
 
         private var isServing = false
 
-        /// Whether it, and nobody else, has these mounts.
+        /// Whether all these mounts are served by this daemon.
         func serves(_ mounts: [MountRecord]) -> Bool { isServing && mounts.allSatisfy { $0.pid == child } }
 
-        /// Waits until the daemon's process has given up what it had but for what the kernel takes long to close, or for so many nanoseconds.
+        /// Waits until the daemon's process is ending, up to `time` nanoseconds. The kernel may still be closing its other descriptors.
         func awaitEnd(within time: Int64) {
             var set = PollSet()
             set.add(socket.number)
-            // It never writes: what there is to be read is the end.
+            // The daemon never writes to it, so it becomes readable at the daemon's end.
             _ = try? set.wait(until: Clock.monotonic + time)
         }
 
@@ -69,8 +70,10 @@ enum BackgroundStart {
         }
     }
 
-    /// In the daemon: waits until there is something to be mounted. False when there never will be. It stays open under another number: by its end
-    /// the starter knows this process's. What a process that ends has open the kernel gives back from the highest number on (task_work_run), so this comes before what takes it long.
+    /// In the daemon: waits for `go`. Returns false if it will not come.
+    ///
+    /// The descriptor stays open under a high number, because its end tells the starter that this process ends. The kernel closes the
+    /// descriptors of an ending process from the highest number on (task_work_run), so this one comes before those that take long.
     static func mayGo(_ descriptor: Int32) -> Bool {
         var said = [UInt8](repeating: 0, count: word.count)
         let last = fcntl(descriptor, F_DUPFD_CLOEXEC, 900)
@@ -88,7 +91,7 @@ enum BackgroundStart {
     private static func spawn(_ words: [[UInt8]], _ added: [String], _ descriptors: [Int32]) throws(Errno) -> Int32 {
         // The runtime's backtracer, started by a crash with several threads, can hang and keep the mount from dying.
         setenv("SWIFT_BACKTRACE", "enable=no", 0)
-        // Before the command's own words: there a `--` cannot hide them.
+        // They come before the command's own words, because behind a `--` they would be operands.
         let added = (added + ["--foreground"]).map { Array($0.utf8) }
         return try ChildProcess.spawn(
             "/proc/self/exe", arguments: [words.first ?? Array("grantfs".utf8)] + added + words.dropFirst(), detached: true,
@@ -106,7 +109,7 @@ enum BackgroundStart {
         return (status == 0 ? 1 : status, [])
     }
 
-    /// All that comes until the other end is closed.
+    /// Reads until the other end is closed.
     private static func answer(on reading: consuming FileDescriptor) throws(Errno) -> [UInt8] {
         var said: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 64)
@@ -122,14 +125,14 @@ enum BackgroundStart {
         return said
     }
 
-    /// In the daemon, once every relative path has been read: it keeps no directory of its starter busy.
+    /// In the daemon, once every relative path has been resolved: changes to the root directory, so that the starter's can be unmounted.
     static func settle() {
         // Started as /proc/self/exe, it would be called “exe” in the log and in ps.
         ProcessName.set("grantfs")
         _ = chdir("/")
     }
 
-    /// In the daemon: nobody's pipe stays open for its sake.
+    /// In the daemon: redirects standard error to /dev/null, so that a reader of the starter's pipe does not wait for the daemon.
     static func silence() {
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 {
@@ -138,7 +141,7 @@ enum BackgroundStart {
         }
     }
 
-    /// In the daemon: its mount answers. From here on nobody reads what it says. `more`: for whoever has started it.
+    /// In the daemon: reports that its mount answers, and redirects standard error. `more`: additional bytes for the starter.
     static func announce(on descriptor: Int32, _ more: [UInt8] = []) {
         silence()
         // SIGPIPE would end a daemon whose starter was killed; it is then as good as started.

@@ -2,8 +2,8 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// `grantfs begin`: the first step of a program in a sandbox, inside. It looks whether what was bound is what the caller has named, before anything that is not trusted runs
-/// there, and becomes the program.
+/// `grantfs begin`: the first step inside a sandbox. It checks that the bound files are those that the caller named, before any
+/// untrusted code runs there, and then becomes the program.
 enum BeginCommand {
     static let declaration = CommandDeclaration(
         "begin", "Begins a program in a sandbox that has what the descriptor LIST says.",
@@ -13,14 +13,14 @@ enum BeginCommand {
         ], isHidden: true, run: run
     )
 
-    /// What stands before the program's own words. None where nothing is bound and there is neither a terminal nor a proxy.
+    /// Returns the words that precede the program's own. Empty if nothing is bound and there is neither a terminal nor a proxy.
     static func words(
         for binds: [SandboxBind], _ terminal: SandboxTerminal?, _ proxy: SandboxProxy?, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {
         if binds.isEmpty, terminal == nil, proxy == nil { return [] }
         let lines = binds.flatMap { bind in [bind.place, Array("\(bind.device)".utf8), Array("\(bind.inode)".utf8)] }
         let list = handed.hand(try MemoryFile.of(Array(lines.joined(separator: [0]))))
-        // This program itself, which need not lie where the sandbox shows it.
+        // The descriptor of this program, which the sandbox may not show under its path.
         let program = handed.hand(try FileDescriptor.open(Array("/proc/self/exe".utf8), OpenFlags.path))
         let inner = try terminal.map { (terminal) throws(Errno) in "\(handed.hand(try terminal.copy()))" } ?? "none"
         let way = proxy.map { "\(handed.hand($0.takeSandboxEnd()))" } ?? "none"
@@ -60,7 +60,7 @@ enum BeginCommand {
                 throw GrantError(.system, "the program has no proxy", cause: error.description)
             }
         }
-        // What the sandbox was made with is not the program's.
+        // The program must not inherit the sandbox's descriptors.
         closefrom(3)
         var words = command.map { word in withCString(word) { strdup($0) } }
         words.append(nil)
@@ -71,16 +71,16 @@ enum BeginCommand {
         return error == Errno(ENOENT) || error == Errno(ENOTDIR) ? SandboxProcess.notFound : SandboxProcess.notRunnable
     }
 
-    /// Listens on the sandbox's own loopback and has the proxy outside serve that; it is what the program's variables speak of.
+    /// Listens on the sandbox's loopback, as the program's variables say, and passes the socket to the proxy outside.
     private static func offer(toProxy proxy: borrowing UnixSocket) throws(Errno) {
         let listener = try LoopbackListener()
         try proxy.send(descriptors: [listener.number], deadline: Clock.monotonic + 10_000_000_000)
         for name in SandboxProxy.variables { setenv(name, "http://127.0.0.1:\(listener.port)", 1) }
-        // What the program serves itself.
+        // Servers of the program itself.
         for name in ["no_proxy", "NO_PROXY"] { setenv(name, "localhost,127.0.0.1,::1", 1) }
     }
 
-    /// Whether the place has the file with these numbers.
+    /// Whether the file at the path has this device and inode.
     private static func isThere(_ place: [UInt8], device: [UInt8], inode: [UInt8]) -> Bool {
         guard let file = try? FileDescriptor.open(place, OpenFlags.path | O_NOFOLLOW), let status = try? file.status().st else {
             return false

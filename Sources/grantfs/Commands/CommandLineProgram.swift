@@ -1,6 +1,6 @@
 import GrantModel
 
-/// The whole command line, declared once.
+/// The declarations of the whole command line.
 enum CommandLineProgram {
     static let version = "0.1.0"
 
@@ -39,7 +39,7 @@ enum CommandLineProgram {
             ("The machine", ["policy", "upgrade", "metrics", "completion"]),
         ])
 
-    /// Does what the words say. The result is the exit status.
+    /// Runs a command line and returns the exit status.
     static func run(_ words: [[UInt8]]) -> Int32 {
         do throws(GrantError) {
             switch try ArgumentParser(program: declaration).parse(words) {

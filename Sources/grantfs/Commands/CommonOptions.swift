@@ -2,7 +2,7 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// Options that several commands have, and what their values mean.
+/// Options of several commands, and their values.
 enum CommonOptions {
     static let store = OptionDeclaration(
         "store", value: "DIR", help: "the store; else $GRANTFS_STORE, else /var/lib/grantfs for root, $XDG_DATA_HOME/grantfs for others")
@@ -18,14 +18,14 @@ extension ParsedArguments {
 
     func storeDirectory() throws(GrantError) -> String { try StoreLocation.directory(explicit: bytes("store")) }
 
-    /// The store that is there, cleaned of what commands that were killed have left. `.notFound` when there is none.
+    /// Opens the existing store, and cleans up after killed commands. `.notFound` if there is none.
     func openStore() throws(GrantError) -> GrantStore {
         let store = try GrantStore(directory: try storeDirectory(), create: false)
         TemporaryMount.sweep(store)
         return store
     }
 
-    /// The store that is there, nil when there is none: then nothing is granted.
+    /// Opens the existing store; nil if there is none: then nothing is granted.
     func openStoreIfThere() throws(GrantError) -> GrantStore? {
         do {
             return try openStore()
@@ -40,7 +40,7 @@ extension ParsedArguments {
         return try ParsedArguments.view(named: text)
     }
 
-    /// The view that was asked for, which must be known, with or without a store; nil when none was.
+    /// Returns the requested view, which has to be known, with or without a store; nil if none was given.
     func knownView(in store: GrantStore?) throws(GrantError) -> ViewName? {
         guard let view = try view() else { return nil }
         guard let store else { throw GrantAdministrator.unknown(view, among: []) }
@@ -65,7 +65,7 @@ extension ParsedArguments {
         }
     }
 
-    /// Seconds, 0 to a day.
+    /// In seconds, 0 to a day.
     func timeout() throws(GrantError) -> Double {
         guard let text = try text("timeout") else { return GrantAdministrator.standardTimeout }
         guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {

@@ -2,7 +2,7 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// `grantfs complete`: what a shell's completion asks. The first line says what kind of answer follows; then one candidate a line, its
+/// `grantfs complete`: called by a shell's completion. The first line is the kind of answer; then comes one candidate a line, its
 /// description after a tab.
 enum CompleteCommand {
     static let declaration = CommandDeclaration(
@@ -25,7 +25,7 @@ enum CompleteCommand {
         }
     }
 
-    /// From the store alone, so that no directory can make a shell wait. Nobody reads an error here: without a store nothing is offered.
+    /// Uses the store alone, so that no filesystem can block the shell. Errors are ignored: without a store nothing is offered.
     private static func names(_ kind: ValueKind, _ view: String?, _ directory: String?) -> [Completion.Candidate] {
         guard let place = try? StoreLocation.directory(explicit: directory.map { Array($0.utf8) }),
             let store = try? GrantStore(directory: place, create: false)
@@ -44,7 +44,7 @@ enum CompleteCommand {
         }
     }
 
-    /// nil for what nobody can type: the id does for such a grant.
+    /// nil for names that cannot be typed: such a grant has its id.
     private static func typeable(_ bytes: [UInt8], about: String) -> Completion.Candidate? {
         let word = Terminal.visible(bytes)
         return Array(word.utf8) == bytes ? Completion.Candidate(word: word, about: about) : nil

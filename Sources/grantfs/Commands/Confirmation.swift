@@ -1,9 +1,9 @@
 import GrantAdministration
 import GrantModel
 
-/// What is said of the mounts' answers.
+/// The output about the mounts' answers.
 enum Confirmation {
-    /// Names every mount that has not confirmed, on stderr. The exit status: 0, or 3 when there is one.
+    /// Names every unconfirmed mount on stderr. Returns the exit status: 0, or 3 if there is one.
     static func exitStatus(of changes: [GrantChange], _ what: String, timeout: Double) -> Int32 {
         for change in changes {
             for mount in change.mounts where !mount.confirmed {
@@ -31,7 +31,7 @@ enum Confirmation {
         try print(changes, { _ in verb }, what, arguments: arguments, timeout: timeout)
     }
 
-    /// Prints what became of each grant: as JSON, with what `more` adds, or a line for each, which begins with its verb.
+    /// Prints the result for each grant: as JSON, with the members of `more`, or a line each that begins with the verb.
     static func print(
         _ changes: [GrantChange], _ verb: (Grant) -> String, _ what: String, arguments: ParsedArguments, timeout: Double,
         more: (GrantChange) -> [(String, JSON)] = { _ in [] }

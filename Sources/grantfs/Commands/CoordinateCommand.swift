@@ -47,7 +47,7 @@ enum CoordinateCommand {
         let administrator = GrantAdministrator.command(try arguments.openStore())
         let coordination = FileCoordination(administrator)
         let accesses = try plan.accesses(administrator, coordination, view: try arguments.view())
-        // Commands that such a command starts are one claimant with it: they never wait for what it holds.
+        // Nested `grantfs coordinate` commands share one claimant, so they never wait for each other's claims.
         let inherited = getenv("GRANTFS_CLAIMANT").flatMap { Claimant(String(cString: $0)) }
         let claimant = inherited ?? Claimant()
         let progress = ProgressOutput(isJSON: arguments.wantsJSON)
@@ -65,7 +65,7 @@ enum CoordinateCommand {
             return try CoordinatedSnapshot.make(claim, in: directory, then: plan.command, progress, isJSON: arguments.wantsJSON)
         }
         setenv("GRANTFS_CLAIMANT", claimant.description, 1)
-        CoordinatedChild.tell(claim.paths)
+        CoordinatedChild.export(claim.paths)
         let status = try CoordinatedChild.run(plan.command, holding: claim, endsWhenLost: plan.endsWhenLost)
         if status == 0, let newPath = claim.newPaths[0] { claim.tellMoved(claim.paths[0], to: newPath) }
         claim.end()
@@ -74,7 +74,7 @@ enum CoordinateCommand {
     }
 }
 
-/// What the words of `grantfs coordinate` mean.
+/// The parsed arguments of `grantfs coordinate`.
 private struct CoordinatePlan {
     let isWriting: Bool
     let paths: [[UInt8]]
@@ -142,7 +142,7 @@ private struct CoordinatePlan {
 }
 
 extension ParsedArguments {
-    /// Seconds, 0 to a day; nil when the option was not given.
+    /// In seconds, 0 to a day; nil without the option.
     func seconds(_ option: String) throws(GrantError) -> Double? {
         guard let text = try text(option) else { return nil }
         guard let seconds = Double(text), seconds >= 0, seconds <= 86_400 else {

@@ -5,16 +5,16 @@ import GrantSystem
 
 /// The command that runs while a claim is held.
 enum CoordinatedChild {
-    /// Puts the places that a command is to work on into its environment.
-    static func tell(_ paths: [[UInt8]]) {
+    /// Puts the claimed paths into the command's environment.
+    static func export(_ paths: [[UInt8]]) {
         for (place, path) in paths.enumerated() {
             _ = withCString(path) { setenv(place == 0 ? "GRANTFS_PATH" : "GRANTFS_PATH_\(place + 1)", $0, 1) }
         }
     }
 
-    /// Runs it and waits for it. Its exit status; 126 or 127 when it cannot be run; 1 when the claim was lost meanwhile.
+    /// Runs the command and waits for it. Returns its exit status; 126 or 127 if it cannot be run; 1 if the claim was lost meanwhile.
     ///
-    /// Signals from the terminal reach the command by themselves; others are passed on to it, so that the claim does not end before it.
+    /// The command gets signals from the terminal directly; others are forwarded to it, so that the claim does not end before it.
     static func run(_ command: [[UInt8]], holding claim: Claim, endsWhenLost: Bool) throws(GrantError) -> Int32 {
         var set = sigset_t()
         sigemptyset(&set)

@@ -3,9 +3,10 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// What `grantfs coordinate read --snapshot` does once it has the claim.
+/// The snapshot of `grantfs coordinate read --snapshot`, once the claim is held.
 enum CoordinatedSnapshot {
-    /// Copies what is claimed, ends the claim, and runs the command on the copies; without one it says where they are. The command's exit status.
+    /// Copies the claimed items, releases the claim, and runs the command on the copies; without a command it prints their paths.
+    /// Returns the command's exit status.
     static func make(
         _ claim: Claim, in directory: [UInt8], then command: [[UInt8]], _ progress: ProgressOutput, isJSON: Bool
     ) throws(GrantError) -> Int32 {
@@ -17,7 +18,7 @@ enum CoordinatedSnapshot {
             }
         } catch {
             progress.end()
-            // By the signal, as anybody would who does not clean up first.
+            // Ends by the signal, as a program without a handler would.
             signals.deliver()
             throw error
         }
@@ -27,7 +28,7 @@ enum CoordinatedSnapshot {
             try show(made, directory, isJSON: isJSON)
             return 0
         }
-        CoordinatedChild.tell(made.paths)
+        CoordinatedChild.export(made.paths)
         return try CoordinatedChild.run(command, holding: claim, endsWhenLost: false)
     }
 
@@ -46,7 +47,7 @@ enum CoordinatedSnapshot {
     }
 }
 
-/// Signals that are held back while something is under way that has to be cleaned up. For a program of one thread.
+/// Blocks signals while something is under way that needs cleaning up. For single-threaded programs.
 private final class BlockedSignals {
     private var set = sigset_t()
     private var before = sigset_t()
@@ -58,7 +59,7 @@ private final class BlockedSignals {
         pthread_sigmask(SIG_BLOCK, &set, &before)
     }
 
-    /// Whether one has come.
+    /// Whether one is pending.
     var hasCome: Bool {
         var none = timespec()
         let number = sigtimedwait(&set, nil, &none)
@@ -66,7 +67,7 @@ private final class BlockedSignals {
         return came != nil
     }
 
-    /// Lets them through again, first what has come.
+    /// Unblocks them; a pending one is delivered first.
     func deliver() {
         if let came { raise(came) }
         pthread_sigmask(SIG_SETMASK, &before, nil)

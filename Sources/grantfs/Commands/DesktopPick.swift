@@ -9,7 +9,7 @@ struct DesktopPick {
     let view: ViewName
     let timeout: Double
 
-    /// Grants what somebody chooses in the desktop's dialog, each under its own name: all of it or nothing.
+    /// Grants what the person chooses in the desktop's dialog, each under its own name: all or nothing.
     func run(start: [UInt8]?) throws(GrantError) -> Int32 {
         let directory = try arguments.storeDirectory()
         guard let chosen = try DesktopChooser.choose(folder: start, files: arguments.has("files")), let first = chosen.first else {
@@ -18,14 +18,14 @@ struct DesktopPick {
         var choices: [GrantAdministrator.Choice] = []
         for path in chosen {
             let proposal = try GrantAdministrator.propose(
-                directory: path, name: nil, store: directory, document: PickCommand.form(arguments), lookout: .command)
+                directory: path, name: nil, store: directory, document: PickCommand.form(arguments), probe: .command)
             let access: Access = arguments.has("read-only") ? .readOnly : .readWrite
             let expires = try arguments.text("expires").map { (text) throws(GrantError) in try PickCommand.expiry(text) }
             choices.append(GrantAdministrator.Choice(proposal, name: proposal.name, view: view, access: access, expires: expires))
         }
         let store = try GrantStore(directory: directory, create: true)
         let changes = try GrantAdministrator.command(store).grant(choices, timeout: timeout)
-        LastPlace.write(CanonicalPath.parent(of: first))
+        LastDirectory.write(CanonicalPath.parent(of: first))
         return try PickCommand.print(changes, arguments, timeout)
     }
 }

@@ -38,7 +38,7 @@ enum GrantCommand {
         }
         let new = choices.filter { choice in !existing.contains { $0.name == choice.name } }
         let made = new.isEmpty ? [] : try administrator.grant(new, timeout: timeout)
-        // Nothing changes for them; a mount that has not confirmed them yet is asked once more.
+        // Nothing changes for them, but mounts that have not confirmed them are asked again.
         let left = existing.isEmpty ? [] : try administrator.restore(existing, timeout: timeout)
         let changes = choices.compactMap { choice in (made + left).first { $0.grant.name == choice.name } }
         if arguments.wantsJSON {
@@ -56,7 +56,7 @@ enum GrantCommand {
         return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
     }
 
-    /// What is to be granted, each directory once; nothing is written yet.
+    /// Returns what is to be granted, each directory once. Writes nothing.
     private static func choices(_ arguments: ParsedArguments, store: String) throws(GrantError) -> [GrantAdministrator.Choice] {
         let view = try arguments.view() ?? .standard
         let name = try arguments.name()
@@ -69,7 +69,7 @@ enum GrantCommand {
         let form = arguments.has("as-directory") ? DocumentBookmark.Form.directory : .file
         for operand in arguments.operands {
             let proposal = try GrantAdministrator.propose(
-                directory: operand, name: name, store: store, document: form, lookout: .command)
+                directory: operand, name: name, store: store, document: form, probe: .command)
             if form == .directory, proposal.bookmark.document == nil {
                 throw GrantError(
                     .usage, "“\(String(decoding: operand, as: UTF8.self))” is a directory, and --as-directory is for files",

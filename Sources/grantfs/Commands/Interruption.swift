@@ -1,14 +1,14 @@
 import Glibc
 import Synchronization
 
-/// What Ctrl-C says while a command waits for mounts, and the status that it ends with.
+/// The message and exit status for Ctrl-C while a command waits for mounts.
 enum Interruption {
-    /// The line to write, its length, the status. A handler of a signal may read nothing that takes a lock or makes memory.
+    /// The line, its length, and the status. A signal handler must not take locks or allocate memory.
     private static let line = Atomic<UInt>(0)
     private static let count = Atomic<Int>(0)
     private static let status = Atomic<Int>(0)
 
-    /// From now on an interruption says this. What was said before is never freed, because a handler may be writing it.
+    /// Sets the message. The previous one is never freed, because a handler may be writing it.
     static func says(_ text: String, status: Int32) {
         let bytes = Array("\ngrantfs: \(Terminal.visible(text))\n".utf8)
         let copy = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: bytes.count)
@@ -24,6 +24,6 @@ enum Interruption {
         }
     }
 
-    /// From now on it ends the command without a word again.
+    /// Restores the default: the signal ends the command without a message.
     static func end() { signal(SIGINT, SIG_DFL) }
 }

@@ -3,10 +3,10 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// `grantfs inventory`: the process that looks at one user's store, as that user, for `grantfs list --all-users`.
+/// `grantfs inventory`: the process that reads one user's store, as that user, for `grantfs list --all-users`.
 ///
-/// It may do what that user may and nothing else, so no link and no file of that user's leads it to where only root may go. It has nothing of root's but the
-/// pipe that it answers on.
+/// It has only that user's rights, so none of that user's links and files can lead it to where only root may go. All it has of root's
+/// is the pipe for its answer.
 enum InventoryCommand {
     static let declaration = CommandDeclaration(
         "inventory", "Says on descriptor 3 what the store has on record.", isHidden: true, run: run)
@@ -17,7 +17,7 @@ enum InventoryCommand {
         return 0
     }
 
-    /// `problem`, or the `store` with its `grants` and `mounts`; neither where there is no store. Nothing is looked at but the store.
+    /// Returns `problem`, or the `store` with its `grants` and `mounts`; neither if there is no store. Looks at nothing but the store.
     private static func document(_ directory: String) -> JSON {
         do throws(GrantError) {
             let store = try GrantStore(inspecting: directory)

@@ -5,11 +5,12 @@ import Glibc
 import GrantSystem
 import GrantViewFS
 
-/// `grantfs keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself, and when the daemon has died it makes
-/// the kernel forget what that has left: cached pages and mappings would answer for as long as somebody holds them. The dead mount stays, and says so to whoever
-/// looks.
+/// `grantfs keeper`: the small process beside a daemon. It unmounts for a user's daemon, which may start no program itself. When the
+/// daemon has died, it makes the kernel drop its cache: cached pages and mappings would stay readable as long as a process holds them.
+/// The dead mount stays, and returns ENOTCONN.
 ///
-/// Descriptor 3 is a socket to the daemon, 4 another way to its connection, 5 the numbers of its nodes, and 6, where that can be had, what ends the connection.
+/// Descriptor 3 is a socket to the daemon, 4 another device of its connection, 5 the numbers of its nodes, and 6, where available, the
+/// control file that aborts the connection.
 enum KeeperCommand {
     static let declaration = CommandDeclaration(
         "keeper", "Looks after a mount whose daemon is on descriptor 3.",
@@ -21,11 +22,11 @@ enum KeeperCommand {
         isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        // A service's end is told to all of its processes; this one ends with its daemon.
+        // A service manager sends signals to all processes of a service; this one ends with its daemon.
         for number in [SIGTERM, SIGINT, SIGHUP, SIGPIPE] { signal(number, SIG_IGN) }
         ProcessName.set("grantfs-keeper")
         _ = chdir("/")
-        // Nobody's pipe stays open for its sake.
+        // It must not keep inherited pipes open.
         let null = open("/dev/null", O_RDWR | O_CLOEXEC)
         if null >= 0 { dup2(null, Terminal.standardError) }
         let words = arguments.operands
@@ -38,11 +39,11 @@ enum KeeperCommand {
             OrphanedConnection(device: FileDescriptor(owning: 4)), published: FileDescriptor(owning: 5),
             hasElements: arguments.has("recoverable"),
             control: fcntl(6, F_GETFD) >= 0 ? 6 : nil)
-        // What it has open is all that it takes. A user's mount is taken away by another program.
+        // Its open descriptors are all it needs. A user's mount is unmounted by another program.
         if geteuid() == 0 { Confinement.giveUpEverything() }
-        if arguments.has("waits"), hear(from: socket, daemons) != .begin { return 0 }
+        if arguments.has("waits"), receive(from: socket, daemons) != .begin { return 0 }
         while true {
-            switch hear(from: socket, daemons) {
+            switch receive(from: socket, daemons) {
             case .begin: continue
             case .unmount: _ = write(socket.number, [unmount(mount, at: words[0])], 1)
             case .ended: return 0
@@ -53,28 +54,29 @@ enum KeeperCommand {
                     "the daemon of the mount at \(Terminal.visible(words[0])) has died"
                         + (arguments.has("recoverable") ? ", and no other one goes on" : "")
                         + ": the mount refuses everything, and what the kernel has cached is forgotten")
-                // Whoever ends a service after that need not wait for what a program holds.
+                // Who ends the service after that need not wait for what a program holds.
                 orphan.forgetAll { signal(SIGTERM, SIG_DFL) }
                 return 0
             }
         }
     }
 
-    /// What a daemon says in one byte.
-    enum Word: UInt8 {
-        /// It wants to be unmounted, and waits for a byte: 0 when that is done.
+    /// The daemon's messages, one byte each.
+    enum Message: UInt8 {
+        /// Unmount, and answer with a byte: 0 when that is done.
         case unmount = 0x75
-        /// It has withdrawn everything and unmounted.
+        /// The daemon has withdrawn everything and unmounted.
         case ended = 0x65
-        /// The mount is its own from now on.
+        /// The mount belongs to the daemon from now on.
         case begin = 0x62
-        /// Never said: it has hung up.
+        /// Never sent: the daemon has hung up.
         case died = 0
     }
 
-    /// Waits for the daemon's next word, or its death. A process that was killed keeps its socket for as long as one of its threads stands in the kernel: an
-    /// invalidation that waits for a program's lock, a granted filesystem that hangs. So it is looked at now and then, too.
-    private static func hear(from socket: borrowing FileDescriptor, _ daemons: [Int32]) -> Word {
+    /// Waits for the daemon's next message, or its death. A killed process keeps its socket while a thread is in the kernel: in an
+    /// invalidation that waits for a program's lock, or a granted filesystem that hangs. So the process is inspected now and then as
+    /// well.
+    private static func receive(from socket: borrowing FileDescriptor, _ daemons: [Int32]) -> Message {
         while true {
             var end = pollfd(fd: socket.number, events: Int16(truncatingIfNeeded: POLLIN), revents: 0)
             let count = poll(&end, 1, 500)
@@ -84,14 +86,14 @@ enum KeeperCommand {
                 let received = read(socket.number, &byte, 1)
                 if received < 0, errno == EINTR || errno == EAGAIN { continue }
                 guard received == 1 else { return .died }
-                if let word = Word(rawValue: byte) { return word }
+                if let word = Message(rawValue: byte) { return word }
             }
             if count == 0, daemons.allSatisfy({ ProcessState.isOver($0) }) { return .died }
         }
     }
 
     private static func unmount(_ mount: MountIdentity, at mountpoint: [UInt8]) -> UInt8 {
-        // Whatever stands at the path by now.
+        // Whatever is at the path by now.
         do throws(Errno) {
             try Mountpoint(canonical: mountpoint).unmount(mount, lazy: true)
             return 0
@@ -101,22 +103,22 @@ enum KeeperCommand {
     }
 }
 
-/// The daemon's end of it.
+/// The daemon's end of the keeper.
 final class Keeper: Sendable {
     private let socket: UnixSocket
 
     /// How long fusermount3 may take, in seconds.
-    private static let patience = 60.0
+    private static let unmountTimeout = 60.0
 
-    /// `mount`: what is to be looked after, wherever `mountpoint` leads by then. `nodes`: see `SharedChunks`. `supervisor`: who has another daemon go on when
-    /// this one dies. `waits`: not before `begin`.
+    /// `mount`: the mount to look after, wherever `mountpoint` leads by then. `nodes`: see `SharedChunks`. `supervisor`: the process
+    /// that starts another daemon when this one dies. `waits`: inactive until `begin`.
     init(
         mountpoint: [UInt8], mount: MountIdentity, _ connection: FUSEConnection, _ session: Session, nodes: borrowing FileDescriptor,
         supervisor: Int32?, waits: Bool = false
     ) throws(Errno) {
         let pair = try UnixSocket.pair()
         let device = try session.cloneDevice()
-        // Root can always have it, users where fusectl is mounted.
+        // Root always gets it, users where fusectl is mounted.
         let control = (try? connection.control())?.release()
         defer { if let control { close(control) } }
         _ = try ChildProcess.spawn(
@@ -129,14 +131,14 @@ final class Keeper: Sendable {
         socket = pair.closeOther()
     }
 
-    /// The socket to it.
+    /// The descriptor of the socket to the keeper.
     var number: Int32 { socket.number }
 
-    /// Waits until it has unmounted.
+    /// Makes it unmount, and waits.
     func unmount() throws(GrantError) {
         do throws(Errno) {
-            let deadline = Clock.deadline(seconds: Self.patience)
-            try socket.send([KeeperCommand.Word.unmount.rawValue], deadline: deadline)
+            let deadline = Clock.deadline(seconds: Self.unmountTimeout)
+            try socket.send([KeeperCommand.Message.unmount.rawValue], deadline: deadline)
             if try socket.receive(1, deadline: deadline) == [0] { return }
             throw Errno(EBUSY)
         } catch {
@@ -144,15 +146,15 @@ final class Keeper: Sendable {
         }
     }
 
-    /// The mount is this daemon's from now on.
-    func begin() { _ = try? socket.sendSome([KeeperCommand.Word.begin.rawValue]) }
+    /// Tells it that the mount is this daemon's from now on.
+    func begin() { _ = try? socket.sendSome([KeeperCommand.Message.begin.rawValue]) }
 
-    /// Nothing is left that it would have to look after.
-    func dismiss() { _ = try? socket.sendSome([KeeperCommand.Word.ended.rawValue]) }
+    /// Tells it that nothing is left to look after.
+    func dismiss() { _ = try? socket.sendSome([KeeperCommand.Message.ended.rawValue]) }
 }
 
 extension MountIdentity {
-    /// As one word of a command line.
+    /// Encoded as one word of a command line.
     fileprivate var words: [UInt8] { Array("\(device.major):\(device.minor):\(id):\(number ?? 0)".utf8) }
 
     fileprivate init?(words: [UInt8]) {

@@ -53,7 +53,7 @@ enum ListCommand {
             Terminal.note("“\(grant.grant.name)” is not to be had: \(reason)")
         }
         PolicyText.note(forbidden, grants)
-        try noteHidden(store, view, shown: grants)
+        try reportHidden(store, view, shown: grants)
         return 0
     }
 
@@ -78,8 +78,8 @@ enum ListCommand {
         }
     }
 
-    /// Says that there are none, and how many there are that only --all shows.
-    private static func noteHidden(_ store: GrantStore, _ view: ViewName?, shown: [GrantDescription]) throws(GrantError) {
+    /// Prints that there are none, and how many only --all shows.
+    private static func reportHidden(_ store: GrantStore, _ view: ViewName?, shown: [GrantDescription]) throws(GrantError) {
         let now = Instant(nanoseconds: Clock.realtime)
         let ids = Set(shown.map(\.grant.id))
         let hidden = try store.grants(view: view).filter { !ids.contains($0.id) }
@@ -97,7 +97,7 @@ enum ListCommand {
         }
     }
 
-    /// With what is to be known of the bookmark.
+    /// The state, with remarks about the bookmark.
     static func state(_ grant: GrantDescription) -> String {
         grant.finding == .ok ? grant.state.rawValue : "\(grant.state.rawValue) (\(grant.finding.rawValue))"
     }

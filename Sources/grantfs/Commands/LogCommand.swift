@@ -16,7 +16,7 @@ enum LogCommand {
         ],
         run: run)
 
-    /// Entries that are read at once.
+    /// The number of entries read at once.
     private static let batch = 1000
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
@@ -43,7 +43,7 @@ enum LogCommand {
         return 0
     }
 
-    /// What the log does not tell of is perhaps granted all the same, where the log has forgotten it. `names`: those that the log has.
+    /// The grant may exist without entries, if the log has dropped them. `names`: the names in the log.
     private static func requireGrant(_ filter: LogFilter, in store: GrantStore?, _ names: Set<String>) throws(GrantError) {
         guard let grant = filter.grant else { return }
         let shown = String(decoding: grant, as: UTF8.self)
@@ -61,22 +61,22 @@ enum LogCommand {
         let store = try arguments.openStore()
         var last: Int64 = 0
         while true {
-            // The version is read first: what is added meanwhile changes it again.
+            // The version is read first: entries added meanwhile change it again.
             let version = try store.dataVersion()
             last = try read(store, after: last, waits: true) { entry throws(GrantError) in
                 if !filter.takes(entry) { return }
                 try Terminal.print(arguments.wantsJSON ? JSON.object(json(entry)).text : line(entry))
             }
-            // Once in a while also without a change: what is under way may never end.
-            var looks = 0
-            while looks < 25, try store.dataVersion() == version {
+            // Now and then also without a change: an operation under way may never end.
+            var polls = 0
+            while polls < 25, try store.dataVersion() == version {
                 usleep(200_000)
-                looks += 1
+                polls += 1
             }
         }
     }
 
-    /// The number of the last entry. `waits`: those that follow one which is under way are left for the next time.
+    /// Returns the number of the last entry. `waits`: leaves entries after an unfinished one for the next time.
     @discardableResult
     static func read(
         _ store: GrantStore, after number: Int64, waits: Bool = false, _ body: (LogEntry) throws(GrantError) -> Void
@@ -120,15 +120,15 @@ enum LogCommand {
         if let newPath = entry.newPath { text += " to \(Terminal.visible(newPath))" }
         if let access = entry.access { text += access.purpose }
         if let error = entry.error, error != 0 { text += ": \(Errno(error))" }
-        if entry.hasNotEnded { text += ": begun, and not known to have ended" }
+        if entry.isUnfinished { text += ": begun, and not known to have ended" }
         if !entry.detail.isEmpty { text += ": \(Terminal.visible(entry.detail))" }
         return text + "  [\(entry.actor.description)]"
     }
 }
 
 extension LogEntry {
-    /// Whether it is of a change that is just being made: whoever shows entries as they come waits until it has ended, for some seconds at the most.
-    var isUnderWay: Bool { hasNotEnded && Instant(nanoseconds: Clock.realtime).seconds(since: time) < 5 }
+    /// Whether the operation has just started. Following the log waits for its result, at most some seconds.
+    var isUnderWay: Bool { isUnfinished && Instant(nanoseconds: Clock.realtime).seconds(since: time) < 5 }
 }
 
 extension OpenAccess {

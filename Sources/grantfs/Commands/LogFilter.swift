@@ -2,13 +2,13 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// Which entries of the log are asked for.
+/// Selects entries of the log.
 struct LogFilter {
-    /// As it was typed: a name, an id, or the beginning of an id. Grants that were removed are only in the log, so nothing else says what it means.
+    /// As typed: a name, an id, or a prefix of an id. Removed grants are only in the log, so it cannot be resolved otherwise.
     let grant: [UInt8]?
     let since: Instant?
 
-    /// `.usage` for a time that is none.
+    /// `.usage` for an invalid time.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         grant = arguments.bytes("grant")
         if let text = try arguments.text("since") {
@@ -23,7 +23,7 @@ struct LogFilter {
         return isOfGrant(entry)
     }
 
-    /// Whether it is of the grant that was asked for, whenever it was; of every grant, when none was.
+    /// Whether the entry is of the selected grant, at any time; always true if none was selected.
     func isOfGrant(_ entry: LogEntry) -> Bool {
         guard let grant else { return true }
         if entry.name?.bytes == grant { return true }

@@ -2,23 +2,23 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// `grantfs look`: the process that looks at directories for another command, which can then end when one does not answer.
+/// `grantfs look`: the helper process that looks at directories for another command, which can then end even if one hangs.
 enum LookCommand {
     static let declaration = CommandDeclaration(
         "look", "Answers on descriptor 3 what a command asks about directories.", isHidden: true, run: run)
 
     private static func run(_ arguments: ParsedArguments) -> Int32 {
-        Lookout.serve(descriptor: 3)
+        DirectoryProbe.serve(descriptor: 3)
         return 0
     }
 }
 
-extension Lookout {
-    /// How commands look at directories. The arguments begin with the program's name, as ps(1) shows it.
-    static let command = Lookout.helper(program: "/proc/self/exe", arguments: ["grantfs", "look"])
+extension DirectoryProbe {
+    /// The probe of all commands. The arguments begin with the program's name, as ps(1) shows it.
+    static let command = DirectoryProbe.helper(program: "/proc/self/exe", arguments: ["grantfs", "look"])
 }
 
 extension GrantAdministrator {
-    /// One that does not hang with a directory.
-    static func command(_ store: GrantStore) -> GrantAdministrator { GrantAdministrator(store: store, lookout: .command) }
+    /// An administrator that does not hang with a directory.
+    static func command(_ store: GrantStore) -> GrantAdministrator { GrantAdministrator(store: store, probe: .command) }
 }

@@ -29,7 +29,7 @@ enum MCPCommand {
                 .usage, "“\(word)” is unknown for --ask", advice: MCPAsking.Means.allCases.map(\.rawValue).joined(separator: ", "))
         }
         let policy = try arguments.bytes("policy").map { (path) throws(GrantError) in try MCPCommand.policy(path) } ?? RequestPolicy()
-        // Whoever has started this and is gone gets an error from write, and the session ends in order.
+        // If the client is gone, write fails and the session ends in order.
         signal(SIGPIPE, SIG_IGN)
         let store = try GrantStore(directory: try arguments.storeDirectory(), create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)

@@ -2,32 +2,32 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What all users of this machine have granted, for root.
+/// The grants of all users of this machine, for root.
 struct MachineInventory {
-    /// A store that there may be.
+    /// A store that may exist.
     struct Candidate: Hashable, Sendable {
         let uid: UInt32
         let directory: [UInt8]
-        /// A process has it open, so that it is somewhere.
+        /// Whether a process has it open; then it exists.
         var isOpen = false
     }
 
-    /// A store that is there, or that could not be looked at.
+    /// A store that was read, or could not be.
     struct Found: Sendable {
         let uid: UInt32
         let directory: [UInt8]
-        /// Why nothing can be said of it; for people.
+        /// Why it could not be read; for people.
         let problem: String?
         let grants: [JSON]
         let mounts: [JSON]
     }
 
-    /// Longer than any store takes: nanoseconds.
-    private static let patience: Int64 = 10_000_000_000
-    /// More than any store says.
-    private static let largest = 64 << 20
+    /// The time-out for one store: nanoseconds.
+    private static let timeout: Int64 = 10_000_000_000
+    /// The maximum size of a store's answer.
+    private static let maxBytes = 64 << 20
 
-    /// Every store that is found: root's, that in the home of each user, those of daemons that run. Each is looked at by a process of its owner.
+    /// Returns every store: root's, those in users' homes, those of running daemons. Each is read by a process of its owner.
     static func all() throws(GrantError) -> [Found] {
         guard let program = try? CanonicalPathOfProgram.path() else {
             throw GrantError(.system, "the program that looks at stores cannot be found", advice: "grantfs was replaced: try again")
@@ -48,18 +48,18 @@ struct MachineInventory {
         defer { endpwent() }
         while let entry = getpwent() {
             let home = Array(String(cString: entry.pointee.pw_dir).utf8)
-            // What is no home has none; to look costs a process.
+            // Users without a real home have no store, and each look costs a process.
             if home.first != UInt8(ascii: "/") || home == Array("/nonexistent".utf8) || home == [UInt8(ascii: "/")] { continue }
             let uid = entry.pointee.pw_uid
             list.append(Candidate(uid: uid, directory: home + Array("/.local/share/grantfs".utf8)))
         }
-        // Those that are open first: what cannot be seen of one is said.
+        // Open stores first, so that an unreadable one is reported.
         list = ofDaemons() + list
         var seen: Set<[UInt8]> = []
         return list.filter { seen.insert(Array("\($0.uid):".utf8) + $0.directory).inserted }
     }
 
-    /// The stores that processes of the name `grantfs` have open, by what the kernel says of their descriptors.
+    /// The stores that processes named `grantfs` have open, from /proc.
     private static func ofDaemons() -> [Candidate] {
         let database = Array("/grants.sqlite".utf8)
         var found: [Candidate] = []
@@ -78,7 +78,7 @@ struct MachineInventory {
         return found
     }
 
-    /// nil where there is no store.
+    /// nil if there is no store.
     private static func look(at candidate: Candidate, _ program: String) -> Found? {
         let failure = { (problem: String) in
             Found(uid: candidate.uid, directory: candidate.directory, problem: problem, grants: [], mounts: [])
@@ -108,13 +108,13 @@ struct MachineInventory {
         return elements
     }
 
-    /// What the program writes to descriptor 3; nil when it takes too long. It has nothing of this process: no terminal, no session, no environment, no other
-    /// descriptor; whoever it becomes could stop and trace it.
+    /// Returns the program's output on descriptor 3; nil if it takes too long. The process inherits no terminal, session, environment
+    /// or other descriptor from this one, because the user that it runs as could stop and trace it.
     private static func ask(_ program: String, _ words: [String], as uid: UInt32) throws(Errno) -> [UInt8]? {
         let pipe = try PipePair()
         var command = [program] + words
         if uid != 0 {
-            // Numbers are what the kernel knows; a user without an entry has no groups but its own number's.
+            // The uid alone counts; a user without an entry has only the group of the same number.
             let groups = getpwuid(uid).map { ["--regid=\($0.pointee.pw_gid)", "--init-groups"] } ?? ["--regid=\(uid)", "--clear-groups"]
             command =
                 ["setpriv", "--reuid=\(uid)"] + groups + ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--reset-env", "--"]
@@ -126,7 +126,7 @@ struct MachineInventory {
             descriptors: [pipe.writing.number])
         let reading = pipe.closeWriting()
         let answer = read(reading)
-        // Its owner may have stopped it, or have it do something else: nothing hangs on it from here on. What hangs in a filesystem is left.
+        // Its owner may have stopped it or changed what it does. If it hangs in a filesystem, it is abandoned.
         kill(pid, SIGKILL)
         for _ in 0..<500 {
             if (try? ChildProcess.hasEnded(pid)) != false {
@@ -139,7 +139,7 @@ struct MachineInventory {
     }
 
     private static func read(_ pipe: borrowing FileDescriptor) -> [UInt8]? {
-        let deadline = Clock.monotonic + patience
+        let deadline = Clock.monotonic + timeout
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65536)
         while true {
@@ -149,12 +149,12 @@ struct MachineInventory {
             guard count >= 0 else { return nil }
             if count == 0 { return bytes }
             bytes += buffer.prefix(count)
-            if bytes.count > largest { return nil }
+            if bytes.count > maxBytes { return nil }
         }
     }
 }
 
-/// Where this program is, for others who run it.
+/// The path of this program, for others who run it.
 private enum CanonicalPathOfProgram {
     static func path() throws(Errno) -> String {
         var buffer = [UInt8](repeating: 0, count: 4096)

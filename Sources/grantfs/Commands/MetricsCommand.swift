@@ -25,7 +25,7 @@ enum MetricsCommand {
         let isFleet = arguments.has("fleet")
         if isFleet, view != nil { throw GrantError(.usage, "metrics: --view does not go with --fleet") }
         let read: @Sendable () throws(GrantError) -> String = { () throws(GrantError) in
-            if isFleet { return FleetMetricsText.text(of: try arguments.openFleet().picture(leases: 0)) }
+            if isFleet { return FleetMetricsText.text(of: try arguments.openFleet().snapshot(leases: 0)) }
             guard let store = try arguments.openStoreIfThere() else { return MountMetricsText.text(of: []) }
             let mounts = try GrantAdministrator(store: store).metrics(view: view, timeout: timeout)
             return MountMetricsText.text(of: mounts) { FleetMetricsText.addAgent(of: store, to: &$0) }

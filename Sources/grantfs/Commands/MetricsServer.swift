@@ -3,13 +3,13 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Answers scrapes at a Unix socket: HTTP/1.1, one answer a connection, one connection at a time.
+/// Serves metrics on a Unix socket: HTTP/1.1, one response a connection, one connection at a time.
 enum MetricsServer {
-    /// How long a scrape may take to say what it wants, or to take the answer: nanoseconds.
-    private static let patience: Int64 = 5_000_000_000
-    private static let largestRequest = 16_384
+    /// How long a client may take to send its request, or to read the response: nanoseconds.
+    private static let timeout: Int64 = 5_000_000_000
+    private static let maxRequest = 16_384
 
-    /// Serves until SIGTERM or SIGINT, and takes the socket away. `.system` when the place is taken.
+    /// Serves until SIGTERM or SIGINT, and removes the socket. `.system` if the path is taken.
     static func run(path: [UInt8], _ text: @Sendable () throws(GrantError) -> String) throws(GrantError) -> Int32 {
         signal(SIGPIPE, SIG_IGN)
         let slash = path.lastIndex(of: UInt8(ascii: "/")) ?? 0
@@ -27,7 +27,7 @@ enum MetricsServer {
             while true {
                 if try Poll.waitForEither(socket.number, stop.reading.number) { return 0 }
                 guard let connection = try? socket.accept() else { continue }
-                // Whoever hangs up or stalls gets nothing, and the next one its turn.
+                // A client that hangs up or stalls gets nothing, and the next one has its turn.
                 try? answer(connection, text)
             }
         } catch {
@@ -35,7 +35,7 @@ enum MetricsServer {
         }
     }
 
-    /// A socket that nobody listens at any more is taken away first.
+    /// Removes a socket first on which nobody listens any more.
     private static func listen(_ directory: Int32, _ name: String) throws(Errno) -> UnixSocket {
         do {
             return try UnixSocket.listen(directory: directory, name: name)
@@ -53,10 +53,10 @@ enum MetricsServer {
     }
 
     private static func answer(_ connection: borrowing UnixSocket, _ text: () throws(GrantError) -> String) throws(Errno) {
-        let deadline = Clock.monotonic + patience
+        let deadline = Clock.monotonic + timeout
         var request: [UInt8] = []
         while !request.suffix(4).elementsEqual("\r\n\r\n".utf8), !request.suffix(2).elementsEqual("\n\n".utf8) {
-            if request.count >= largestRequest { return try send(connection, "431 Request Header Fields Too Large", "") }
+            if request.count >= maxRequest { return try send(connection, "431 Request Header Fields Too Large", "") }
             request += try connection.receive(1, deadline: deadline)
         }
         let words = request.prefix { $0 != 0x0D && $0 != 0x0A }.split(separator: 0x20)
@@ -77,11 +77,11 @@ enum MetricsServer {
         let head =
             "HTTP/1.1 \(status)\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
             + "Content-Length: \(body.utf8.count)\r\nConnection: close\r\n\r\n"
-        try connection.send(Array((head + body).utf8), deadline: Clock.monotonic + patience)
+        try connection.send(Array((head + body).utf8), deadline: Clock.monotonic + timeout)
     }
 }
 
-/// Writes to a pipe when SIGTERM or SIGINT comes, from a thread that waits for them.
+/// Writes to a pipe on SIGTERM or SIGINT, from a thread that waits for them.
 private struct EndSignal {
     private let isArmed = Lock(true)
 
@@ -99,6 +99,6 @@ private struct EndSignal {
         thread?.detach()
     }
 
-    /// The pipe is about to be closed.
+    /// Must be called before the pipe is closed.
     func disarm() { isArmed.withLock { $0 = false } }
 }

@@ -41,7 +41,7 @@ enum MountCommand {
         for list in arguments.options["options"] ?? [] { try parser.read(try ParsedArguments.text(list, "the value of -o")) }
         var options = parser.options
         options.isPrivate = arguments.has("private")
-        // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
+        // Before there are threads: with several the kernel has to wait for an RCU grace period to grow the descriptor table.
         DescriptorTable.grow()
         if let go = try arguments.text("go-fd").flatMap({ Int32($0) }), !BackgroundStart.mayGo(go) { return 1 }
         let shown = try shown(arguments, parser)
@@ -49,7 +49,7 @@ enum MountCommand {
         if parser.isRemount { return try remount(mountpoint, options) }
 
         let directory = try StoreLocation.directory(explicit: options.store.map { Array($0.utf8) } ?? arguments.bytes("store"))
-        // Of another command's own view nobody else knows.
+        // A temporary mount shows a view of the command that started this one, which may be new.
         let mayBeNew = arguments.has("new") || parser.isNew || arguments.has("temporary")
         if !mayBeNew, let view = shown.onlyView { try requireKnown(view, directory) }
         if arguments.has("fake") { return 0 }
@@ -60,10 +60,9 @@ enum MountCommand {
 
         let temporary = try arguments.text("temporary")
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: temporary == nil)
-        // Until it is mounted, or has failed.
-        var turn: MountingTurn? = try mountpoint.takeTurn(in: store)
-        try mountpoint.prepare(for: shown, store: store, lookout: .command, isTemporary: temporary != nil, isBelow: arguments.has("below"))
-        {
+        // Held until the mount answers or has failed.
+        var turn: MountLock? = try mountpoint.lockForMounting(in: store)
+        try mountpoint.prepare(for: shown, store: store, probe: .command, isTemporary: temporary != nil, isBelow: arguments.has("below")) {
             Terminal.note($0)
         }
         let ready = try arguments.text("ready-fd").flatMap { Int32($0) }
@@ -80,7 +79,7 @@ enum MountCommand {
         }
     }
 
-    /// `-o separate`: this process starts daemons, and serves nothing itself.
+    /// Mounts with `-o separate`: this process starts daemons and serves no mount itself.
     private static func mountSeparately(
         _ shown: ShownViews, _ mountpoint: Mountpoint, _ directory: String, _ parser: MountOptionParser, _ arguments: ParsedArguments
     ) throws(GrantError) -> Int32 {
@@ -147,7 +146,7 @@ enum MountCommand {
         }
     }
 
-    /// A view that nobody has granted anything to is a slip of the keyboard, more often than not. No store is made for one.
+    /// Refuses a view that has no grant, because its name is usually a typing error. Creates no store.
     private static func requireKnown(_ view: ViewName, _ directory: String) throws(GrantError) {
         let advice = "grant something to it first: grantfs grant --view \(view) DIR; or mount --new \(view) shows it empty until then"
         let store: GrantStore

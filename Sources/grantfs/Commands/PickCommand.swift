@@ -30,7 +30,7 @@ enum PickCommand {
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let view = try arguments.view() ?? .standard
         let timeout = try arguments.timeout()
-        let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastPlace.read() ?? LastPlace.home
+        let start = arguments.operands.first.map { CanonicalPath.absolute($0) } ?? LastDirectory.read() ?? LastDirectory.home
         for (option, needed) in [("files", "desktop"), ("as-directory", "files")] where arguments.has(option) && !arguments.has(needed) {
             throw GrantError(.usage, "pick: --\(option) needs --\(needed)", advice: "grantfs grant FILE grants a file by its path")
         }
@@ -38,7 +38,7 @@ enum PickCommand {
         if let expiry { _ = try PickCommand.expiry(expiry) }
         if arguments.has("desktop") {
             return try DesktopPick(arguments: arguments, view: view, timeout: timeout).run(
-                start: arguments.operands.isEmpty ? LastPlace.read() : start)
+                start: arguments.operands.isEmpty ? LastDirectory.read() : start)
         }
         let home = getenv("HOME").map { Array(String(cString: $0).utf8) }
         let picker = Picker(
@@ -52,17 +52,17 @@ enum PickCommand {
             changes = try session.run(on: screen)
             screen.close()
         }
-        LastPlace.write(session.directory)
+        LastDirectory.write(session.directory)
         guard let changes else { return cancelled() }
         return try print(changes, arguments, timeout)
     }
 
-    /// Counted from now.
+    /// Counts from now.
     static func expiry(_ text: String) throws(GrantError) -> Instant {
         try Expiry.parse(text, now: Instant(nanoseconds: Clock.realtime))
     }
 
-    /// How chosen files are shown; nil where directories are chosen.
+    /// How chosen files are shown; nil if directories are chosen.
     static func form(_ arguments: ParsedArguments) -> DocumentBookmark.Form? {
         arguments.has("files") ? arguments.has("as-directory") ? .directory : .file : nil
     }
@@ -72,7 +72,7 @@ enum PickCommand {
         return 1
     }
 
-    /// As `grant` prints one.
+    /// Prints the grants as `grant` does.
     static func print(_ changes: [GrantChange], _ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let described = GrantAdministrator.command(try arguments.openStore()).describe(changes.map(\.grant))
@@ -84,22 +84,22 @@ enum PickCommand {
         return Confirmation.exitStatus(of: changes, "the grant", timeout: timeout)
     }
 
-    /// The store is made when something is granted, and not before.
+    /// The store is created only when something is granted.
     static func work(_ arguments: ParsedArguments, _ timeout: Double) throws(GrantError) -> PickerSession.Work {
         let directory = try arguments.storeDirectory()
         let placeholder: GrantName
         do { placeholder = try GrantName(entry: Array("picked".utf8)) } catch { throw GrantError(.system, error.rawValue) }
         var work = PickerSession.Work(
-            list: { path throws(GrantError) in try DirectoryListing.of(path, lookout: .command) },
-            links: { $0.linksToDirectories(lookout: .command) },
+            list: { path throws(GrantError) in try DirectoryListing.of(path, probe: .command) },
+            links: { $0.linksToDirectories(probe: .command) },
             propose: { path throws(GrantError) in
                 let proposal = try GrantAdministrator.propose(
-                    directory: path, name: placeholder, store: directory, document: .file, lookout: .command)
+                    directory: path, name: placeholder, store: directory, document: .file, probe: .command)
                 if let store = try arguments.openStoreIfThere() { try GrantAdministrator.command(store).check(proposal) }
                 return proposal
             },
             taken: { () throws(GrantError) in
-                try arguments.openStoreIfThere()?.grants().map { PickerChoice.Place(view: $0.view, name: $0.name) } ?? []
+                try arguments.openStoreIfThere()?.grants().map { PickerChoice.Slot(view: $0.view, name: $0.name) } ?? []
             },
             grant: { choices throws(GrantError) in
                 let store = try GrantStore(directory: directory, create: true)

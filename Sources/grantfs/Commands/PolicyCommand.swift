@@ -37,7 +37,7 @@ enum PolicyCommand {
 
     private static func check(_ file: [UInt8]?, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let policy = if let file { try PolicyFiles.read(file: file) } else { try PolicyFiles.read() }
-        let oddities = policy.map { PolicyOddity.all(in: $0) } ?? []
+        let oddities = policy.map { PolicyWarning.all(in: $0) } ?? []
         if arguments.wantsJSON {
             let keys: [(String, JSON)] = [
                 ("there", .bool(policy != nil)), ("files", .array((policy?.files ?? []).map { .string($0) })),
@@ -65,8 +65,8 @@ enum PolicyCommand {
         let user = try arguments.text("user").map { text throws(GrantError) in try PolicyUser(named: text) } ?? PolicyUser(uid: getuid())
         let view = try arguments.view() ?? .standard
         let access = arguments.has("read-only") ? Access.readOnly : .readWrite
-        let directory = try GrantAdministrator.judgedPath(of: path, lookout: .command)
-        let judge = try PolicyFiles.read().map { policy throws(GrantError) in try PolicyJudge(policy, for: user, lookout: .command) }
+        let directory = try GrantAdministrator.judgedPath(of: path, probe: .command)
+        let judge = try PolicyFiles.read().map { policy throws(GrantError) in try PolicyJudge(policy, for: user, probe: .command) }
         let verdict = judge?.verdict(on: directory, view: view, access: access) ?? .withoutPolicy
         if arguments.wantsJSON {
             var keys: [(String, JSON)] = [("allowed", .bool(verdict.isAllowed))] + JSON.members("directory", directory)

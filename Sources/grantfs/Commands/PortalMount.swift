@@ -4,21 +4,21 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The mount of the portal of documents, which a daemon of its own serves. Whoever kills the portal has not killed that.
+/// The mount of the documents portal. A separate daemon serves it, so it survives when the portal is killed.
 struct PortalMount: Sendable {
     let store: GrantStore
     let mountpoint: Mountpoint
-    /// The one that it was when it was looked for last.
+    /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }
 
-    /// How long the mount of a portal before this one has to go: nanoseconds.
-    private static let patience: Int64 = 3_000_000_000
+    /// How long to wait until an earlier portal's mount is gone, in nanoseconds.
+    private static let predecessorTimeout: Int64 = 3_000_000_000
 
     /// Mounts the documents, unless a daemon of this store shows them there already.
     func start() throws(GrantError) {
-        let deadline = Clock.monotonic + Self.patience
+        let deadline = Clock.monotonic + Self.predecessorTimeout
         while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
         if let there = try current() {
             record.withLock { $0 = there }
@@ -40,7 +40,7 @@ struct PortalMount: Sendable {
         ["grantfs", "mount", "--store", store.directory, "--portal", "--", "documents"].map { Array($0.utf8) } + [mountpoint.path]
     }
 
-    /// The live mount of this store that is there.
+    /// Returns the record of the live documents mount of this store at the mountpoint; nil if there is none.
     private func current() throws(GrantError) -> MountRecord? {
         guard let entry = try mountpoint.mounted(), entry.type == GrantAdministrator.filesystemType else {
             return nil
@@ -51,7 +51,7 @@ struct PortalMount: Sendable {
         }
     }
 
-    /// Waits a second for its daemon's end, and says whether that has come.
+    /// Waits up to a second for the daemon's end, and returns whether it has ended.
     var hasEnded: Bool {
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else {
             return true
@@ -59,7 +59,7 @@ struct PortalMount: Sendable {
         return process.hasEnded(within: 1000)
     }
 
-    /// Tells the daemon to end, which withdraws everything first, and waits for that.
+    /// Ends the daemon, which withdraws everything first, and waits for that.
     func end() {
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else { return }
         try? process.send(SIGTERM)

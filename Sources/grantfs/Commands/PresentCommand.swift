@@ -35,8 +35,8 @@ enum PresentCommand {
     }
 
     private static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
-        let patience = try arguments.seconds("timeout")
-        if let patience, patience <= 0 || patience > 60 {
+        let timeout = try arguments.seconds("timeout")
+        if let timeout, timeout <= 0 || timeout > 60 {
             throw GrantError(.usage, "--timeout has to be more than 0 and 60 at the most")
         }
         let administrator = GrantAdministrator.command(try arguments.openStore())
@@ -48,15 +48,15 @@ enum PresentCommand {
         let presentation: Presentation
         do throws(CoordinationError) {
             presentation = try Presentation(
-                path, in: coordination, purpose: claimant.description, patience: patience, asked: { hooks.hear($0) },
-                told: { hooks.hear($0) })
+                path, in: coordination, purpose: claimant.description, timeout: timeout, onRequest: { hooks.handle($0) },
+                onNotice: { hooks.handle($0) })
         } catch {
             throw error.grantError
         }
         hooks.begin(presentation.path)
-        // Its last use is above, and this never returns: without an owner it would end here when the program is optimised.
+        // Retained: its last use is above, and this function never returns, so the optimiser could end it here.
         _ = Unmanaged.passRetained(presentation)
-        // Signals end it: the daemon notices, and nobody waits for it.
+        // Ends by a signal: the daemon notices, and nobody waits for it.
         while true { pause() }
     }
 }

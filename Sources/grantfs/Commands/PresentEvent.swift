@@ -1,20 +1,20 @@
 import GrantAdministration
 import GrantModel
 
-/// A question or a notice, as `grantfs present` shows it and hands it on.
+/// A question or notice, as `grantfs present` prints it and passes it to commands.
 struct PresentEvent: Sendable {
     let name: String
-    /// What it is about.
+    /// The path it is about.
     let item: [UInt8]
     var newPath: [UInt8]?
-    /// Of who claims.
+    /// The claimant's pid.
     var pid: Int32?
-    /// Within which it is to be answered, or after which the grant goes.
+    /// The time to answer, or until the grant is revoked.
     var seconds: Double?
 
     init(_ name: String, item: [UInt8], newPath: [UInt8]? = nil) { (self.name, self.item, self.newPath) = (name, item, newPath) }
 
-    /// And the option that has its command.
+    /// Returns the event, and the option with its command.
     static func of(_ request: PresenterRequest) -> (PresentEvent, hook: String) {
         let (name, hook) =
             switch request.question {
@@ -30,7 +30,7 @@ struct PresentEvent: Sendable {
         return (event, hook)
     }
 
-    /// `path`: of the presented item.
+    /// `path`: the presented item's.
     static func of(_ notice: PresenterNotice, _ path: [UInt8]) -> (PresentEvent, hook: String?) {
         switch notice {
         case .reacquired: (PresentEvent("reacquired", item: path), "reacquire")
@@ -59,7 +59,7 @@ struct PresentEvent: Sendable {
         return text
     }
 
-    /// `NAME=VALUE`, for the command.
+    /// `NAME=VALUE`, for the command's environment.
     func variables(path: [UInt8]) -> [[UInt8]] {
         var result: [(String, [UInt8])] = [("EVENT", Array(name.utf8)), ("PATH", path), ("ITEM", item)]
         if let newPath { result.append(("NEW_PATH", newPath)) }

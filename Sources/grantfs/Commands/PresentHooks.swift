@@ -3,7 +3,8 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Runs the commands of `grantfs present`. What is asked and what is told are two queues, so that no answer waits for a command that nobody waits for.
+/// Runs the commands of `grantfs present`. Questions and notices have a queue each, so that no answer waits for the command of a
+/// notice.
 ///
 /// Locking: each queue's own, and `path`, for a moment.
 final class PresentHooks: Sendable {
@@ -33,13 +34,13 @@ final class PresentHooks: Sendable {
         }
     }
 
-    /// It is registered.
+    /// The presenter is registered.
     func begin(_ path: [UInt8]) {
         self.path.withLock { $0 = path }
         say(PresentEvent("presenting", item: path))
     }
 
-    func hear(_ request: PresenterRequest) {
+    func handle(_ request: PresenterRequest) {
         let (event, hook) = PresentEvent.of(request)
         say(event)
         guard let command = commands[hook] else { return request.answer() }
@@ -54,10 +55,10 @@ final class PresentHooks: Sendable {
         }
     }
 
-    /// Says that nobody waits for a command any longer, when its time is over.
+    /// Prints that a command is no longer waited for, once its time is over.
     private func warn(_ hook: String, after seconds: Double, unless ended: GrantSystem.Semaphore) {
         let deadline = Clock.deadline(seconds: seconds)
-        // Without a thread for it nothing is said.
+        // Without a thread nothing is printed.
         try? WorkerThread.start("present-clock") {
             if ended.wait(until: deadline) { return }
             Terminal.note(
@@ -66,7 +67,7 @@ final class PresentHooks: Sendable {
         }.detach()
     }
 
-    func hear(_ notice: PresenterNotice) {
+    func handle(_ notice: PresenterNotice) {
         if case .moved(let place) = notice { path.withLock { $0 = place } }
         let (event, hook) = PresentEvent.of(notice, path.withLock { $0 })
         say(event)
@@ -81,7 +82,7 @@ final class PresentHooks: Sendable {
     // MARK: commands
 
     private func words(_ command: [UInt8], _ event: PresentEvent) -> (arguments: [[UInt8]], environment: [[UInt8]]) {
-        // What they write is no JSON.
+        // The command's output is not JSON.
         let script = isJSON ? Array("exec 1>&2\n".utf8) + command : command
         let own = event.variables(path: path.withLock { $0 })
         return ([Array("sh".utf8), Array("-c".utf8), script], environment + own)
@@ -101,14 +102,14 @@ final class PresentHooks: Sendable {
         do throws(GrantError) {
             try Terminal.print(isJSON ? JSON.object(event.json).text : event.line)
         } catch {
-            // Nobody hears it any more.
+            // Nobody reads the output any more.
             Terminal.report(error)
             exit(error.exitStatus)
         }
     }
 }
 
-/// Runs one thing after the other on a thread of its own.
+/// Runs work items in sequence on a thread of its own.
 private final class CommandQueue: Sendable {
     private let waiting = Lock<[@Sendable () -> Void]>([])
     private let added = Semaphore()

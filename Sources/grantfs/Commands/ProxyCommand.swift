@@ -4,10 +4,10 @@ import GrantModel
 import GrantProxy
 import GrantSystem
 
-/// `grantfs proxy`: the process outside of a sandbox by which the program in it reaches the hosts that it may.
+/// `grantfs proxy`: the process outside of a sandbox through which its program reaches permitted hosts.
 ///
-/// Descriptor 3 is a socket by which the sandbox's first step sends what the program connects to, which listens in the sandbox's network namespace. On 4 is the command: when that
-/// has closed its end, or has died, this one says what was refused and ends.
+/// Descriptor 3 is a socket on which the sandbox's first step sends the listening socket, which is in the sandbox's network namespace.
+/// Descriptor 4 leads to the command: when that closes its end or dies, this process prints what was refused and ends.
 enum ProxyCommand {
     static let declaration = CommandDeclaration(
         "proxy", "Reaches hosts for a program in a sandbox.", operands: [OperandDeclaration("HOST", isRepeatable: true)], isHidden: true,
@@ -22,7 +22,7 @@ enum ProxyCommand {
             try Nobody.become()
             let sandbox = UnixSocket(connected: FileDescriptor(owning: 3))
             if try Poll.waitForEither(sandbox.number, 4) { return 0 }
-            // None comes where the sandbox could not be made.
+            // None comes if the sandbox could not be made.
             guard let listener = try? sandbox.receive(descriptors: 1, deadline: Clock.monotonic + 10_000_000_000).first else { return 0 }
             let proxy = HostProxy(rules)
             try WorkerThread.start("proxy") {
@@ -43,7 +43,7 @@ enum ProxyCommand {
         _ = try set.wait(until: nil)
     }
 
-    /// A line for each that was refused, as `SandboxProxy` reads it.
+    /// Prints a line for each refusal, as `SandboxProxy` reads it.
     private static func report(_ proxy: HostProxy) {
         let (known, others) = proxy.refused
         let lines = known.map { "\($0.count) \($0.target) \($0.reason)\n" } + ["\(others)\n"]

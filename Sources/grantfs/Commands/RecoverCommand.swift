@@ -2,7 +2,7 @@ import Glibc
 import GrantModel
 import GrantStore
 
-/// `grantfs recover`: the daemon that a supervisor starts when the one before it has died. Descriptor 3 is a socket to the supervisor.
+/// `grantfs recover`: the daemon that a supervisor starts after the previous one has died. Descriptor 3 is a socket to the supervisor.
 enum RecoverCommand {
     static let declaration = CommandDeclaration(
         "recover", "Goes on with the mount of a daemon that has died.",

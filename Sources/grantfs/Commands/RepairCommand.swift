@@ -56,7 +56,7 @@ enum RepairCommand {
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))
     }
 
-    /// What a confirmation would accept, if that is somewhere else.
+    /// The directory that a confirmation would accept, if it is elsewhere.
     private static func copy(_ grant: GrantDescription) -> String {
         guard let copy = grant.copy, copy != grant.path else { return "" }
         return " (its tag is at \(Terminal.visible(copy)))"

@@ -2,13 +2,13 @@ import Glibc
 import GrantAdministration
 import GrantModel
 
-/// What `grantfs revoke` is to withdraw.
+/// The grants that `grantfs revoke` is to revoke.
 struct RevocationPlan {
     private let view: ViewName?
     private let selectors: [Selector]
     private let paths: [[UInt8]]
 
-    /// `.usage` for words that do not go together.
+    /// `.usage` for arguments that exclude each other.
     init(_ arguments: ParsedArguments) throws(GrantError) {
         view = try arguments.view()
         selectors = try arguments.selectors()
@@ -36,18 +36,18 @@ struct RevocationPlan {
         return Choice(named: named, found: found)
     }
 
-    /// The grants that are meant, as they were before.
+    /// The selected grants, as they were before.
     struct Choice {
         let named: [Grant]
-        /// By --path.
+        /// Selected by --path.
         let found: [Grant]
 
-        /// Those that were revoked before are told to the mounts once more: one of them may not have confirmed it yet.
+        /// Includes revoked ones: a mount may not have confirmed them yet, and is asked again.
         var all: [Grant] { named + found }
         var active: [Grant] { all.filter { $0.state != .revoked } }
-        /// Nobody has asked for them by name, and nothing changes for them.
+        /// Selected by a path only, and nothing changes for them.
         var unlisted: Set<GrantID> { Set(found.filter { $0.state == .revoked }.map(\.id)) }
-        /// Whether more is withdrawn than whoever gave a path may think of.
+        /// Whether more is revoked than the person who gave a path may expect.
         var needsQuestion: Bool {
             found.count { $0.state != .revoked } > 1 && isatty(STDIN_FILENO) == 1 && isatty(Terminal.standardError) == 1
         }

@@ -52,7 +52,7 @@ enum RevokeCommand {
             recorded: { Interruption.says(recorded(choice.all, "revoke"), status: 3) })
         Interruption.end()
         progress.end()
-        // The same mounts for each grant of a view.
+        // The grants of a view have the same mounts.
         var isNamed: Set<Int32> = []
         for holder in changes.flatMap(\.mounts).flatMap(\.ended) where isNamed.insert(holder.pid).inserted {
             Terminal.note(
@@ -77,7 +77,7 @@ enum RevokeCommand {
         return try SystemClient.run(request, verb: "revoked", arguments)
     }
 
-    /// For whoever ends a command that waits: what holds already.
+    /// The message if the command is interrupted while it waits: what is recorded already.
     static func recorded(_ grants: [Grant], _ command: String) -> String {
         let names = grants.map { "“\($0.name)”" }.joined(separator: ", ")
         return
@@ -85,7 +85,7 @@ enum RevokeCommand {
             + "(grantfs \(command) again waits for them)"
     }
 
-    /// Grants that were revoked before are said to be so, and with --path not at all, unless a mount has yet to confirm one.
+    /// Grants that were revoked before are reported as such, and with --path only if a mount has yet to confirm one.
     private static func report(
         _ changes: [GrantChange], of choice: RevocationPlan.Choice, _ graces: [GrantID: RevocationGrace],
         _ administrator: GrantAdministrator, _ arguments: ParsedArguments, _ timeout: Double

@@ -54,16 +54,16 @@ enum RunCommand {
         let view = try arguments.view() ?? .standard
         try SandboxProcess.requireProgram()
         let directory = try arguments.storeDirectory()
-        // While there is one thread: with more of them the kernel lets its other processors come to rest before a table of descriptors can grow.
+        // While there is one thread: with more, the kernel waits for an RCU grace period before a descriptor table can grow.
         DescriptorTable.grow()
         let label = TemporaryMount.newLabel()
-        // Only what has a view of its own is sure to have a mount of its own.
+        // Only a view of its own is sure to have a mount of its own.
         let daemon =
             request.grants.isEmpty ? nil : try? BackgroundStart.Waiting(words: daemonWords(label, store: directory, arguments))
-        // Done while the directories are looked at and the view is mounted.
+        // Runs in the background while the directories are looked up and the view is mounted.
         let files = SystemFiles(isRoot: geteuid() == 0, hasNetwork: request.hasNetwork)
         let system = Ahead { files.find(firstDescriptor: SandboxProcess.firstHanded) }
-        // Looked at first: a wrong directory leaves no trace.
+        // Checked first: a wrong directory leaves no trace.
         let choices = try proposals(request, in: directory)
         let file = choices.first { $0.access == .readWrite && $0.proposal.bookmark.document != nil }
         if let file, arguments.has("snapshot") || arguments.has("review") || arguments.has("undo") {
@@ -78,7 +78,7 @@ enum RunCommand {
         var layout = SandboxLayout(view: place)
         if !arguments.has("at") { show(choices, in: &layout) }
         try bind(request, in: &layout, store: directory)
-        // What it writes is gone with the program, or with the machine.
+        // What it writes is void once the program or the machine has ended.
         let store = try GrantStore(directory: directory, create: true, survivesPowerLoss: false)
         TemporaryMount.sweep(store)
         let administrator = GrantAdministrator.command(store)
@@ -121,13 +121,13 @@ enum RunCommand {
 
     private typealias Chosen = (proposal: GrantAdministrator.Proposal, name: GrantName, access: Access)
 
-    /// What is to be granted, each under a name of its own: of several with one basename the later ones have a number.
+    /// Returns what to grant, each under a distinct name: directories with the same last name get a number.
     private static func proposals(_ request: SandboxRequest, in store: String) throws(GrantError) -> [Chosen] {
         var chosen: [Chosen] = []
         for wish in request.grants {
-            // A file that may be written to is shown in a directory of its own: most programs save by putting a new file in its place.
+            // A writable file is shown in a directory of its own, because most programs save by replacing the file.
             let proposal = try GrantAdministrator.propose(
-                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, lookout: .command)
+                directory: wish.path, name: nil, store: store, document: wish.access == .readOnly ? .file : .directory, probe: .command)
             let (identity, filesystem) = (proposal.bookmark.identity, proposal.bookmark.filesystem)
             if chosen.contains(where: { $0.proposal.bookmark.identity == identity && $0.proposal.bookmark.filesystem == filesystem }) {
                 throw GrantError(
@@ -143,7 +143,7 @@ enum RunCommand {
         return chosen
     }
 
-    /// Another name for one that is taken.
+    /// Makes another name for one that is taken.
     static func numbered(_ name: GrantName, _ number: Int) throws(GrantError) -> GrantName {
         let ending = Array("-\(number)".utf8)
         guard let name = try? GrantName(entry: name.bytes.prefix(255 - ending.count) + ending) else {
@@ -152,12 +152,12 @@ enum RunCommand {
         return name
     }
 
-    /// At their own paths, where that can be.
+    /// Shows the directories at their own paths, where possible.
     private static func show(_ choices: [Chosen], in layout: inout SandboxLayout) {
-        // The directory above comes first, in whatever order they were named.
+        // Parent directories first, in whatever order they were given.
         for choice in choices.sorted(by: { $0.proposal.bookmark.path.count < $1.proposal.bookmark.path.count }) {
             let path = choice.proposal.bookmark.path
-            // In the place of the file's directory, of which nothing else is seen.
+            // It takes the place of the file's directory, of which nothing else is shown.
             let isInDirectory = choice.proposal.bookmark.document?.form == .directory
             let shown = isInDirectory ? CanonicalPath.parent(of: path) : path
             guard let reason = layout.show(choice.name, at: shown) else { continue }
@@ -170,11 +170,11 @@ enum RunCommand {
     private static func bind(_ request: SandboxRequest, in layout: inout SandboxLayout, store: String) throws(GrantError) {
         for bind in request.binds + request.toolBinds { try GrantAdministrator.checkShown(bind.source, store: store) }
         for bind in request.binds { try layout.bind(bind) }
-        // What a tool has in a granted directory the program sees there.
+        // The program sees what a tool has in a granted directory anyway.
         for bind in request.toolBinds { try? layout.bind(bind) }
     }
 
-    /// The view that they are in; nil when there are none.
+    /// Grants them in a view, and returns it; nil if there are none.
     private static func grant(
         _ choices: [Chosen], to temporary: TemporaryMount, _ administrator: GrantAdministrator
     ) throws(GrantError) -> ViewName? {
@@ -185,14 +185,15 @@ enum RunCommand {
         return view
     }
 
-    /// By a daemon of its own, which cleans up when this process dies. `daemon`: one that waits for the word, if it was started ahead.
+    /// Mounts with a daemon of its own, which cleans up when this process dies. `daemon`: one that was started ahead and waits for the
+    /// command.
     static func mount(
         _ view: ViewName, _ temporary: TemporaryMount, _ store: GrantStore, isAudited: Bool, by daemon: BackgroundStart.Waiting? = nil
     ) throws(GrantError) {
         let words = words(view.description, temporary.file, store: store.directory, at: temporary.mountpoint, isAudited: isAudited)
         let status: Int32
         do {
-            // The store may be elsewhere than it was thought to come to be.
+            // The store may be elsewhere than expected when the daemon was started.
             status = if let daemon, daemon.words == words { try daemon.go() } else { try BackgroundStart.run(words: words) }
         } catch {
             throw GrantError(.mountFailed, "the daemon cannot be started", cause: error.description)
@@ -204,7 +205,7 @@ enum RunCommand {
         }
     }
 
-    /// Of the daemon of a view with this label, in a store that need not exist yet.
+    /// The daemon's arguments for a view with this label, in a store that may not exist yet.
     private static func daemonWords(_ label: String, store: String, _ arguments: ParsedArguments) -> [[UInt8]] {
         let store = String(decoding: CanonicalPath.resolveWhatExists(Array(store.utf8)), as: UTF8.self)
         return words(
@@ -220,11 +221,11 @@ enum RunCommand {
         return words.map { Array($0.utf8) }
     }
 
-    /// Takes the mount away, and waits a moment for its daemon.
+    /// Unmounts, and waits a moment for the daemon.
     static func end(_ temporary: TemporaryMount, _ store: GrantStore, _ daemon: BackgroundStart.Waiting? = nil) throws(GrantError) {
         let daemons = try store.mounts().filter { $0.mountpoint == Array(temporary.mountpoint.utf8) }
         try temporary.clean()
-        // Not where another one has taken over the mount.
+        // Not if another daemon has taken the mount over.
         if let daemon, daemon.serves(daemons) { return daemon.awaitEnd(within: 2_000_000_000) }
         UnmountCommand.awaitEnd(of: daemons)
     }

@@ -25,7 +25,7 @@ enum StatusCommand {
         }
         var reports = mounts ?? []
         let recorded = Dictionary(try (store?.grants() ?? []).map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
-        // A mount of several views tells of all of them.
+        // A mount of several views reports all of them.
         if let view { reports = reports.map { $0.showing { recorded[$0.id].map { $0.view == view } ?? true } } }
         if arguments.wantsJSON {
             try Terminal.print(JSON.object([("mounts", .array(reports.map { .object(json($0, recorded)) }))]).text)
@@ -36,8 +36,9 @@ enum StatusCommand {
             }
         }
         for report in reports {
-            guard let silence = report.silence else { continue }
-            Terminal.note("the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(silence)")
+            guard let unresponsiveReason = report.unresponsiveReason else { continue }
+            Terminal.note(
+                "the mount at \(String(decoding: report.record.mountpoint, as: UTF8.self)) does not answer: \(unresponsiveReason)")
         }
         for report in reports where report.isDead {
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
@@ -51,7 +52,7 @@ enum StatusCommand {
         return reports.contains(where: \.isDead) ? 1 : 0
     }
 
-    /// What this process has inherited from its starter's shell is gone with it.
+    /// Leaves this process out: what it has inherited from its shell is gone with it.
     private static func others(_ holders: [Holder]) -> [Holder] { holders.filter { $0.pid != getpid() } }
 
     private static func json(_ report: MountReport, _ recorded: [GrantID: Grant]) -> [(String, JSON)] {

@@ -39,7 +39,7 @@ enum TopCommand {
 
     static var hasScreen: Bool { isatty(Terminal.standardOutput) == 1 && getenv("TERM").map { String(cString: $0) } != "dumb" }
 
-    /// Seconds, a tenth to an hour.
+    /// In seconds, a tenth to an hour.
     private static func delay(_ arguments: ParsedArguments) throws(GrantError) -> Double {
         guard let text = try arguments.text("delay") else { return 2 }
         guard let seconds = Double(text), seconds >= 0.1, seconds <= 3600 else {

@@ -26,7 +26,7 @@ enum UndoCommand {
         }
         let snapshot = try RunSnapshot.find(try DiffCommand.word(arguments), in: store)
         let isForced = arguments.has("force")
-        let result = try arguments.has("dry-run") ? snapshot.planPuttingBack(force: isForced) : snapshot.putBack(force: isForced)
+        let result = try arguments.has("dry-run") ? snapshot.planUndo(force: isForced) : snapshot.undo(force: isForced)
         if arguments.wantsJSON {
             try Terminal.print(json(result, snapshot).text)
         } else {
@@ -40,15 +40,15 @@ enum UndoCommand {
         throw report(result, snapshot)
     }
 
-    private static func json(_ result: RunSnapshot.PutBack, _ snapshot: RunSnapshot) -> JSON {
+    private static func json(_ result: RunSnapshot.UndoResult, _ snapshot: RunSnapshot) -> JSON {
         .object([
             ("id", .string(snapshot.id)), ("putBack", .array(result.done.map { ChangeText.json($0) })),
             ("left", .array(result.left.map { .object([("cause", .string($0.cause)), ("change", ChangeText.json($0.change))]) })),
         ])
     }
 
-    /// Names what was left, and gives the error that says so.
-    static func report(_ result: RunSnapshot.PutBack, _ snapshot: RunSnapshot) -> GrantError {
+    /// Prints what was left, and returns the error for it.
+    static func report(_ result: RunSnapshot.UndoResult, _ snapshot: RunSnapshot) -> GrantError {
         for (change, cause) in result.left {
             Terminal.note("“\(String(decoding: change.place, as: UTF8.self))” is left as it is: \(cause)")
         }

@@ -18,10 +18,10 @@ enum UnmountCommand {
         }
         let store = try? arguments.openStoreIfThere()
         let records = try? store?.mounts().filter { record in
-            // One that was detached from here before, while it is held, does not end now.
+            // An earlier mount that was detached here and is still held does not end now.
             record.mountpoint == mountpoint.path && record.connection.map { $0.device == entry.device } ?? true
         }
-        if let store { for record in records ?? [] { record.cutIfOver(in: store) } }
+        if let store { for record in records ?? [] { record.abortIfDefunct(in: store) } }
         var below: [MountRecord] = []
         if let store, let above = records?.last(where: { $0.shown.onlyView == nil }) { below = try unmountViews(of: above, store) }
         try mountpoint.unmount()
@@ -29,14 +29,15 @@ enum UnmountCommand {
         return 0
     }
 
-    /// Unmounts what is mounted on the mountpoints that a mount has for views, and returns which those were. `.mountFailed` for the first that is in use.
+    /// Unmounts the views that are mounted on the mountpoints of the mount `above`, and returns their records. `.mountFailed` for the
+    /// first that is busy.
     private static func unmountViews(of above: MountRecord, _ store: GrantStore) throws(GrantError) -> [MountRecord] {
         let below = try store.mounts().filter { record in
             let name = record.shown.onlyView.flatMap { above.shown.mountpoint(of: $0) }
             return name.map { CanonicalPath.join(above.mountpoint, $0.bytes) == record.mountpoint } ?? false
         }
         for record in below {
-            record.cutIfOver(in: store)
+            record.abortIfDefunct(in: store)
             let mountpoint = Mountpoint(canonical: record.mountpoint)
             if try mountpoint.mounted()?.type == GrantAdministrator.filesystemType { try mountpoint.unmount() }
         }
@@ -51,7 +52,7 @@ enum UnmountCommand {
         }
     }
 
-    /// Whoever gave a view's name means one of its mounts.
+    /// A view's name was given: suggests one of its mounts.
     private static func refusal(_ arguments: ParsedArguments, _ shown: String, cause: String?) -> GrantError {
         let word = arguments.operands[0]
         let mounts = (try? arguments.openStoreIfThere()?.mounts()) ?? []
@@ -64,13 +65,13 @@ enum UnmountCommand {
         return GrantError(.mountFailed, "\(shown) cannot be unmounted", cause: cause, advice: advice)
     }
 
-    /// The daemon ends as soon as it notices. Waiting for that lets the caller mount again, or take the store away, at once.
+    /// Waits for the daemon, which ends as soon as it notices, so that the caller can mount again or remove the store at once.
     static func awaitEnd(of records: [MountRecord]) {
         let deadline = Clock.monotonic + 2_000_000_000
         for record in records {
-            // Opened before the look, so that the process which was looked at is the one that is waited for.
+            // Opened before the check, so that the checked process is the one waited for.
             guard let process = try? ProcessHandle(record.pid) else { continue }
-            // One that stands in a call which no signal ends is over as well.
+            // A defunct daemon counts as ended too.
             while record.process.isRunning, Clock.monotonic < deadline, !process.hasEnded(within: 50) {}
         }
     }

@@ -19,7 +19,7 @@ enum UpgradeCommand {
 
     private struct Outcome {
         let record: MountRecord
-        /// nil when the daemon was not replaced.
+        /// nil if the daemon was not replaced.
         let pid: Int32?
         let pausedNanoseconds: Int64?
     }
@@ -49,7 +49,7 @@ enum UpgradeCommand {
         var records: [MountRecord] = []
         for operand in arguments.operands {
             let mountpoint = try Mountpoint(operand)
-            // The last one is on top.
+            // The last one is the topmost.
             guard let record = live.last(where: { $0.mountpoint == mountpoint.path }) else {
                 throw GrantError(
                     .notFound, "\(mountpoint.shown) cannot be upgraded", cause: "no live mount of the store \(store.directory) is there",

@@ -1,19 +1,19 @@
-/// What `grantfs doctor` found about one thing.
+/// A finding of `grantfs doctor`.
 struct Finding: Sendable {
     enum Level: String, Sendable {
         case ok
-        /// It works, with less than there could be.
+        /// It works, but not as well as it could.
         case note
         /// Something has to be done.
         case problem
     }
 
-    /// What was looked at: one word for scripts, which stays.
+    /// What was checked: one word for scripts, which never changes.
     let check: String
     let level: Level
     /// What is so.
     let message: String
-    /// What to do about it; nil when there is nothing to do.
+    /// What to do about it; nil if nothing.
     let advice: String?
 
     static func ok(_ check: String, _ message: String) -> Finding { Finding(check: check, level: .ok, message: message, advice: nil) }

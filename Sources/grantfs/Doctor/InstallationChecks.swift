@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// Whether one installation is in front of another: `make install` and a package know nothing of each other, and /usr/local comes first.
+/// Checks whether one installation hides another: `make install` and a package do not know of each other, and /usr/local comes first.
 enum InstallationChecks {
     static func run() -> [Finding] { [programs].compactMap { $0 } + units }
 
@@ -22,7 +22,7 @@ enum InstallationChecks {
 
     private static let unit = "grantfs@.service"
 
-    /// Where the manager that is the caller's looks for units, first come first, as systemd.unit(5) says.
+    /// The directories of the caller's service manager for units, by precedence, see systemd.unit(5).
     private static var directories: [String] {
         let kind = geteuid() == 0 ? "system" : "user"
         let shared = ["/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib"].map { "\($0)/systemd/\(kind)" }
@@ -51,7 +51,7 @@ enum InstallationChecks {
         ]
     }
 
-    /// The first word of its ExecStart=.
+    /// The program of its ExecStart=.
     private static func program(of unit: String) -> String? {
         guard let text = try? File.contents(of: unit.utf8) else { return nil }
         for line in String(decoding: text, as: UTF8.self).split(whereSeparator: \.isNewline) where line.hasPrefix("ExecStart=") {
@@ -60,7 +60,7 @@ enum InstallationChecks {
         return nil
     }
 
-    /// Those that are there, each file once, whatever links lead to it.
+    /// The existing ones, each file once, whatever links lead to it.
     private static func distinct(_ paths: [String], where isWanted: (stat) -> Bool) -> [String] {
         var seen: Set<[UInt64]> = []
         return paths.filter { path in

@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// What the kernel has that is made use of. Each is tried, but for what shows in a mount only: that goes by the version.
+/// Checks the kernel's features. Each is tried, except those that only show in a mount: these go by the version.
 enum KernelChecks {
     static func run() -> [Finding] {
         let release = KernelRelease.current
@@ -15,7 +15,7 @@ enum KernelChecks {
         return findings
     }
 
-    /// What a kernel of that version does not have: docs/conformance.md, “Other kernels”.
+    /// What a kernel of that version lacks: docs/conformance.md, “Other kernels”.
     static func version(of release: (major: Int, minor: Int)) -> Finding {
         let lacks = differences.filter { release < $0.until && release >= $0.from }.map(\.meaning)
         let name = "Linux \(release.major).\(release.minor)"
@@ -47,7 +47,7 @@ enum KernelChecks {
         ),
     ]
 
-    /// openat2(2), without which no granted directory is entered.
+    /// openat2(2), which entering a granted directory needs.
     private static var beneath: Finding {
         do {
             let root = try FileDescriptor.open("/".utf8, OpenFlags.path | O_DIRECTORY)
@@ -77,7 +77,7 @@ enum KernelChecks {
     }
 
     private static var mountNumbers: Finding {
-        // No mount has this number, and a kernel that knows the call says so.
+        // No mount has this id, and a kernel with the call says so.
         if MountNumber.isThere(UInt64.max >> 1) == false {
             return .ok("mounts", "mounts have numbers that are never used again")
         }
@@ -86,7 +86,7 @@ enum KernelChecks {
             "Linux 6.8 or later")
     }
 
-    /// What bookmarks know a filesystem by. ext4, XFS and btrfs have calls of their own, which are older (`filesystemUUID`).
+    /// How bookmarks identify filesystems. ext4, XFS and btrfs have older calls of their own (`filesystemUUID`).
     static func identities(of release: (major: Int, minor: Int)) -> Finding {
         if release >= (6, 9) { return .ok("identities", "filesystems tell by what they are known again") }
         return .note(
@@ -102,7 +102,7 @@ enum KernelChecks {
         return .note("handles", "without CAP_DAC_READ_SEARCH a directory that is moved while no view shows it may not be found again")
     }
 
-    /// A kernel that gives up on requests ends the whole connection, the other grants with it.
+    /// A kernel that times out requests aborts the whole connection, with all other grants.
     private static var requestTimeout: Finding? {
         let seconds = ["default_request_timeout", "max_request_timeout"].compactMap {
             File.line(of: "/proc/sys/fs/fuse/" + $0).flatMap { Int($0) }

@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// How much there is of what mounts use.
+/// Checks the limits of resources that mounts use.
 enum LimitChecks {
     static func run() -> [Finding] { [descriptors, pages, watches, instances].compactMap { $0 } }
 
@@ -19,7 +19,7 @@ enum LimitChecks {
             "raise the hard limit (ulimit -Hn, LimitNOFILE=)")
     }
 
-    /// What one request carries: 256 pages are 1 MiB.
+    /// The maximum size of a request: 256 pages are 1 MiB.
     private static var pages: Finding? {
         guard let pages = File.line(of: "/proc/sys/fs/fuse/max_pages_limit").flatMap({ Int($0) }) else { return nil }
         if pages >= 256 { return .ok("pages", "a request may carry \(pages) pages") }
@@ -27,7 +27,7 @@ enum LimitChecks {
     }
 
     private static var watches: Finding? {
-        // Root has fanotify, which needs none.
+        // Root uses fanotify, which needs none.
         if ProcessCapability.has(21) { return nil }
         guard let most = File.line(of: "/proc/sys/fs/inotify/max_user_watches").flatMap({ Int($0) }) else { return nil }
         if most >= 16_384 { return .ok("watches", "changes can be watched for in \(most / 2) directories") }

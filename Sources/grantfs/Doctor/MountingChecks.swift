@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// Whether this user can mount here.
+/// Checks whether this user can mount.
 enum MountingChecks {
     static func run() -> [Finding] { [device, helper, allowOther, appArmor, mountHelper].compactMap { $0 } }
 
@@ -26,7 +26,7 @@ enum MountingChecks {
         }
     }
 
-    /// Users mount through fusermount3, which is set-uid root; root does without.
+    /// Users mount through fusermount3, which is set-uid root; root does not need it.
     private static var helper: Finding {
         guard let path = ProgramSearch.mountHelper else {
             let message = "there is no fusermount3, in PATH or /usr/bin"
@@ -59,7 +59,7 @@ enum MountingChecks {
             "if other users are to use a mount: put user_allow_other into /etc/fuse.conf")
     }
 
-    /// Ubuntu 25.04 and later have a profile that lets users mount at some places only.
+    /// Ubuntu 25.04 and later have a profile that permits users to mount only at certain paths.
     private static var appArmor: Finding? {
         guard File.line(of: "/sys/module/apparmor/parameters/enabled") == "Y" else { return nil }
         let loaded = (try? File.contents(of: "/sys/kernel/security/apparmor/profiles".utf8)).map { String(decoding: $0, as: UTF8.self) }

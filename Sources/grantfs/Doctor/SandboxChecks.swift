@@ -1,13 +1,13 @@
 import Glibc
 import GrantSystem
 
-/// Whether `grantfs run` can work here.
+/// Checks whether `grantfs run` can work here.
 enum SandboxChecks {
     static func run() -> [Finding] {
         guard let path = ProgramSearch.path(of: SandboxProcess.program) else {
             return [.note("bubblewrap", "without bubblewrap, grantfs run does not work", "install the package bubblewrap")]
         }
-        // The namespaces that a sandbox has, and nothing in it.
+        // The namespaces of a sandbox, without contents.
         let words = [
             "bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
             "true",

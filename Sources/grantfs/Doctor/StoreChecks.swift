@@ -4,7 +4,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The store, its grants and its mounts.
+/// Checks the store, its grants and its mounts.
 enum StoreChecks {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> [Finding] {
         let directory = try arguments.storeDirectory()
@@ -28,7 +28,7 @@ enum StoreChecks {
         return findings
     }
 
-    /// A revocation that cannot be written is none that lasts.
+    /// A revocation that cannot be written does not last.
     private static func space(_ directory: String) -> Finding {
         var filesystem = statvfs()
         guard statvfs(directory, &filesystem) == 0 else {
@@ -55,7 +55,7 @@ enum StoreChecks {
             case .ok, .moved: return nil
             case .weak: return .note("grants", "\(name) is on a filesystem without lasting handles: \(path)")
             case .unavailable:
-                let why = grant.isSilent ? "whose filesystem does not answer" : "whose filesystem is not mounted"
+                let why = grant.isUnresponsive ? "whose filesystem does not answer" : "whose filesystem is not mounted"
                 return .note("grants", "\(name) is of a directory \(why): \(path)", "it is back when that is; grantfs revoke takes it away")
             case .replaced:
                 return .problem(
@@ -73,7 +73,7 @@ enum StoreChecks {
             ? [.ok("grants", "\(grants.count) active \(grants.count == 1 ? "grant" : "grants"), each where it is to be")] : findings
     }
 
-    /// What is granted stays so when the administrator forbids it later; somebody has to take it away.
+    /// What is granted stays granted when the administrator forbids it later; somebody has to revoke it.
     private static func policy(_ administrator: GrantAdministrator, _ grants: [GrantDescription]) -> [Finding] {
         do throws(GrantError) {
             let forbidden = try administrator.forbidden(among: grants)
@@ -94,11 +94,11 @@ enum StoreChecks {
         var findings: [Finding] = []
         let reports = try administrator.status()
         for report in reports {
-            guard let silence = report.silence else { continue }
+            guard let unresponsiveReason = report.unresponsiveReason else { continue }
             let place = String(decoding: report.record.mountpoint, as: UTF8.self)
             findings.append(
                 .problem(
-                    "mounts", "the mount at \(place) does not answer: \(silence)",
+                    "mounts", "the mount at \(place) does not answer: \(unresponsiveReason)",
                     "if it stays so: kill \(report.record.pid), and mount it again"))
         }
         let dead = try administrator.deadMounts()

@@ -21,11 +21,11 @@ enum AgentCommand {
         var signals = sigset_t()
         sigemptyset(&signals)
         for number in [SIGTERM, SIGINT, SIGHUP] { sigaddset(&signals, number) }
-        // Before there are threads, so that none of them gets one.
+        // Blocked before there are threads, so that none of them gets one.
         pthread_sigmask(SIG_BLOCK, &signals, nil)
         let agent = try FleetAgent(
-            store: store, lookout: .command, version: CommandLineProgram.version,
-            says: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
+            store: store, probe: .command, version: CommandLineProgram.version,
+            log: { level, text in SystemLog.write(level, "agent: " + Terminal.visible(text)) })
         SystemLog.open(isForeground: true)
         let waited = signals
         do throws(Errno) {

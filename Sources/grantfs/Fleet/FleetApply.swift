@@ -13,9 +13,9 @@ enum FleetApply {
         var wanted: [(grant: FleetGrant, place: String)] = []
         for item in declared.grants { wanted.append((try grant(item, now), item.place)) }
         let fleet = try arguments.openFleet()
-        let (known, flaws) = try fleet.grants()
-        // What cannot be read could be what is declared.
-        if let flaw = flaws.first { throw flaw }
+        let (known, invalidEntries) = try fleet.grants()
+        // An unreadable grant could be one of the declared ones.
+        if let flaw = invalidEntries.first { throw flaw }
         let plan = try FleetPlan(wanted, views: declared.views, known: known, restores: arguments.has("restore"), now: now)
         let isDry = arguments.has("dry-run")
         let hosts = isDry ? try fleet.hosts().hosts : []
@@ -36,7 +36,7 @@ enum FleetApply {
         return FleetOutput.exitStatus(of: changes, "the change")
     }
 
-    /// What an item declares. `.invalidFile`, with the line.
+    /// Converts a declared grant. `.invalidFile`, with the line.
     private static func grant(_ item: DeclaredGrant, _ now: Instant) throws(GrantError) -> FleetGrant {
         let path = String(decoding: item.path, as: UTF8.self)
         guard Array(path.utf8) == item.path, FleetGrant.isPath(path) else {
@@ -78,7 +78,7 @@ enum FleetApply {
         hosts.filter { $0.registered != nil && grant.hosts.matches(host: $0.id, $0.labels) }
     }
 
-    /// The grant as it is to be, or, where it goes, was.
+    /// The grant as it will be, or was if it is withdrawn.
     private static func given(_ step: FleetPlan.Step) -> FleetGrant? {
         switch step {
         case .create(let grant), .change(_, let grant), .replace(_, let grant), .withdraw(let grant), .keep(let grant): grant
@@ -86,7 +86,7 @@ enum FleetApply {
         }
     }
 
-    /// nil for what stays.
+    /// nil for an unchanged grant.
     private static func line(_ step: FleetPlan.Step) -> (mark: String, text: String, shade: Int)? {
         switch step {
         case .create(let grant): return ("+", described(grant), 32)

@@ -71,7 +71,7 @@ enum FleetCommand {
 
     private static func make(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("again") {
-            try FleetSetup.begin(again: try arguments.openFleet())
+            try FleetSetup.startNewEpoch(of: try arguments.openFleet())
             Terminal.note("every grant of the fleet is withdrawn, and hosts go on; grantfs restore --fleet gives back what is wanted")
             return 0
         }
@@ -130,7 +130,7 @@ enum FleetCommand {
 }
 
 extension ParsedArguments {
-    /// What is in the file that an option names; nil without it. `.system`.
+    /// Returns the contents of the file that an option names; nil without the option. `.system`.
     func contents(_ option: String) throws(GrantError) -> String? {
         guard let file = bytes(option) else { return nil }
         do throws(Errno) {

@@ -33,19 +33,19 @@ enum FleetConsoleCommand {
         }
         let chosen = try arguments.text("token-file").map { file throws(GrantError) in try token(in: file) }
         settings.token = chosen ?? (settings.authorities == nil ? FleetCredentials.password() : nil)
-        // Whether there is a fleet is said before anybody looks.
+        // Checks that there is a fleet before anybody looks.
         _ = try arguments.openFleet()
         let waits = signals()
         let console = try FleetConsole(settings) { who throws(GrantError) in
             var actor = Actor.current()
             if !who.isEmpty { actor.program = "grantfs fleet console, for \(who)" }
             return try arguments.openFleet(actor)
-        } says: { text in
+        } log: { text in
             Terminal.note("console: " + text)
         }
         try console.run {
             () throws(GrantError) in
-            // Behind the hash sign it is sent to nobody.
+            // A browser sends nothing after the hash sign to the server.
             let secret = chosen == nil ? settings.token.map { "#token=\($0)" } ?? "" : ""
             try Terminal.print(console.address + secret)
             ServiceManager.ready("the console is served at \(console.address)")
@@ -56,7 +56,7 @@ enum FleetConsoleCommand {
         return 0
     }
 
-    /// Blocked before there are threads, so that none of them gets one.
+    /// Blocks signals before there are threads, so that none of them gets one.
     private static func signals() -> sigset_t {
         signal(SIGPIPE, SIG_IGN)
         var signals = sigset_t()
@@ -82,7 +82,7 @@ enum FleetConsoleCommand {
         return ConsoleSettings(address: address, port: port)
     }
 
-    /// A key that everybody may read is none. A group may, as Debian's ssl-cert does.
+    /// A key that everybody may read is refused. A group may, as with Debian's ssl-cert.
     private static func key(_ arguments: ParsedArguments) throws(GrantError) -> String? {
         guard let file = try arguments.text("key") else { return nil }
         var status = stat()

@@ -41,7 +41,7 @@ enum FleetGrants {
         return FleetOutput.exitStatus(of: changes, "the grant")
     }
 
-    /// What is granted already in the same way.
+    /// Returns an equal grant that exists already.
     private static func same(as grant: FleetGrant, _ fleet: FleetStore) throws(GrantError) -> FleetGrant? {
         guard let own = try fleet.grants().grants.first(where: { $0.view == grant.view && $0.name == grant.name }) else { return nil }
         guard own.path == grant.path, own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,
@@ -73,8 +73,8 @@ enum FleetGrants {
     static func list(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let (view, isAll) = (try arguments.view(), arguments.has("all"))
         let fleet = try arguments.openFleet()
-        let (all, flaws) = try fleet.grants()
-        for flaw in flaws { Terminal.report(flaw) }
+        let (all, invalidEntries) = try fleet.grants()
+        for flaw in invalidEntries { Terminal.report(flaw) }
         let now = Instant(nanoseconds: Clock.realtime)
         let shown = all.filter { (view == nil || $0.view == view) && (isAll || $0.state(at: now) == .active) }
         if arguments.wantsJSON {

@@ -8,7 +8,7 @@ enum FleetHistory {
     static func log(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let filter = try LogFilter(arguments)
         let fleet = try arguments.openFleet()
-        // Whether a grant is known at all, older entries say as well.
+        // Older entries show as well whether a grant is known at all.
         let (all, revision) = try fleet.log(since: filter.grant == nil ? filter.since : nil)
         let follows = arguments.has("follow")
         if let grant = filter.grant, !follows, !all.contains(where: { filter.isOfGrant($0) }) {
@@ -52,7 +52,7 @@ enum FleetHistory {
         }
     }
 
-    /// Where nobody reads any more there is nothing to go on for.
+    /// Ends the program when nobody reads its output any more.
     private static func showOrEnd(_ body: () throws(GrantError) -> Void) {
         do throws(GrantError) {
             try body()

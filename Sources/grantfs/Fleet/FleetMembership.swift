@@ -5,7 +5,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// A host comes into a fleet, and leaves it.
+/// A host joins a fleet, and leaves it.
 enum FleetMembership {
     private static let unit = "grantfs-agent.service"
 
@@ -14,7 +14,7 @@ enum FleetMembership {
         if mkdir(path, 0o700) != 0, errno != EEXIST { throw GrantError(.system, "\(path) cannot be made", cause: Errno(errno).description) }
     }
 
-    /// Looks whether the invitation is good before it is kept.
+    /// Checks the invitation before it is saved.
     static func join(_ file: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let credentials = try FleetCredentials(file: file)
         guard let host = credentials.host else {
@@ -35,7 +35,7 @@ enum FleetMembership {
         return 0
     }
 
-    /// The service, where the system's manager is there and the store is its own.
+    /// Starts the service, if the system's manager runs and the store is its own.
     private static func start(_ store: GrantStore) -> Bool {
         guard geteuid() == 0, store.directory == "/var/lib/grantfs", access("/run/systemd/system", F_OK) == 0,
             let program = ProgramSearch.path(of: "systemctl")
@@ -47,10 +47,11 @@ enum FleetMembership {
         return status == 0
     }
 
-    /// Forgets what the fleet granted here, in every mount, and then gives the lease back: nobody has to wait for this host any more.
+    /// Removes the fleet's grants on this host, from every mount, and then revokes the lease: nobody has to wait for this host any
+    /// more.
     static func leave(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let store = try arguments.openStore()
-        let changes = try FleetAgent.leave(store, lookout: .command, timeout: GrantAdministrator.standardTimeout)
+        let changes = try FleetAgent.leave(store, probe: .command, timeout: GrantAdministrator.standardTimeout)
         let status = Confirmation.exitStatus(of: changes, "the end of the fleet's grants", timeout: GrantAdministrator.standardTimeout)
         if status == 0 {
             Terminal.note("this host is in no fleet any more (grantfs fleet leave HOST, by an administrator, forgets its password)")

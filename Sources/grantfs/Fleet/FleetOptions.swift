@@ -4,7 +4,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What the commands that can work on the fleet have in common.
+/// Options of the commands that can work on the fleet.
 enum FleetOptions {
     static let fleet = OptionDeclaration("fleet", help: "of the fleet, and not of this store: on every host that it is for")
     static let hosts = OptionDeclaration(
@@ -14,7 +14,7 @@ enum FleetOptions {
 }
 
 extension ParsedArguments {
-    /// Whether the command is about the fleet. `.usage` for options that mean nothing otherwise.
+    /// Whether the command is about the fleet. `.usage` for options that need --fleet.
     func isAboutFleet() throws(GrantError) -> Bool {
         if has("fleet") { return true }
         for option in ["hosts", "dry-run"] where has(option) && command != "revoke" {
@@ -23,13 +23,13 @@ extension ParsedArguments {
         return false
     }
 
-    /// `.usage` when one of these was given, which the fleet has nothing of.
+    /// `.usage` if one of these options was given, which do not apply to the fleet.
     func refuse(_ options: [String]) throws(GrantError) {
         for option in options where has(option) { throw GrantError(.usage, "\(command): --\(option) does not go with --fleet") }
     }
 
-    /// The fleet, as its administrator: $GRANTFS_FLEET, or what the store has of it.
-    /// `actor`: who is said to change what is changed.
+    /// Opens the fleet as its administrator, with the credentials of $GRANTFS_FLEET or the store. `actor`: who makes the changes, for
+    /// the log.
     func openFleet(_ actor: Actor = .current()) throws(GrantError) -> FleetStore {
         let credentials = try administratorCredentials()
         return try FleetStore(try EtcdClient(credentials.settings, tokenFile: try administratorFile() + ".token"), actor: actor)

@@ -2,7 +2,7 @@ import GrantFleet
 import GrantModel
 import GrantSystem
 
-/// What is said of the fleet's grants and of what hosts answered.
+/// The output about the fleet's grants, and the hosts' answers.
 enum FleetOutput {
     static func json(_ grant: FleetGrant) -> [(String, JSON)] {
         let now = Instant(nanoseconds: Clock.realtime)
@@ -21,11 +21,11 @@ enum FleetOutput {
         ])
     }
 
-    /// Prints what became of each grant, and names every host that has not confirmed. The exit status.
+    /// Prints the result for each grant, and names every unconfirmed host. Returns the exit status.
     static func show(_ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let documents = changes.map { JSON.object(json($0.grant) + [("hosts", .array($0.hosts.map { json($0) }))]) }
-            // As without --fleet: of one that was granted or set, that alone.
+            // As without --fleet: a single object for a grant that was granted or set.
             let isAlone = documents.count == 1 && ["grant", "set"].contains(arguments.command)
             try Terminal.print(isAlone ? documents[0].text : JSON.array(documents).text)
         } else {
@@ -48,7 +48,7 @@ enum FleetOutput {
         return text
     }
 
-    /// 0, or 3 when a host has not confirmed; each is named, with what it cannot do.
+    /// Returns 0, or 3 if a host has not confirmed; names each, with what it cannot apply.
     static func exitStatus(of changes: [FleetChange], _ what: String) -> Int32 {
         for change in changes {
             for host in change.hosts {
@@ -66,7 +66,7 @@ enum FleetOutput {
         return changes.allSatisfy(\.isConfirmed) ? 0 : 3
     }
 
-    /// Says which hosts it concerns, and changes nothing.
+    /// Prints which hosts the change concerns, and changes nothing.
     static func preview(_ grants: [FleetGrant], _ command: String, _ fleet: FleetStore, _ arguments: ParsedArguments) throws(GrantError)
         -> Int32
     {

@@ -70,10 +70,10 @@ enum FleetReport {
         for member in members { if let failure = member.failure { Terminal.report(failure.error("\(member.endpoint) is not heard")) } }
         let fleet = try FleetStore(client)
         let (hosts, revision) = try fleet.hosts()
-        let (grants, flaws) = try fleet.grants()
+        let (grants, invalidEntries) = try fleet.grants()
         let now = Instant(nanoseconds: Clock.realtime)
         let (live, active) = (hosts.count { $0.lease != nil }, grants.count { $0.state(at: now) == .active })
-        for flaw in flaws { Terminal.report(flaw) }
+        for flaw in invalidEntries { Terminal.report(flaw) }
         if arguments.wantsJSON {
             let document = JSON.object([
                 (

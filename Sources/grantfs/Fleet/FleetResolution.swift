@@ -2,7 +2,7 @@ import GrantFleet
 import GrantModel
 import GrantSystem
 
-/// `resolve --fleet`: a grant of the fleet, and how each host stands to it.
+/// `resolve --fleet`: a grant of the fleet, and each host's status for it.
 enum FleetResolution {
     static func run(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         try arguments.refuse(["recorded"])
@@ -12,7 +12,7 @@ enum FleetResolution {
         let isAll = arguments.has("all")
         let grants = isAll ? all.filter { view == nil || $0.view == view } : try FleetGrants.select(arguments.operands, view, all)
         let hosts = try fleet.hosts().hosts
-        let documents = grants.map { grant in (grant, hosts.filter { $0.isConcerned(by: grant) }.map { Standing($0, grant) }) }
+        let documents = grants.map { grant in (grant, hosts.filter { $0.isConcerned(by: grant) }.map { HostStatus($0, grant) }) }
         if arguments.wantsJSON {
             let shown = documents.map { grant, hosts in
                 JSON.object(FleetOutput.json(grant) + [("by", .string(grant.by)), ("hosts", .array(hosts.map { .object($0.json) }))])
@@ -24,11 +24,11 @@ enum FleetResolution {
         return 0
     }
 
-    /// How a host stands to a grant.
-    private struct Standing {
+    /// A host's status for a grant.
+    private struct HostStatus {
         let host: String
         let isLive: Bool
-        /// Whether it has done what the fleet says of the grant.
+        /// Whether it has applied the fleet's state of the grant.
         let isCurrent: Bool
         let problem: String?
 
@@ -51,7 +51,7 @@ enum FleetResolution {
         }
     }
 
-    private static func show(_ grant: FleetGrant, _ hosts: [Standing]) throws(GrantError) {
+    private static func show(_ grant: FleetGrant, _ hosts: [HostStatus]) throws(GrantError) {
         let now = Instant(nanoseconds: Clock.realtime)
         let rows = [
             ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),

@@ -7,22 +7,22 @@ import GrantTerminal
 
 /// `top --fleet`
 enum FleetTopCommand {
-    /// Of so many hosts it is asked in each look how long their leases last.
+    /// For how many hosts each update reads the remaining time of the lease.
     private static let leases = 32
 
     static func run(_ arguments: ParsedArguments, delay: Double) throws(GrantError) -> Int32 {
         let timeout = try arguments.timeout()
         let view = try arguments.view()
-        // One for looking; whatever is done has its own, and keeps nobody waiting.
+        // The connection for updates; each action has its own, so that it blocks nothing.
         let fleet = try arguments.openFleet()
         guard TopCommand.hasScreen else {
             var top = FleetTop(delay: delay, view: view)
-            top.handle(.seen(try fleet.picture(leases: Int.max)))
+            top.handle(.seen(try fleet.snapshot(leases: Int.max)))
             try Terminal.print(top.text())
             return 0
         }
         let work = LiveSession<FleetTop>.Work(
-            look: { () throws(GrantError) in try fleet.picture(leases: leases) },
+            look: { () throws(GrantError) in try fleet.snapshot(leases: leases) },
             act: { action throws(GrantError) in try change(action, try arguments.openFleet(), timeout) })
         let session = try LiveSession(FleetTop(delay: delay, view: view), delay: delay, work: work)
         let screen = try Screen()

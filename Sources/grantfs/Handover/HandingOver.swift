@@ -6,12 +6,12 @@ import GrantSystem
 import Synchronization
 import GrantViewFS
 
-/// The mount of this daemon, handed over to another daemon that asks for it: docs/decisions/handover.md.
+/// Hands this daemon's mount over to another daemon that asks for it: docs/decisions/handover.md.
 ///
-/// Everything is brought to rest, written down and sent with all descriptors. Nothing of it is changed here, so until the other one says that it serves the mount this one
-/// can go on at any moment.
+/// Everything is paused, written down and sent with all descriptors. Nothing is changed here, so this daemon can resume at any moment
+/// until the other one says that it serves the mount.
 final class HandingOver: Sendable {
-    /// What there is once the view is mounted.
+    /// What exists once the view is mounted.
     struct Mount: Sendable {
         let mount: OwnMount
         let record: MountRecord
@@ -25,16 +25,17 @@ final class HandingOver: Sendable {
     private let mount = Lock<Mount?>(nil)
     private let isUnderWay = Atomic<Bool>(false)
 
-    /// How long it may take until everything rests, until the other daemon has taken all, and until a word is sent: seconds. Programs wait meanwhile.
+    /// The time-outs until everything is paused, until the other daemon has taken over, and for sending a message: seconds. Programs
+    /// wait meanwhile.
     private static let (toRest, toTake, toSend) = (5.0, 30.0, 10.0)
 
     init(_ mounted: MountedView) { self.mounted = mounted }
 
     func begin(_ mount: Mount) { self.mount.withLock { $0 = mount } }
 
-    /// Hands the mount over to the process at the other end, and ends this one; or says why not, and goes on.
+    /// Hands the mount over to the process at the other end, and exits; or sends the reason why not, and resumes.
     ///
-    /// On a thread that serves no requests, and under no lock.
+    /// Runs on a thread that serves no requests, without locks.
     func handOver(over socket: borrowing UnixSocket, of server: ControlServer) {
         let soon = Clock.deadline(seconds: Self.toSend)
         guard let mount = mount.withLock({ $0 }), !isUnderWay.exchange(true, ordering: .acquiringAndReleasing) else {
@@ -42,9 +43,9 @@ final class HandingOver: Sendable {
         }
         defer { isUnderWay.store(false, ordering: .releasing) }
         do {
-            // Memory of the other daemon's: this one may make none that has a descriptor any more.
+            // The memory belongs to the other daemon: the system call filter lets this one create none with a descriptor.
             let file = FileDescriptor(owning: try socket.receive(descriptors: 1, deadline: soon)[0])
-            // Writing to a file of a filesystem could wait for that, or for this very mount.
+            // Writing to a file could wait for its filesystem, or for this very mount.
             guard MemoryFile.isOne(file) else { throw HandoverRefusal("what it is to write to is no memory") }
             try handOver(mount, into: file, over: socket, of: server)
         } catch let refusal as HandoverRefusal {
@@ -58,19 +59,19 @@ final class HandingOver: Sendable {
         try? HandoverMessage.refused(reason).send(over: socket, deadline: deadline)
     }
 
-    /// Ends the process when the other daemon serves the mount, with everything at rest: it would take a request that nobody answers.
+    /// Exits when the other daemon serves the mount, with everything paused: otherwise it would receive a request that nobody answers.
     private func handOver(
         _ mount: Mount, into file: borrowing FileDescriptor, over socket: borrowing UnixSocket, of server: ControlServer
     ) throws {
         let deadline = Clock.deadline(seconds: Self.toRest)
-        // What was refused and not written down yet would be known to nobody.
+        // Refusals that are not logged yet would be lost.
         mounted.logDenials()
-        // Pausing begins when claims are settled: what one waits for may be the end of another, which is said on a connection.
+        // Pausing begins when claims are drained: a claim may wait for the end of another, which arrives on a connection.
         while true {
-            let isSettled = mounted.claims?.settle(until: deadline) ?? true
+            let isSettled = mounted.claims?.drain(until: deadline) ?? true
             guard isSettled else { throw HandoverRefusal("a claim is being granted or ended, which does not come to an end") }
             guard server.pause(until: deadline) else { throw HandoverRefusal("commands are under way that do not end") }
-            if mounted.claims?.settle(until: Clock.monotonic + 20_000_000) ?? true { break }
+            if mounted.claims?.drain(until: Clock.monotonic + 20_000_000) ?? true { break }
             server.begin()
         }
         defer { server.begin() }
@@ -95,10 +96,10 @@ final class HandingOver: Sendable {
                 try send(writer, into: file, over: socket)
                 do {
                     try settle(mount, over: socket)
-                    // What it has open the next daemon has as well.
+                    // The next daemon has all open descriptors as well.
                     _exit(0)
                 } catch {
-                    // The other one may have put itself on record.
+                    // The other daemon may have recorded itself.
                     try? mount.store.register(mount.record)
                     throw error
                 }
@@ -124,13 +125,13 @@ final class HandingOver: Sendable {
         default: throw Errno(EBADMSG)
         }
         let deadline = Clock.deadline(seconds: Self.toSend)
-        // The service manager hears it from the process that it knows.
+        // The service manager accepts this only from the process that it knows.
         if let (_, pid) = try? socket.peer() { ServiceManager.handOver(to: pid) }
-        // From here on the other one's supervisor sees to it.
+        // From here on the other daemon's supervisor is responsible.
         mount.recovery?.arm(false)
         do {
             try HandoverMessage.yours.send(over: socket, deadline: deadline)
-            // However long it takes: while the other one lives nobody but it may serve. Its death is heard at once.
+            // No time-out: as long as the other daemon lives, only that may serve. Its death is noticed at once.
             guard try HandoverMessage.receive(over: socket, deadline: .max) == .serving else { throw Errno(EBADMSG) }
         } catch {
             ServiceManager.handOver(to: getpid())
@@ -141,7 +142,7 @@ final class HandingOver: Sendable {
     }
 }
 
-/// What comes first of what is handed over: how the rest is to be read, and what the daemon was started with.
+/// The head of the handed-over state: the format of the rest, and the daemon's arguments.
 struct HandoverHead {
     var options: MountOptions
     var view: ViewName
@@ -152,12 +153,12 @@ struct HandoverHead {
     var generation: UInt32
     var identity: MountIdentity
     var temporary: String?
-    /// Where its service manager listens; nil for a daemon that is no service.
+    /// The socket of the service manager; nil for a daemon that is not a service.
     var notifySocket: String?
-    /// `Clock.monotonic`, when programs began to wait.
+    /// When programs began to wait, by `Clock.monotonic`.
     var pausedSince: Int64
 
-    /// Of what follows. A daemon that does not know it leaves the mount to the one that has it; those from the first one on are read.
+    /// The format's version. A daemon that does not know it leaves the mount to the old one; versions from the first one on are read.
     private static let (firstVersion, version): (UInt32, UInt32) = (2, 5)
     private static let mark: UInt64 = 0x6772_616E_7466_7331
 
@@ -170,7 +171,7 @@ struct HandoverHead {
     }
 
     func write(to state: inout HandoverWriter) {
-        // For tests: what only another program would write.
+        // For tests: writes what only another version would.
         let fault = getenv("GRANTFS_TEST_HAND_OVER").map { String(cString: $0) } ?? ""
         state.put(Self.mark)
         state.put(fault == "earlier version" ? Self.firstVersion - 1 : fault == "later version" ? Self.version + 1 : Self.version)
@@ -201,7 +202,7 @@ struct HandoverHead {
         state.put(options.auditKinds.rawValue)
     }
 
-    /// EPROTO when a daemon of another version has written it.
+    /// EPROTO if a daemon of another version has written it.
     init(from state: inout HandoverReader) throws(Errno) {
         guard try state.take(UInt64.self) == Self.mark else { throw Errno(EPROTO) }
         let version: UInt32 = try state.take()

@@ -3,7 +3,7 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-// What a mount counts besides requests, on its way from one daemon to the next.
+// Handover of a mount's counters, beside those of requests.
 extension MountCounts {
     func handOver(to state: inout HandoverWriter) {
         for counts in [revocations, narrowings] {

@@ -4,9 +4,9 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-// The grants of a mount on their way from one daemon to the next. What the store says they both know; what of it is in force here is handed over.
+// Handover of a mount's grants. Both daemons know the store; what is handed over is the state in effect here.
 extension MountedView {
-    /// Why it had better not be now; nil: it may be. What is under way would have to be begun anew.
+    /// Returns why a handover has to wait; nil if it may begin. An operation under way would have to start again.
     ///
     /// Locking: call it with `state` held.
     func reasonAgainstHandover(_ state: State) -> String? {
@@ -28,7 +28,7 @@ extension MountedView {
         return nil
     }
 
-    /// Writes what of the grants is in force, and everything below it. While everything rests.
+    /// Writes the grants' state in effect, and everything below it, while everything is paused.
     ///
     /// Locking: call it with `opening` and `state` held.
     func handOver(_ state: State, to writer: inout HandoverWriter) throws(HandoverRefusal) {
@@ -47,7 +47,7 @@ extension MountedView {
         try files.handOver(open: live.map(\.1), closed: state.closed, to: &writer)
     }
 
-    /// Writes what of the grants was in force in a daemon that has died, as `handOver` does. `grants`: what the store says now.
+    /// Writes the state that was in effect in a dead daemon, as `handOver` does. `grants`: the present contents of the store.
     static func write(_ left: CrashedMount, _ fixed: CrashedMount.Fixed, _ grants: [GrantID: Grant], to writer: inout HandoverWriter)
         throws(Errno)
     {
@@ -64,7 +64,7 @@ extension MountedView {
         try left.write(fixed, to: &writer)
     }
 
-    /// One grant as it was in force in the other daemon.
+    /// A grant's state in effect in the other daemon.
     private struct Taken {
         let id: GrantID
         let name: GrantName
@@ -82,8 +82,8 @@ extension MountedView {
         }
     }
 
-    /// Has in force what `handOver` wrote; whatever the store says by now is for `reconcile`, before which nobody may be served. Returns the scopes that are open, and
-    /// withdrawals that have begun here, to be run once this daemon serves.
+    /// Puts into effect what `handOver` wrote. The store's changes since then are applied by `reconcile`, before any program is served.
+    /// Returns the open scopes, and the withdrawals that have begun here, to be run once this daemon serves.
     func takeOver(from reader: inout HandoverReader, _ polling: IdlePolling?) throws(Errno) -> (open: [Scope], withdrawals: [() -> Void]) {
         var taken: [Taken] = []
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) { taken.append(try Taken(from: &reader)) }
@@ -92,13 +92,13 @@ extension MountedView {
             from: &reader, source: view.description, words: options.words, leavesSetID: getenv("GRANTFS_TEST_LEAVE_SETID") != nil,
             mapsDirectly: getenv("GRANTFS_TEST_NO_DIRECT_MAPS") == nil, idlePolling: polling)
         guard scopes.count == taken.count + Int(clamping: closedCount) else { throw Errno(EBADMSG) }
-        // Without it nothing is taken over: what cannot be read would count as removed.
+        // Without the grants nothing is taken over: missing ones would count as removed.
         guard let grants = state.withLock({ state in try? state.store.grants(shown) }) else { throw Errno(EIO) }
         let known = Dictionary(grants.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         return state.withLock { state in
             var (open, withdrawals): ([Scope], [() -> Void]) = ([], [])
             for scope in scopes[taken.count...] {
-                // One that was not carried through: whoever asks for it waits.
+                // An unfinished withdrawal: a program that asks for it waits.
                 if files.isClosed(scope) {
                     state.closed.append(scope)
                 } else {
@@ -107,23 +107,23 @@ extension MountedView {
             }
             for (taken, scope) in zip(taken, scopes) {
                 guard var grant = known[taken.id] else {
-                    // Removed meanwhile: nobody finds it by a name any more, and what is held of it is withdrawn once this daemon serves.
+                    // Removed meanwhile: no name leads to it, and what is held of it is withdrawn once this daemon serves.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
                 if grant.bookmark.document != nil {
-                    // Where its file was, and what of it was shown, died with the other daemon: it is shown anew.
+                    // The location of its file and what was shown of it died with the other daemon: it is opened again.
                     withdrawals.append(close(scope, .all, of: taken.id, &state))
                     continue
                 }
-                // As it is in force; the differences are made true by the first look at the store.
+                // As it is in effect; the first reading of the store applies the differences.
                 (grant.name, grant.access) = (taken.name, taken.isReadOnly ? .readOnly : .readWrite)
                 state.grants[taken.id] = LiveGrant(
                     grant: grant, path: shown.path(of: grant), scope: scope, finding: taken.finding, recorded: .active)
                 if taken.isShown { files.names.takeOver(taken.name, scope) }
                 open.append(scope)
             }
-            // A name that was refused stays so until its directory is open again or found to be gone: which of them were is not known.
+            // A refused name stays refused until its directory is open again or known to be gone: which of the two is not known yet.
             for grant in grants where state.grants[grant.id] == nil && files.names.place(shown.path(of: grant)) == nil {
                 files.names.set(shown.path(of: grant), .refused(grant.id))
             }

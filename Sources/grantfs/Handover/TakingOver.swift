@@ -8,17 +8,17 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// A daemon that takes the mount of another one over and goes on with it: docs/decisions/handover.md.
+/// Takes over the mount of another daemon, and serves it: docs/decisions/handover.md.
 struct TakingOver {
     let store: GrantStore
-    /// Of the other daemon.
+    /// The other daemon's record.
     let record: MountRecord
 
-    /// How long the other daemon may take for each of its words, in seconds: it brings everything to rest first.
+    /// How long the other daemon may take for each message, in seconds: it pauses everything first.
     private static let patience = 30.0
 
-    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it. `ready` is called once: with for how long programs have waited, in
-    /// nanoseconds, or with the error, and then the other daemon has the mount as before. Returns the exit status.
+    /// Takes over the mount of `record`, and serves it until it is unmounted or a signal ends it. `ready` is called once: with how long
+    /// programs have waited, in nanoseconds, or with the error; then the other daemon keeps the mount. Returns the exit status.
     static func run(store: GrantStore, record: MountRecord, ready: (Result<Int64, GrantError>) -> Void) -> Int32 {
         do throws(GrantError) {
             return try TakingOver(store: store, record: record).run(ready)
@@ -42,7 +42,7 @@ struct TakingOver {
             Self.fail(at: "state")
             try say(.ready, over: socket)
         } catch {
-            // Best effort: it goes on as well when the connection ends.
+            // Best effort: the other daemon also resumes when the connection ends.
             try? HandoverMessage.cannot(error.cause ?? error.description).send(over: socket, deadline: Clock.deadline(seconds: 1))
             throw error
         }
@@ -50,19 +50,19 @@ struct TakingOver {
         do throws(GrantError) {
             guard try hear(over: socket) == .yours else { throw refusal("it said something else than was expected") }
         } catch {
-            // It goes on, and is the one to be asked: it may have put itself back on record before this one was.
+            // The other daemon resumes and is the one to ask: it may have recorded itself again before this one was recorded.
             try? store.register(record)
             throw error
         }
         Self.fail(at: "yours")
-        // These first: should this daemon die in the next moment, somebody sees to what it leaves.
+        // First: should this daemon die in the next moment, somebody has to clean up.
         taken.recovery?.arm(true)
         taken.mount.begin()
         try say(.serving, over: socket)
         return try serve(taken, ready)
     }
 
-    /// Asks the other daemon for its mount. Returns the memory that it writes its state to, as it may make none itself.
+    /// Asks the other daemon for its mount. Returns the memory that it writes its state to, which it cannot create itself.
     private func ask(over socket: borrowing UnixSocket) throws(GrantError) -> FileDescriptor {
         do throws(Errno) {
             let file = try MemoryFile.of([])
@@ -76,7 +76,7 @@ struct TakingOver {
         }
     }
 
-    /// For tests: dies, or takes its time, as a daemon can at any moment.
+    /// For tests: dies or sleeps, as a daemon can at any moment.
     private static func fail(at stage: String) {
         guard let fault = getenv("GRANTFS_TEST_TAKE_OVER").map({ String(cString: $0) }) else { return }
         if fault == stage { kill(getpid(), SIGKILL) }
@@ -85,7 +85,7 @@ struct TakingOver {
 
     // MARK: taking
 
-    /// A daemon that could go on now.
+    /// A daemon that is ready to serve.
     struct Taken {
         let head: HandoverHead
         let process: Daemon.Process
@@ -101,7 +101,7 @@ struct TakingOver {
     }
 
     private func take(_ file: borrowing FileDescriptor, over socket: borrowing UnixSocket) throws(GrantError) -> Taken {
-        // Before there are so many of them.
+        // Before there are many descriptors.
         _ = Daemon.raiseDescriptorLimit()
         guard case .state(let bytes, let count) = try hear(over: socket) else { throw refusal("it is of another version") }
         do {
@@ -126,7 +126,7 @@ struct TakingOver {
         previous: UnsafeMutablePointer<clinux_supervised>? = nil
     ) throws -> Taken {
         let recovery = head.options.recovers ? try DaemonRecovery(of: head.record, head.view, store, previous: previous) : nil
-        // A service's processes are those of its control group: in another one it would be taken for ended.
+        // A service consists of the processes in its control group: in another one the service would count as ended.
         if previous == nil, !ControlGroup.join(that: self.record.pid), head.notifySocket != nil {
             throw refusal("it is a service, which this process cannot become a part of: systemctl reload has it upgraded")
         }
@@ -160,7 +160,7 @@ struct TakingOver {
         mounted.identity.withLock { $0 = head.identity }
         try recovery?.prepare(
             HandingOver.Mount(mount: mount, record: record, store: store, temporary: head.temporary, recovery: recovery), mounted, server)
-        // Whoever sees the other daemon end finds this one on record. Should that one go on, it puts itself back.
+        // Whoever sees the other daemon end finds this one recorded. If that resumes, it records itself again.
         try store.register(record)
         return Taken(
             head: head, process: process, mounted: mounted, mount: mount, server: server, claims: claims, handingOver: handingOver,
@@ -170,13 +170,13 @@ struct TakingOver {
 
     // MARK: serving
 
-    /// `hasDied`: the other daemon; `before` is called when no request has been received yet, `begun` when they are served.
+    /// `hasDied`: the other daemon; `before` is called when no request has been received yet, `begun` when requests are served.
     func serve(
         _ taken: Taken, hasDied: Bool = false, before: () -> Void = {}, begun: () -> Void = {},
         _ ready: (Result<Int64, GrantError>) -> Void
     ) throws(GrantError) -> Int32 {
         let (mounted, mount) = (taken.mounted, taken.mount)
-        // What was withdrawn while nobody served is refused before anybody is.
+        // What was revoked while nobody served is refused before any program is served.
         _ = mounted.takeAway()
         if let audit = taken.audit, let limit = taken.head.options.audit {
             try Daemon.start("grantfs-audit") { mounted.writeAudit(audit, keeping: limit) }
@@ -218,7 +218,7 @@ struct TakingOver {
 
     private static let otherVersion = "its daemon is of another version, which cannot hand over to this one: unmount, and mount anew"
 
-    /// Whether the other daemon said what makes no sense here, or hung up.
+    /// Whether the other daemon sent something unknown, or hung up.
     private func isStranger(_ error: Errno) -> Bool { [EBADMSG, ECONNRESET, EPIPE].contains(error.rawValue) }
 
     private func refusal(_ cause: String) -> GrantError {

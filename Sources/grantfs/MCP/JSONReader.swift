@@ -1,11 +1,11 @@
 import CGrantSQLite
 import GrantModel
 
-/// Reads JSON (RFC 8259) with the parser of SQLite.
+/// Parses JSON (RFC 8259) with SQLite's parser.
 final class JSONReader {
     private let database: OpaquePointer
 
-    /// nil when there is no memory.
+    /// nil if out of memory.
     init?() {
         var handle: OpaquePointer?
         guard sqlite3_open_v2(":memory:", &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nil) == SQLITE_OK, let handle else {
@@ -17,7 +17,7 @@ final class JSONReader {
 
     deinit { sqlite3_close_v2(database) }
 
-    /// The value of a text; nil when it is no JSON, is nested too deeply, or has a NUL in it.
+    /// Parses a text; nil if it is not JSON, is nested too deeply, or contains a NUL.
     func read(_ text: [UInt8]) -> JSON? {
         if text.contains(0) || contains(text, Array("\\u0000".utf8)) || !Bytes.isUTF8(text) { return nil }
         guard let valid = prepare("SELECT json_valid(?1)", text) else { return nil }
@@ -74,14 +74,14 @@ final class JSONReader {
         }
     }
 
-    /// A value while what it holds is being found.
+    /// A value whose children are still being added.
     private final class Node {
         let value: JSON
         var children: [(key: String, node: Node)] = []
 
         init(_ value: JSON) { self.value = value }
 
-        /// As deep as SQLite goes.
+        /// Recurses as deeply as SQLite permits.
         var json: JSON {
             switch value {
             case .array: .array(children.map(\.node.json))
@@ -93,7 +93,7 @@ final class JSONReader {
 }
 
 extension JSON {
-    /// A member of an object; the last one of several.
+    /// A member of an object; the last one if there are several.
     func member(_ key: String) -> JSON? {
         guard case .object(let members) = self else { return nil }
         return members.last { $0.0 == key }?.1

@@ -4,25 +4,25 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// Asks a person whether a program may have a directory.
+/// Asks the person whether a program may have a directory.
 struct MCPAsking {
     enum Means: String, CaseIterable {
         case terminal, desktop, never
     }
 
     enum Answer: Sendable {
-        /// What was chosen: as a rule what was asked for.
+        /// What was chosen: usually what was asked for.
         case yes([UInt8], Access)
         case no(String)
-        /// Nobody wants to know any more.
+        /// The request was cancelled.
         case cancelled
     }
 
     let means: Means
-    /// Whoever asks, for people.
+    /// The name of the client, for people.
     let client: String
 
-    /// Waits for the answer. `lines` are watched meanwhile: `isCancelled` is asked about each, and when they end, so does this.
+    /// Waits for the answer. Meanwhile it reads `lines`: `isCancelled` decides on each, and their end cancels as well.
     func ask(_ path: [UInt8], _ access: Access, reason: String, _ lines: MessageLines, isCancelled: ([UInt8]) -> Bool) -> Answer {
         switch means {
         case .never: .no("the policy does not allow it, and nobody is to be asked")
@@ -46,10 +46,10 @@ struct MCPAsking {
         } catch {
             return .no("nobody can be asked: there is no terminal (grantfs mcp --ask desktop, or a policy)")
         }
-        // Whoever is not in front gets an error then, and is not stopped.
+        // A background process then gets an error instead of being stopped.
         signal(SIGTTIN, SIG_IGN)
         signal(SIGTTOU, SIG_IGN)
-        // What was typed before the question is no answer to it.
+        // What was typed before the question is not an answer to it.
         tcflush(terminal.number, TCIFLUSH)
         let choices = access == .readOnly ? "[y]es, [N]o?" : "[y]es, to [r]ead only, [N]o?"
         let text = Array("\ngrantfs: \(question(path, access, reason))\ngrantfs: \(choices) ".utf8)
@@ -74,7 +74,7 @@ struct MCPAsking {
         return .no("the person said no")
     }
 
-    /// The file chooser, which shows the directory; what is chosen there is granted.
+    /// Shows the directory in the desktop's file chooser; what the person chooses there is granted.
     private func askOnDesktop(
         _ path: [UInt8], _ access: Access, _ reason: String, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool
     ) -> Answer {
@@ -107,10 +107,10 @@ struct MCPAsking {
         }
     }
 
-    /// Whether the descriptor has something; nil when whoever asked wants no answer any more.
+    /// Whether the descriptor is readable; nil if the request was cancelled.
     private func wait(for descriptor: Int32, _ lines: MessageLines, _ isCancelled: ([UInt8]) -> Bool) -> Bool? {
         let wanted = Int16(truncatingIfNeeded: POLLIN)
-        // Hanging up is told in any case.
+        // POLLHUP is always reported.
         var waited = [
             pollfd(fd: descriptor, events: wanted, revents: 0), pollfd(fd: lines.descriptor, events: lines.isFull ? 0 : wanted, revents: 0),
         ]

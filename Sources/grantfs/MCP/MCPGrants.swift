@@ -4,8 +4,8 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What one session of `grantfs mcp` has been granted: a view of its own, mounted for as long as this process lives. When it ends, however that is, the
-/// view's daemon takes everything away (`TemporaryMount`).
+/// The grants of one session of `grantfs mcp`: a view of its own, mounted as long as this process lives. When it ends, in any way, the
+/// view's daemon removes everything (`TemporaryMount`).
 final class MCPGrants {
     let store: GrantStore
     private let administrator: GrantAdministrator
@@ -18,7 +18,7 @@ final class MCPGrants {
 
     struct Shown: Sendable {
         let grant: Grant
-        /// Where the program finds it.
+        /// The path for the program.
         let place: [UInt8]
 
         /// For the program.
@@ -31,7 +31,7 @@ final class MCPGrants {
         }
     }
 
-    /// Those that are active.
+    /// Returns the active grants.
     func all() throws(GrantError) -> [Shown] {
         guard let mounted else { return [] }
         return try store.grants(view: mounted.view).filter { $0.state(at: Instant(nanoseconds: Clock.realtime)) == .active }.map {
@@ -45,17 +45,17 @@ final class MCPGrants {
     }
 
     func look(at path: [UInt8]) throws(GrantError) -> GrantAdministrator.Proposal {
-        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, lookout: .command)
+        try GrantAdministrator.propose(directory: path, name: nil, store: store.directory, probe: .command)
     }
 
-    /// The one of the same directory.
+    /// Returns the grant of the same directory.
     func existing(_ proposal: GrantAdministrator.Proposal) throws(GrantError) -> Shown? {
         try all().first {
             $0.grant.bookmark.identity == proposal.bookmark.identity && $0.grant.bookmark.filesystem == proposal.bookmark.filesystem
         }
     }
 
-    /// Grants it in the view, which is mounted when it is the first; one that is there is widened.
+    /// Grants a proposal in the view, which is mounted for the first one; an existing grant is widened.
     func grant(_ proposal: GrantAdministrator.Proposal, _ access: Access) throws(GrantError) -> Shown {
         if let shown = try existing(proposal) {
             if shown.grant.access == access || shown.grant.access == .readWrite { return shown }
@@ -86,7 +86,7 @@ final class MCPGrants {
         }
     }
 
-    /// Withdraws and forgets one, by its name, its place in the view, or its directory. `.notFound`.
+    /// Revokes and removes a grant, by its name, its path in the view, or its directory. `.notFound`.
     func release(_ word: [UInt8]) throws(GrantError) -> Shown {
         guard let shown = try all().first(where: { $0.grant.name.bytes == word || $0.place == word || $0.grant.bookmark.path == word })
         else {
@@ -101,7 +101,7 @@ final class MCPGrants {
         return shown
     }
 
-    /// Takes everything away.
+    /// Removes everything.
     func end() throws(GrantError) {
         guard let mounted else { return }
         try RunCommand.end(mounted.mount, store)

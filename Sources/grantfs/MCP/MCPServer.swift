@@ -4,7 +4,8 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// The Model Context Protocol on standard input and output: JSON-RPC 2.0, a message on each line. One request at a time is served, in their order.
+/// A server of the Model Context Protocol on standard input and output: JSON-RPC 2.0, one message a line. It serves one request at a
+/// time, in order.
 final class MCPServer {
     private let grants: MCPGrants
     private let policy: RequestPolicy
@@ -13,7 +14,7 @@ final class MCPServer {
     private let reader: JSONReader
     private var client = "a program"
 
-    /// Versions of the protocol that this speaks, the newest first.
+    /// The supported versions of the protocol, newest first.
     private static let versions = ["2025-06-18", "2025-03-26", "2024-11-05"]
 
     init(_ grants: MCPGrants, _ policy: RequestPolicy, _ means: MCPAsking.Means) throws(GrantError) {
@@ -32,7 +33,7 @@ final class MCPServer {
         }
     }
 
-    /// What is wrong about a request.
+    /// An error in a request.
     private struct Refusal: Error {
         let code: Int64
         let message: String
@@ -45,15 +46,15 @@ final class MCPServer {
             return try answer(.null, error: -32600, "this is no request of JSON-RPC 2.0")
         }
         guard let method = message.member("method")?.stringValue else {
-            // An answer, to nothing that was asked.
+            // A response to no request.
             if message.member("result") != nil || message.member("error") != nil { return }
             return try answer(id ?? .null, error: -32600, "there is no method")
         }
-        // A notification gets no answer.
+        // A notification gets no response.
         guard let id else { return }
         do throws(Refusal) {
             let result = try result(of: method, message.member("params") ?? .object([]), id)
-            // Whoever has cancelled a request expects no answer.
+            // A cancelled request gets no response.
             if let result { try write(.object([("jsonrpc", .string("2.0")), ("id", id), ("result", result)])) }
         } catch {
             try answer(id, error: error.code, error.message)
@@ -84,7 +85,7 @@ final class MCPServer {
 
     private func output(_ message: JSON) throws(GrantError) { try Terminal.print(message.text) }
 
-    /// nil when the request was cancelled.
+    /// Returns nil if the request was cancelled.
     private func result(of method: String, _ parameters: JSON, _ id: JSON) throws(Refusal) -> JSON? {
         guard case .object = parameters else { throw Refusal(code: -32602, message: "“params” is an object") }
         switch method {
@@ -137,7 +138,7 @@ final class MCPServer {
                 return content("Released: \(line(released))", released.json)
             }
         } catch {
-            // What a model may read and do better: no fault of the protocol.
+            // An error that a model may read and correct is not a protocol error.
             if error.code == .usage { throw Refusal(code: -32602, message: error.description) }
             return refusal(error.description)
         }
@@ -177,7 +178,7 @@ final class MCPServer {
             guard let text = given.stringValue else { throw GrantError(.usage, "“reason” is text") }
             reason = text
         }
-        // What is denied is so before anybody learns whether it is there.
+        // Denied before the client can learn whether it exists.
         if policy.verdict(on: CanonicalPath.resolveWhatExists(path), access) == .denied {
             return refusal("Not granted: the policy denies it.")
         }
@@ -196,7 +197,7 @@ final class MCPServer {
         case .cancelled: return nil
         case .no(let why): return refusal("Not granted: \(why).")
         case .yes(let chosen, let access):
-            // It may be another one, and it may be exchanged by now: what was shown to the person counts.
+            // It may be another directory, or exchanged by now: what the person was shown counts.
             let final = try grants.look(at: chosen)
             guard chosen != found || final.bookmark.identity == proposal.bookmark.identity else {
                 return refusal("Not granted: another directory is there than when the person was asked.")
@@ -214,7 +215,7 @@ final class MCPServer {
     }
 }
 
-/// What a program may ask for.
+/// The tools for the program.
 enum MCPTool: String, CaseIterable {
     case request = "request_directory"
     case list = "list_directories"

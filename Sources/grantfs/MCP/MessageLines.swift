@@ -1,27 +1,27 @@
 import Glibc
 
-/// Lines that come by a descriptor, a message each.
+/// Messages on a descriptor, one a line.
 final class MessageLines {
     enum Next {
         case line([UInt8])
-        /// Longer than any message may be; it is left out.
+        /// A line longer than a message may be; it is dropped.
         case tooLong
         case end
     }
 
-    /// Bytes of one message.
+    /// The maximum length of a message, in bytes.
     static let longest = 1 << 20
 
     let descriptor: Int32
     private var pending: [UInt8] = []
-    /// Lines that came while something else was waited for.
+    /// Lines that were read while the caller waited for something else.
     private var queue: [Next] = []
     private var isSkipping = false
     private var hasEnded = false
 
     init(_ descriptor: Int32) { self.descriptor = descriptor }
 
-    /// Waits for the next one.
+    /// Waits for the next line.
     func next() -> Next {
         while true {
             if !queue.isEmpty { return queue.removeFirst() }
@@ -30,7 +30,8 @@ final class MessageLines {
         }
     }
 
-    /// Takes what has come, which may be waited for. False when nobody is there any more. `seen` is asked about each new line: one for which it gives true is done with.
+    /// Reads what has arrived; may block. Returns false at the end. `seen` is called for each new line; one for which it returns true
+    /// is dropped.
     func take(_ seen: ([UInt8]) -> Bool = { _ in false }) -> Bool {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         let count = read(descriptor, &buffer, buffer.count)
@@ -62,6 +63,6 @@ final class MessageLines {
         }
     }
 
-    /// Whether so much has come that was not asked for that no more is to be taken for now.
+    /// Whether so many lines are queued that no more should be read for now.
     var isFull: Bool { queue.count >= 64 }
 }

@@ -12,16 +12,17 @@ enum Daemon {
     /// Serves `shown` at `mountpoint` (absolute, canonical) until it is unmounted or a signal ends it. `ready` is called once: with nil when
     /// the mount answers, or with the error. Returns the exit status.
     ///
-    /// `isBackground`: nobody reads what it says on standard error, and it is no service. `temporary`: the file of a mount that is cleaned away when the command ends that made it.
+    /// `isBackground`: nobody reads its standard error, and it is not a service. `temporary`: the file of a mount that ends with the command
+    /// that made it.
     ///
-    /// The order matters: the socket listens before the mount is on record, and the mount is on record before the grants are read. So a
-    /// command that has changed the store either finds this mount and tells it, or this mount has read the change.
+    /// The order matters: the socket listens before the mount is recorded, and the mount is recorded before the grants are read. So a
+    /// command that changes the store either finds this mount and notifies it, or this mount has read the change.
     static func run(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, isBackground: Bool = false,
         temporary: String? = nil, ready: (GrantError?) -> Void
     ) -> Int32 {
         let id = GrantID.random()
-        // Before there are threads, and before anything is given up that the next daemon needs.
+        // Before there are threads, and before this process drops rights that the next daemon needs.
         let recovery: DaemonRecovery?
         do throws(GrantError) {
             recovery = options.recovers ? try DaemonRecovery(of: id, shown.label, store) : nil
@@ -51,7 +52,7 @@ enum Daemon {
                 bootID: own?.bootID ?? "", socket: socket, since: mounted.since)
             try store.register(record)
             var isTakenAway = true
-            // Best effort: a record of which nothing is left is forgotten by whoever meets it. What is left has to be found by it.
+            // Best effort: any command removes the record of a mount that is gone. One that is not has to stay findable.
             defer { if isTakenAway { try? store.unregister(id) } }
             if options.allowOther, !Identity.isSafeForOthers {
                 throw GrantError(
@@ -99,16 +100,16 @@ enum Daemon {
         }
     }
 
-    /// What a daemon's process has before it does anything.
+    /// The properties of a daemon's process after `prepare`.
     struct Process {
-        /// Those that end it, blocked.
+        /// The signals that end the daemon, which are blocked.
         let signals: sigset_t
         /// RLIMIT_NOFILE.
         let descriptorLimit: Int
         let polling: IdlePolling?
     }
 
-    /// Makes this process one that serves a mount.
+    /// Sets up signals, limits, capabilities and the log for a process that serves a mount.
     static func prepare(_ options: MountOptions, isBackground: Bool) -> Process {
         let signals = blockSignals()
         let limit = raiseDescriptorLimit()
@@ -120,7 +121,7 @@ enum Daemon {
         return Process(signals: signals, descriptorLimit: limit, polling: polling)
     }
 
-    /// `generation`: another daemon's, of which it is taken over.
+    /// `generation`: that of the daemon whose mount is taken over.
     static func makeFiles(
         _ options: MountOptions, _ process: Process, _ audit: AuditTrail?, generation: UInt32? = nil, supervisor: Supervisor? = nil,
         of shown: ShownViews? = nil
@@ -135,16 +136,17 @@ enum Daemon {
 
     static func makeClaims(_ mounted: MountedView) -> ClaimService {
         let claims = ClaimService(
-            files: mounted.files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) }, says: { mounted.say($0) })
+            files: mounted.files, isRevoked: { mounted.isRevoked($0) }, isMandatory: { mounted.isMandatory($0) },
+            logFailures: { mounted.say($0) })
         mounted.claims = claims
         return claims
     }
 
-    /// The end in order: of a daemon that was told to, or whose mount is gone. Whether nothing is left that the record would be needed for.
+    /// Ends a daemon that was asked to end, or whose mount is gone. Returns whether the mount's record may be removed.
     static func end(_ mounted: MountedView, _ mount: OwnMount, _ store: GrantStore, _ left: Lock<TemporaryMount?>) -> Bool {
         ServiceManager.stopping()
         let isTakenAway = mount.end(mounted)
-        // Best effort: what is left then, the next command takes away.
+        // Best effort: the next command cleans up the rest.
         try? left.withLock { $0 }?.clean()
         try? store.append(.unmounted, view: mounted.view, detail: mounted.place, by: mounted.actor)
         mounted.say(.info, .unmounted, "unmounted \(mounted.shown.description) at \(mounted.place)")
@@ -159,7 +161,7 @@ enum Daemon {
         try start("grantfs-dirs") { mounted.watchDirectories() }
     }
 
-    /// A thread for as long as the daemon lives.
+    /// Starts a thread that runs until the daemon ends.
     static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(GrantError) {
         do throws(Errno) {
             try WorkerThread.start(name, body).detach()
@@ -168,7 +170,8 @@ enum Daemon {
         }
     }
 
-    /// Ends this daemon when the command has ended that its mount is for, and leaves in what is returned what is to be cleaned up then. `file`: nil for other mounts.
+    /// Ends this daemon when the command of its temporary mount has ended. Returns a box that then has the mount to be cleaned up. `file`:
+    /// nil for other mounts.
     static func watch(_ file: String?, _ store: GrantStore) throws(GrantError) -> Lock<TemporaryMount?> {
         let left = Lock<TemporaryMount?>(nil)
         guard let file else { return left }
@@ -180,7 +183,7 @@ enum Daemon {
         return left
     }
 
-    /// Waits for a signal, for a command, or for the kernel's end of the connection; the latter two come as signals as well.
+    /// Waits for a signal, a command, or the end of the kernel's connection; the last two arrive as signals, too.
     static func waitForEnd(_ files: ViewFS, _ signals: sigset_t) throws(GrantError) {
         guard let session = files.session else { return }
         try start("grantfs-end") {
@@ -203,10 +206,11 @@ enum Daemon {
         }
     }
 
-    /// The signals that end a daemon, blocked for this thread and all that come after it.
+    /// Blocks the signals that end a daemon, for this thread and all that it starts, and returns them.
     private static func blockSignals() -> sigset_t {
         signal(SIGPIPE, SIG_IGN)
-        // Whoever mounts may have a limit for the size of files (RLIMIT_FSIZE): who writes beyond it gets EFBIG, and ends nobody.
+        // The daemon may have inherited a limit for the size of files (RLIMIT_FSIZE). A write beyond it must fail with EFBIG instead of
+        // ending the daemon.
         signal(SIGXFSZ, SIG_IGN)
         var set = sigset_t()
         sigemptyset(&set)
@@ -215,9 +219,9 @@ enum Daemon {
         return set
     }
 
-    /// Raises RLIMIT_NOFILE to its hard limit and returns what it is then. The programs that use the mount have a limit each, and all that they open is open here;
-    /// so root's daemon raises the hard limit too, as far as the kernel lets it (fs.nr_open). A limit below the kernel's own, 4,096 (INR_OPEN_MAX), somebody has set
-    /// on purpose: it stays.
+    /// Raises RLIMIT_NOFILE to its hard limit and returns the new one. Root's daemon also raises the hard limit as far as the kernel allows
+    /// (fs.nr_open), because all files that programs open in the mount are open here. A hard limit below the kernel's default of 4,096
+    /// (INR_OPEN_MAX) was set on purpose and stays.
     static func raiseDescriptorLimit() -> Int {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }

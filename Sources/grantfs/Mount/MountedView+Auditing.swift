@@ -17,10 +17,10 @@ extension MountedView {
                 if store == nil { store = try GrantStore(directory: directory, create: false, survivesPowerLoss: false) }
                 let unwritten = batch.unwritten.map { scope, count in
                     let (view, grant, name) = granted(by: scope, audit)
-                    return GrantStore.Unwritten(view: view, grant: grant, name: name, count: count)
+                    return GrantStore.DroppedEntries(view: view, grant: grant, name: name, count: count)
                 }
                 let numbers = try store?.append(
-                    batch.records.map { entry(of: $0, audit) }, results: batch.results, unwritten: unwritten, keeping: limit, by: actor)
+                    batch.records.map { entry(of: $0, audit) }, results: batch.results, dropped: unwritten, keeping: limit, by: actor)
                 batch.settle(numbers)
                 if isFailing { SystemLog.write(.notice, "openings and changes can be written down again", fields) }
                 isFailing = false

@@ -5,21 +5,21 @@ import GrantSystem
 import Synchronization
 import GrantViewFS
 
-// Withdrawals of a mount, from the shut gate to the moment when nothing is left.
+// Withdrawals of a mount, from the closed gate until the kernel has nothing cached any more.
 extension MountedView {
-    /// A withdrawal under way or done.
+    /// A withdrawal, in progress or finished.
     final class Closing: Sendable {
         let outcome = Lock<ClosingOutcome?>(nil)
-        /// What has come of it so far, while the kernel is kept from forgetting something.
+        /// The outcome so far, while a program keeps the kernel from dropping something.
         let partial = Lock<ClosingOutcome?>(nil)
-        /// As long as it is under way.
+        /// nil when the withdrawal has ended.
         let scope: Lock<Scope?>
-        /// Gives the outcome once the kernel has forgotten the rest as well, and nil until then.
+        /// Returns the final outcome; nil until the kernel has dropped everything.
         private let completion = Lock<(@Sendable () -> ClosingOutcome?)?>(nil)
 
         init(of scope: Scope) { self.scope = Lock(scope) }
 
-        /// All but something that a program keeps the kernel from forgetting, which may be for as long as that program lives.
+        /// Sets a partial outcome: the kernel has dropped everything except what a program holds, perhaps for as long as that lives.
         func note(_ result: ClosingOutcome, completion: @escaping @Sendable () -> ClosingOutcome?) {
             partial.withLock { $0 = result }
             self.completion.withLock { $0 = completion }
@@ -27,7 +27,8 @@ extension MountedView {
 
         private let isLooking = Atomic<Bool>(false)
 
-        /// Has a thread look whether the rest is done, unless one does. Waits for nothing: the scope's lock may be held by a later withdrawal of it.
+        /// Has a thread check whether the rest is done, unless one does so already. Does not wait: a later withdrawal may hold the scope's
+        /// lock.
         func look() {
             guard let completion = completion.withLock({ $0 }), !isLooking.exchange(true, ordering: .acquiringAndReleasing) else { return }
             _ = BackgroundTask(mayHang: true) { [self] in
@@ -45,7 +46,7 @@ extension MountedView {
         var hasEnded: Bool { outcome.withLock { $0 != nil } }
     }
 
-    /// Shuts the gate now and returns the rest of the withdrawal, to be run without a lock.
+    /// Closes the gate at once. Returns the rest of the withdrawal, to be run without locks.
     func close(_ scope: Scope, _ withdrawal: ViewFS.Withdrawal, of grant: GrantID, _ state: inout State) -> () -> Void {
         files.shut(scope, withdrawal)
         let closing = Closing(of: scope)
@@ -62,7 +63,7 @@ extension MountedView {
                 let isSaid = Lock(false)
                 closing.note(outcome) { [self] in
                     guard let outcome = files.complete(scope, withdrawal) else { return nil }
-                    // Whoever waits for it looks, and so does the mount itself.
+                    // Several threads may check: those that wait, and the mount's own once a second.
                     let isFirst = isSaid.withLock { isSaid in
                         defer { isSaid = true }
                         return !isSaid
@@ -74,14 +75,14 @@ extension MountedView {
         }
     }
 
-    /// Looks after withdrawals that wait for what programs hold.
+    /// Checks withdrawals that wait for programs.
     func lookAfterClosings() {
         let closings = state.withLock { state in state.closings.values.flatMap { $0 } }
         for closing in closings { closing.look() }
     }
 
-    /// The withdrawals that must have ended before nothing is reached through these grants any more. Of a grant that is active those of its own scope
-    /// alone: what it was before has been withdrawn, and whoever withdraws it again hears of that as well.
+    /// Returns the withdrawals that have to end before nothing is reachable through these grants. For an active grant these are the
+    /// withdrawals of its present scope; those of earlier scopes are reported when the grant is withdrawn again.
     ///
     /// Locking: call it with `state` held.
     func closings(of grants: [GrantID], _ state: State) -> [GrantID: [Closing]] {
@@ -96,7 +97,7 @@ extension MountedView {
         return closings
     }
 
-    /// Waits for what was closed; what was not needs no waiting.
+    /// Waits for the withdrawals and returns the outcome of each grant. A grant without one is confirmed.
     func outcomes(of grants: [GrantID], _ closings: [GrantID: [Closing]], until deadline: Int64) -> ControlReply {
         .applied(
             grants.map { grant in
@@ -130,13 +131,13 @@ extension MountedView {
 }
 
 extension MountedView.State {
-    /// Remembers a withdrawal, and those before it that have not ended.
+    /// Adds a withdrawal to those of the grant that have not ended.
     mutating func note(_ closing: MountedView.Closing, of grant: GrantID) {
         forgetEnded(of: grant)
         closings[grant, default: []].append(closing)
     }
 
-    /// The grant is open anew: what has ended is nobody's business any more.
+    /// Removes the withdrawals of the grant that have ended.
     mutating func forgetEnded(of grant: GrantID) { closings[grant]?.removeAll(where: \.hasEnded) }
 }
 

@@ -41,11 +41,11 @@ struct MountControl: ControlHandler {
 }
 
 extension MountedView {
-    /// Reads the store again and waits until what it says is in force for `grants`, at the most so long.
+    /// Reads the store again and waits until it is in effect for `grants`, up to the time-out.
     func apply(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
         if takeAway() {
-            // Only who waits for a directory to be opened waits for its filesystem.
+            // Waits for filesystems only if the caller needs one of the missing directories.
             let isOpening = state.withLock { state in
                 grants.contains { state.grants[$0].map { $0.recorded == .active && $0.scope == nil } ?? false }
             }
@@ -58,21 +58,21 @@ extension MountedView {
             defer { state.changesCoordination = false }
             return state.changesCoordination
         }) {
-            claims?.reconsider(until: deadline)
+            claims?.rebind(until: deadline)
         }
         awaitNames(of: grants, until: deadline)
         return reply
     }
 
-    /// Waits until the kernel cannot believe any more that names of `grants` lead where they led before, milliseconds at the most. What a withdrawn
-    /// grant's name led to is refused either way.
+    /// Waits until the kernel no longer has the former names of `grants` cached, which takes some 80 ms at most. The directory of a withdrawn
+    /// grant is refused even before.
     func awaitNames(of grants: [GrantID], until deadline: Int64) {
         let shown = state.withLock { state in grants.filter { id in state.grants[id].map { $0.recorded == .active } ?? true } }
         let wait = min(files.names.cachedUntil(of: shown), deadline) - Clock.monotonic
         if wait > 0 { usleep(UInt32(clamping: wait / 1_000 + 1)) }
     }
 
-    /// How far withdrawals have come that are under way.
+    /// Returns the progress of withdrawals that have not ended.
     func progress(of grants: [GrantID]) -> [GrantProgress] {
         let closings = state.withLock { state in grants.flatMap { id in (state.closings[id] ?? []).map { (id, $0) } } }
         return closings.compactMap { id, closing in
@@ -87,7 +87,7 @@ extension MountedView {
         }
     }
 
-    /// Shuts grants whose withdrawal could not be written down. They stay shut until the store has another word about them.
+    /// Shuts grants whose withdrawal could not be recorded. They stay shut until the store changes their state or activation.
     func shut(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         state.withLock { state in
             for id in grants { state.shutUnrecorded[id] = state.grants[id]?.grant.activation }
@@ -95,7 +95,7 @@ extension MountedView {
         return apply(grants, timeoutMilliseconds: timeoutMilliseconds)
     }
 
-    /// Where the directories are that are held open: from their descriptors, so their filesystems are not asked.
+    /// Returns the paths of open directories. They come from the descriptors, so no filesystem is asked.
     func places(of grants: [GrantID]) -> [GrantPlace] {
         let scopes = state.withLock { state in grants.compactMap { id in state.grants[id]?.scope.map { (id, $0) } } }
         return scopes.compactMap { id, scope in files.path(of: scope).map { GrantPlace(grant: id, path: $0) } }
@@ -108,10 +108,10 @@ extension MountedView {
         }
     }
 
-    /// Whether claims on some grant bind whoever comes through the mount.
+    /// Whether claims on some grant are mandatory for every program in the mount.
     var hasMandatory: Bool { state.withLock { $0.grants.values.contains { $0.grant.coordination == .mandatory } } }
 
-    /// Whether claims on a grant do.
+    /// Whether claims on this grant are mandatory.
     func isMandatory(_ grant: GrantID) -> Bool { state.withLock { $0.grants[grant]?.grant.coordination == .mandatory } }
 
     private func hostChanges(of scope: Scope) -> HostChangeMeans {

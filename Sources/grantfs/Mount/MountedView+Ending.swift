@@ -7,7 +7,7 @@ import GrantViewFS
 extension MountedView {
     /// Withdrawals that are begun before earlier ones have ended.
     private static let atOnce = 64
-    /// Milliseconds after which nobody waits for an earlier one in order to begin the next.
+    /// How long to wait for an earlier withdrawal before the next begins, in milliseconds.
     private static let turn: Int64 = 100
 
     /// Shuts every scope at once, and then carries the withdrawals through: dirty data is written back, and mappings, cached pages and held
@@ -24,7 +24,7 @@ extension MountedView {
                 guard let scope = live.scope else { continue }
                 files.shut(scope, .all)
                 let closing = Closing(of: scope)
-                // Who asks for a revocation meanwhile waits for this.
+                // A concurrent revocation of the grant waits for this one.
                 state.note(closing, of: id)
                 state.closed.append(scope)
                 state.grants[id]?.scope = nil

@@ -2,12 +2,12 @@ import Glibc
 import GrantModel
 import GrantStore
 
-// The store when descriptors or memory have run out: that is no damage, and nobody is refused for it.
+// Reading the store when descriptors or memory are exhausted: the store is not damaged, so nothing is refused.
 extension MountedView {
     /// Opens the store anew, because its file was written to or it could not be read before.
     ///
-    /// That takes descriptors, of which the daemon keeps some for itself; but those of the whole machine may have run out. Then the connection
-    /// that is open goes on serving, as it needs none, and the next look tries again. What is damaged throws as before.
+    /// That needs descriptors. The daemon reserves some, but those of the whole machine may be exhausted. Then the present connection stays in
+    /// use, and the next check of the store tries again. Throws if the store is damaged.
     ///
     /// Locking: `state` is held by the caller.
     func reopen(_ state: inout State) throws(GrantError) {
@@ -21,7 +21,7 @@ extension MountedView {
         }
     }
 
-    /// Tries again for a tenth of a second while something has run out.
+    /// Runs `body`, and repeats it for a tenth of a second while it throws `.exhausted`.
     static func patiently<Result>(_ body: () throws(GrantError) -> Result) throws(GrantError) -> Result {
         for _ in 0..<20 {
             do throws(GrantError) {

@@ -5,13 +5,13 @@ import GrantSystem
 import Synchronization
 import GrantViewFS
 
-/// What a mount knows of the fleet: until when its grants are valid, and which scopes are open by them.
+/// Holds until when the fleet's grants are valid, and the scopes of these grants.
 final class FleetFence: Sendable {
     private let directory: String
     private let scopes = Lock(Scopes())
     private let until = Atomic<Int64>(0)
     private let isWatched = Atomic<Bool>(false)
-    /// For tests: the fleet's grants are taken for valid whatever the agent says, which the test with faults has to find.
+    /// For tests: the fleet's grants never expire. The fault test has to detect that.
     private let isMissing = getenv("GRANTFS_TEST_NO_FENCE") != nil
 
     private struct Scopes {
@@ -21,30 +21,30 @@ final class FleetFence: Sendable {
 
     init(directory: String) { self.directory = directory }
 
-    /// Whether the fleet's grants may be used now, by what the agent has said last.
+    /// Whether the fleet's grants may be used now, by the lease that the agent wrote last.
     func isOpen() -> Bool {
         if until.load(ordering: .relaxed) > BootClock.now || isMissing { return true }
-        until.store(FleetValidity.read(in: directory), ordering: .relaxed)
+        until.store(FleetLease.read(in: directory), ordering: .relaxed)
         return until.load(ordering: .relaxed) > BootClock.now
     }
 
-    /// When that ends, unless the agent speaks again.
+    /// When the lease ends unless the agent renews it.
     var end: Int64 { until.load(ordering: .relaxed) }
 
-    /// True for whoever is the first: it begins to watch.
+    /// Returns true to the first caller, which has to start the watch.
     func beginWatching() -> Bool { !isWatched.exchange(true, ordering: .relaxed) }
 
-    /// A scope of a grant of the fleet is open.
+    /// Adds the open scope of a fleet grant.
     func guardScope(_ scope: Scope) {
         scopes.withLock { scopes in
             if !scopes.open.contains(where: { $0 === scope }), !scopes.shut.contains(where: { $0 === scope }) { scopes.open.append(scope) }
         }
     }
 
-    /// Whether it was shut here, so that its grant needs a fresh one.
+    /// Whether the fence has shut the scope, so that its grant needs a new one.
     func hasShut(_ scope: Scope) -> Bool { scopes.withLock { $0.shut.contains { $0 === scope } } }
 
-    /// Those that are to be shut, which from now on count as such.
+    /// Returns the open scopes, for the caller to shut, and counts them as shut.
     func takeOpen() -> [Scope] {
         scopes.withLock { scopes in
             defer {
@@ -57,7 +57,7 @@ final class FleetFence: Sendable {
 
     var all: [Scope] { scopes.withLock { $0.open + $0.shut } }
 
-    /// Scopes that have ended.
+    /// Removes scopes that have ended.
     func forget(_ ended: [Scope]) {
         if ended.isEmpty { return }
         scopes.withLock { scopes in
@@ -67,9 +67,9 @@ final class FleetFence: Sendable {
     }
 }
 
-// The fence: a daemon that hears nothing of the fleet any more withdraws its grants by itself.
+// The fence: a daemon whose lease from the fleet expires withdraws the fleet's grants by itself.
 extension MountedView {
-    /// Whether grants of the fleet may be used. The first question has the answer watched, for as long as this daemon lives.
+    /// Whether grants of the fleet may be used. The first call starts a watch that lasts as long as the daemon.
     ///
     /// Locking: may be called with `state` held.
     func mayUseFleet() -> Bool {
@@ -77,9 +77,10 @@ extension MountedView {
         return fence.isOpen()
     }
 
-    /// Neither the store nor `state` is asked for before the gates are shut, and what the kernel has is taken from it at once: a store that makes its readers wait delays nothing.
+    /// Shuts the scopes when the lease expires and reopens them when it is renewed. Shuts the gates and begins to invalidate the kernel's caches
+    /// before it reads the store or locks `state`, so that a store that blocks its readers delays nothing.
     private func watchFence() {
-        // Half a second is what it takes at most until what the agent says again is seen without being told.
+        // While shut it polls, so a renewed lease is seen within half a second without a notification.
         let (turn, most) = (Int64(100_000_000), Int64(500_000_000))
         var isShut = false
         while true {

@@ -4,16 +4,15 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Granted directories on their way through the filesystem.
+// Follows granted directories that are moved or removed.
 extension MountedView {
-    /// So many rounds until each directory was looked at, whatever its descriptor says.
+    /// The number of rounds within which every directory is checked, even if its descriptor shows no change.
     private static let turns: UInt64 = 64
 
-    /// Looks where each open directory is now. One that was removed or lies in a Trash loses its name, and what is held of it goes on
-    /// as natively; one that came out of a Trash has its name again; one that moved is recorded at its new place.
+    /// Finds where each open directory is now. One that was removed or moved to a Trash loses its name, and open files in it keep working, as
+    /// natively. One that was restored from a Trash gets its name back. The new path of one that moved is recorded.
     ///
-    /// Most are where they were, which the kernel says without asking their filesystems, or has not said anything to the contrary. `turn`:
-    /// counts the rounds.
+    /// Most directories have not moved; the kernel tells that without asking their filesystems. `turn`: the number of the round.
     func followDirectories(turn: UInt64) {
         let moves = files.directoryMoves
         let suspects = state.withLock { $0.summed().open }.filter { place in
@@ -36,7 +35,7 @@ extension MountedView {
         record(harvest.end().renewals)
     }
 
-    /// What is to be recorded.
+    /// Checks one directory. Returns the renewed bookmark to record; nil if there is none.
     private func follow(_ grant: Grant, _ scope: Scope, _ resolver: BookmarkResolver) -> Renewal? {
         if grant.bookmark.document != nil { return followDocument(grant, scope, resolver) }
         if files.isRemoved(scope) {
@@ -47,14 +46,14 @@ extension MountedView {
         let isTrashed = Trash.holds(path)
         show(grant, scope, !isTrashed)
         if isTrashed || path == grant.bookmark.path { return nil }
-        // The scope's own path tells where to look; what is there is compared with the bookmark.
+        // The path comes from the scope's descriptor; the directory there is compared with the bookmark.
         guard let there = try? FileDescriptor.open(path, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW) else { return nil }
         let found = resolver.resolve(grant.bookmark, holding: there)
         guard found.finding.isUsable, let renewed = found.renewed else { return nil }
         return Renewal(grant: grant.id, old: grant.bookmark, new: renewed)
     }
 
-    /// Takes the name away, or gives it back.
+    /// Removes the grant's name, or restores it.
     func show(_ grant: Grant, _ scope: Scope, _ isShown: Bool) {
         let changed = state.withLock { state -> Bool in
             guard let live = state.grants[grant.id], live.scope === scope, live.grant.name == grant.name else { return false }

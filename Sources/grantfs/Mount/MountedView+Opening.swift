@@ -5,16 +5,16 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-// Granted directories that are to be found and shown. One that hangs holds up no other.
+// Finds and shows granted directories. One that hangs does not delay the others.
 extension MountedView {
-    /// A look at one grant's directory that is under way.
+    /// A lookup of one grant's directory that is in progress.
     struct Look: Hashable {
         let grant: GrantID
         let activation: Int64
         let isOpen: Bool
     }
 
-    /// Which of the looks at directories may begin: those that are not under way already.
+    /// Marks the lookups of these grants as begun. Returns the grants whose lookup was not in progress already.
     ///
     /// Locking: call it with `state` held.
     static func claim(_ grants: [LiveGrant], _ state: inout State) -> [LiveGrant] {
@@ -26,8 +26,8 @@ extension MountedView {
         }
     }
 
-    /// Finds the directories of active grants that have no scope, and shows them. When it returns each was looked for, if its filesystem
-    /// has answered within a second; the others are shown when it does.
+    /// Finds the directories of active grants that have no scope, and shows them. Waits a second at most for each filesystem; directories
+    /// whose filesystem answers later are shown then.
     ///
     /// Locking: `state`; `opening` while a scope is made.
     func openMissing() {
@@ -49,18 +49,18 @@ extension MountedView {
         awaitOthers(wanted.map(\.look))
     }
 
-    /// Makes the kernel look anew where names were shown, and records what was found elsewhere.
+    /// Invalidates the kernel's caches of the root after grants were shown, and records renewed bookmarks.
     private func bring(_ shown: [GrantID], _ renewals: [Renewal]) {
         if !shown.isEmpty {
             opening.withLock { _ in files.markOverlaps() }
             files.invalidateVirtualDirectories()
-            claims?.reconsider(until: 0)
-            claims?.seatAnew(afterOpening: shown)
+            claims?.rebind(until: 0)
+            claims?.relocatePresenters(afterOpening: shown)
         }
         record(renewals)
     }
 
-    /// What other threads look for just now is shown as well when this returns, unless it hangs.
+    /// Waits until the lookups that other threads have begun are finished, or for a second.
     private func awaitOthers(_ looks: [Look]) {
         let deadline = Clock.monotonic + 1_000_000_000
         while Clock.monotonic < deadline {
@@ -85,7 +85,7 @@ extension MountedView {
         }
     }
 
-    /// A grant that is active again and whose directory is not there is unknown, as other missing ones are, and refused no longer.
+    /// Removes the refused name of a grant that is active again and whose directory is missing, so that it is unknown like others.
     ///
     /// Locking: call it with `state` held.
     private func hideIfAbsent(_ look: Look, _ state: State) {
@@ -95,7 +95,7 @@ extension MountedView {
         files.names.set(live.path, nil)
     }
 
-    /// Whether it is shown now, and what is to be recorded.
+    /// Resolves the bookmark and shows the grant. Returns whether it is shown now, and the renewed bookmark to record.
     private func open(_ grant: Grant, _ resolver: BookmarkResolver) -> (Bool, Renewal?) {
         let found = resolver.resolve(grant.bookmark)
         let (finding, renewed) = (found.finding, found.renewed)
@@ -115,7 +115,7 @@ extension MountedView {
             guard var live = state.grants[grant.id] else { return (false, discard(scope, &state)) }
             if live.finding != finding, finding == .replaced { note(replaced: grant, state.store) }
             live.finding = finding
-            // The store may have changed meanwhile; then the next reconciliation, which is on its way, opens it.
+            // If the store changed meanwhile, the next reconciliation, which is due already, opens it.
             let isStillMeant =
                 !state.isRefusing && !state.isEnding && live.scope == nil && live.released == nil && live.recorded == .active
                 && live.grant.activation == grant.activation
@@ -144,7 +144,7 @@ extension MountedView {
         return (isShown, renewal)
     }
 
-    /// A scope that nobody is to see. Returns the rest of its end, to be run without the lock.
+    /// Closes a scope that was never shown. Returns the rest of the work, to be run without the lock.
     private func discard(_ scope: Scope?, _ state: inout State) -> (() -> Void)? {
         guard let scope else { return nil }
         files.shut(scope, .all)
@@ -153,7 +153,7 @@ extension MountedView {
         return { _ = BackgroundTask { _ = files.finish(scope, .all, patience: 0) } }
     }
 
-    /// A directory that was replaced is said.
+    /// Logs that a granted directory was replaced.
     private func note(replaced grant: Grant, _ store: GrantStore) {
         do throws(GrantError) {
             try store.append(.bookmarkReplaced, view: grant.view, grant: grant.id, name: grant.name, by: actor)

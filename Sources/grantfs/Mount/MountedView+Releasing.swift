@@ -4,16 +4,16 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Letting go of a directory that stays granted, so that its filesystem can be unmounted.
+// Releases directories that stay granted, so that their filesystems can be unmounted.
 extension MountedView {
     /// The mount that a released directory was in.
     struct ReleasedMount {
         let entry: MountEntry
-        /// The number that no other mount ever has. Without one, a mount that came in the place of the old one between two looks, with
-        /// the same id and device, is taken for it.
+        /// The unique number of the mount, where the kernel has one. Without it, a new mount with the same id and device that replaced the old
+        /// one between two checks is not noticed.
         let number: UInt64?
 
-        /// Asks the kernel's list of mounts alone: a look at the filesystem itself could be what makes `umount` fail.
+        /// Whether it is still mounted. Reads only the mount table: an access to the filesystem could make `umount` fail.
         func isThere(_ table: MountTable) -> Bool {
             if let number, let isThere = MountNumber.isThere(number) { return isThere }
             let now = table.entry(id: entry.id)
@@ -21,15 +21,15 @@ extension MountedView {
         }
     }
 
-    /// Closes the scopes of active grants and every descriptor that the mount keeps for them, whoever holds something of them. They stay
-    /// away until the mount of the filesystem they were on has gone. Not confirmed is what hangs in that filesystem.
+    /// Closes the scopes of active grants and all their descriptors, even those that programs use. The grants are not opened again until their
+    /// filesystem is unmounted. Operations that hang in that filesystem leave a grant unconfirmed.
     func release(_ grants: [GrantID], timeoutMilliseconds: Int) -> ControlReply {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: timeoutMilliseconds) &* 1_000_000
         guard let table = try? MountTable.current() else { return .failed("its daemon cannot read the mount table") }
         let (scopes, tasks, closings) = state.withLock { state in
             var (scopes, tasks) = ([Scope](), [() -> Void]())
             for id in grants {
-                // What an earlier release or withdrawal could not let go of yet.
+                // Scopes that an earlier release or withdrawal could not close yet.
                 scopes += state.closed.filter { $0.grant == id }
                 guard var live = state.grants[id], live.recorded == .active, live.released == nil else { continue }
                 let path = live.scope.flatMap { files.path(of: $0) } ?? live.grant.bookmark.path
@@ -49,14 +49,14 @@ extension MountedView {
         defer { awaitNames(of: grants, until: deadline) }
         let reply = outcomes(of: grants, closings, until: deadline)
         removeWorkplaces(waits: true)
-        // What has not left by then hangs.
+        // An operation that has not finished by then hangs.
         let kept = letGo(of: scopes, until: min(deadline, Clock.monotonic + 2_000_000_000))
         guard case .applied(var outcomes) = reply else { return reply }
         for index in outcomes.indices where kept.contains(outcomes[index].grant) { outcomes[index].confirmed = false }
         return .applied(outcomes)
     }
 
-    /// Waits until the descriptors of closed scopes are gone. Returns the grants of which some are left.
+    /// Waits until the descriptors of closed scopes are closed. Returns the grants that still have some.
     private func letGo(of scopes: [Scope], until deadline: Int64) -> Set<GrantID> {
         var turn: UInt32 = 50
         while true {
@@ -68,7 +68,7 @@ extension MountedView {
         }
     }
 
-    /// Grants whose filesystem was unmounted since they were released may be looked for again.
+    /// Allows released grants to be opened again if their filesystem was unmounted.
     func endReleases() {
         let isAny = state.withLock { $0.summed().hasReleased }
         guard isAny, let table = try? MountTable.current() else { return }

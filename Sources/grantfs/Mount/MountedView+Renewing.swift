@@ -13,7 +13,7 @@ extension MountedView {
         var replacedThroughGrant: Bool?
     }
 
-    /// What a round over directories brings.
+    /// Collects the results of one round over directories.
     final class Harvest: Sendable {
         private struct Contents {
             var shown: [GrantID] = []
@@ -23,7 +23,7 @@ extension MountedView {
 
         private let contents = Lock(Contents())
 
-        /// Adds what was found, for whoever ends the round. False when it has ended: then this is left to the caller.
+        /// Adds a result for the thread that ends the round. Returns false if the round has ended; then the caller has to handle it.
         func add(_ grant: GrantID?, _ renewal: Renewal?) -> Bool {
             contents.withLock { contents in
                 if contents.isOver { return false }
@@ -33,7 +33,7 @@ extension MountedView {
             }
         }
 
-        /// The end of the round, and all that it has brought.
+        /// Ends the round and returns its results.
         func end() -> (shown: [GrantID], renewals: [Renewal]) {
             contents.withLock { contents in
                 contents.isOver = true
@@ -54,7 +54,7 @@ extension MountedView {
                         detail: renewal.replacedThroughGrant.map { $0 ? "saved through the grant" : "saved beside the grant" })
                 }, by: actor)
         } catch {
-            // The next look tries again.
+            // The next round tries again.
             return SystemLog.write(.error, Terminal.visible(error.description), fields)
         }
         state.withLock { state in
@@ -62,6 +62,6 @@ extension MountedView {
                 state.grants[renewal.grant]?.grant.bookmark = renewal.new
             }
         }
-        for renewal in renewals { claims?.noteMoved(renewal.old.path, to: renewal.new.path) }
+        for renewal in renewals { claims?.recordMove(renewal.old.path, to: renewal.new.path) }
     }
 }

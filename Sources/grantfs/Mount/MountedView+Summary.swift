@@ -1,14 +1,14 @@
 import GrantModel
 import GrantViewFS
 
-// What the looks of each second need of all grants. There may be thousands, so it is put together once after a change and not each time.
+// What the periodic checks need to know of all grants. There may be thousands, so it is computed once after each change.
 extension MountedView {
     struct Summary {
-        /// Some are active and their directory is yet to be found.
+        /// Whether some are active and have no directory yet.
         var hasMissing = false
-        /// Some were let go of.
+        /// Whether some are released.
         var hasReleased = false
-        /// Some expire, or have.
+        /// Whether some expire, or have expired.
         var hasExpiring = false
         /// Those whose directory is open.
         var open: [Whereabouts] = []

@@ -5,7 +5,7 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-// What a mount notices by itself, once a second. Two threads, because one of them looks at directories, which may hang.
+// Periodic checks, once a second. They have two threads, because those of directories may hang.
 extension MountedView {
     /// Watches the store and the clock: never touches a granted directory.
     func watchStore() {
@@ -80,7 +80,7 @@ extension MountedView {
         }
     }
 
-    /// What has expired is recorded as such: a clock that is set back must not bring it back.
+    /// Records grants that have expired, so that a clock that is set back does not reactivate them.
     private func expireInStore() {
         let (expired, store) = state.withLock { state -> ([GrantID], GrantStore) in
             guard state.summed().hasExpiring else { return ([], state.store) }
@@ -107,7 +107,7 @@ extension MountedView {
             }
             for refusal in refusals {
                 state.counts.note(denials: refusal.count, of: refusal.grant)
-                // Best effort: what is refused is refused, whether or not it can be written down.
+                // Best effort: the refusal is in effect even if it cannot be recorded.
                 try? state.store.append(
                     .denied, view: refusal.grant.view, grant: refusal.grant.id, name: refusal.grant.name, detail: refusal.operations,
                     count: Int64(clamping: refusal.count), by: refusal.last)
@@ -122,7 +122,7 @@ extension MountedView {
         }
     }
 
-    /// What was refused of one grant in a second, and who came last.
+    /// The refusals of one grant in a second, and the last caller.
     private struct Refusal {
         let grant: Grant
         let count: UInt64
@@ -136,7 +136,7 @@ extension MountedView {
         var operations: String { count == 1 ? "1 operation" : "\(count) operations" }
     }
 
-    /// Frees what the kernel has forgotten of closed scopes.
+    /// Frees closed scopes that the kernel has no nodes of any more.
     func reapClosed() {
         let closed = state.withLock { $0.closed }
         let gone = closed.filter { scope in files.isClosed(scope) && files.reap(scope) }

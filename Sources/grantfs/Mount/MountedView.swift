@@ -7,15 +7,15 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// Keeps one mount in step with the store: grants come, go, change their name or access.
+/// Applies the store's changes to one mount: new, removed, renamed grants, and changes of their access.
 ///
-/// Withdrawals come first and touch no granted directory, so a filesystem that hangs delays none of them; directories are opened
-/// afterwards, and one that hangs is left behind.
+/// Withdrawals come first and access no granted directory, so a filesystem that hangs does not delay them. Directories are opened
+/// afterwards, and one that hangs is skipped.
 ///
 /// Locking: `state` and `opening` are rank 1. `state` is held for table changes and for reading the store, never while a directory is
 /// looked at, a scope is closed or the kernel is notified.
 final class MountedView: @unchecked Sendable {
-    // Safe to share: everything that changes is behind `state`.
+    // Safe to share: mutable state is behind locks, or set once before it is shared.
     let shown: ShownViews
     /// Absolute, canonical.
     let mountpoint: [UInt8]
@@ -28,12 +28,12 @@ final class MountedView: @unchecked Sendable {
     let opening = Lock(())
     /// The mount itself, once it is made.
     let identity = Lock<MountIdentity?>(nil)
-    /// The directories of the host that documents' scopes have, and the scopes whose documents were not at their places when they were looked for.
+    /// The workplaces of documents' scopes; below, the scopes whose document was not at its path at the last check.
     let workplaces = Lock<[(scope: Scope, workplace: DocumentWorkplace)]>([])
     let documentsUnderWay = Lock<Set<UInt32>>([])
     /// The claims on what the mount shows. Set once, before the first grant is read.
     nonisolated(unsafe) var claims: ClaimService?
-    /// What shuts the grants that the fleet gave when nobody says any more that they are valid.
+    /// Shuts the fleet's grants when their lease expires.
     let fence: FleetFence
 
     struct State {
@@ -41,48 +41,48 @@ final class MountedView: @unchecked Sendable {
         var grants: [GrantID: LiveGrant] = [:] { didSet { summary = nil } }
         /// nil after a change: see `summed`.
         var summary: Summary?
-        /// Closed scopes that the kernel has not forgotten yet.
+        /// Closed scopes of which the kernel still has nodes.
         var closed: [Scope] = []
         /// The withdrawals from each grant: the last one, and those before it that have not ended.
         var closings: [GrantID: [Closing]] = [:]
         var counts = MountCounts()
-        /// Shut without a record, as long as the store has the grant active in this activation.
+        /// Grants that are shut though the store could not record it, and the activation that this applies to.
         var shutUnrecorded: [GrantID: Int64] = [:]
-        /// Looks at directories that have not ended.
+        /// Lookups of directories that are in progress.
         var looks: [Look: LookState] = [:]
-        /// What claims bind has changed for a grant, and has not been made so yet.
+        /// Whether a grant's coordination has changed, and claims have not been adapted yet.
         var changesCoordination = false
         /// Why the store cannot be read: everything is refused until it can.
         var failure: GrantError?
-        /// Nothing is shown again: see `end`.
+        /// Whether the mount ends, so that nothing is shown any more: see `end`.
         var isEnding = false
         var isRefusing: Bool { failure != nil }
-        /// The store's file was written to, and it could not be opened anew yet: see `reopen`.
+        /// Whether the store's file was written to and could not be reopened yet: see `reopen`.
         var wantsReopening = false
     }
 
     /// A grant as this mount sees it.
     struct LiveGrant {
         var grant: Grant
-        /// Where its name is.
+        /// The path of its name in the mount.
         var path: ShownPath
         var scope: Scope?
         var finding: BookmarkFinding = .missing
         /// The state with an expiry that has passed.
         var recorded: RecordedState
-        /// Let go of: not opened again as long as this mount of its filesystem is there.
+        /// Set when released: the grant is not opened again until this mount of its filesystem is gone.
         var released: ReleasedMount?
-        /// Of the fleet, which has not been heard of: refused until it is, whatever is recorded.
+        /// Whether it is a fleet grant whose lease has expired: it is refused until the lease is renewed, whatever is recorded.
         var isFenced = false
     }
 
     enum LookState {
         case begun
-        /// Its filesystem does not answer; nobody waits for it.
+        /// Its filesystem does not answer, and no thread waits for it any more.
         case leftBehind
     }
 
-    /// `since`: when another daemon mounted it, of which this one takes it over.
+    /// `since`: when it was mounted, if this daemon takes it over from another one.
     init(
         store: GrantStore, shown: ShownViews, mountpoint: [UInt8], options: MountOptions, files: ViewFS,
         since: Instant = Instant(nanoseconds: Clock.realtime)
@@ -96,21 +96,21 @@ final class MountedView: @unchecked Sendable {
         state = Lock(State(store: store))
     }
 
-    /// What the mount is called: the view, or what stands for several.
+    /// The name of the mount: the view, or the label of several.
     var view: ViewName { shown.label }
 
-    /// Reads the store and makes this mount what it says. Withdrawals are in force for new operations when this returns; `closings`
-    /// tells when they are carried through.
+    /// Reads the store and applies it to this mount. When this returns, withdrawals are in effect for new operations; `closings` tells when
+    /// they are complete.
     ///
-    /// `reopening`: the store is opened anew first, because its file was written to.
+    /// `reopening`: reopens the store first, because its file was written to.
     func reconcile(reopening: Bool = false) {
         if takeAway(reopening: reopening) { openMissing() }
     }
 
-    /// The first half: withdrawals, names, access. False when the store could not be read. No granted directory is touched.
+    /// Applies withdrawals, names and access, without accessing a granted directory. Returns false if the store could not be read.
     func takeAway(reopening: Bool = false) -> Bool {
         var isChanged = false
-        // Said without the lock: the system's log may make its writers wait.
+        // Logged without the lock: the system's log may block its writers.
         var began: GrantError?
         var isRecovered = false
         let (tasks, isRefusing) = state.withLock { state -> ([() -> Void], Bool) in
@@ -186,7 +186,7 @@ final class MountedView: @unchecked Sendable {
             if let scope = live.scope, live.grant.bookmark.path != grant.bookmark.path {
                 files.doubt(scope)
                 let (claims, old) = (claims, live.grant.bookmark.path)
-                tasks.append { claims?.noteMoved(old, to: grant.bookmark.path) }
+                tasks.append { claims?.recordMove(old, to: grant.bookmark.path) }
             }
             if live.grant.coordination != grant.coordination { state.changesCoordination = true }
             live.grant = grant
@@ -197,7 +197,7 @@ final class MountedView: @unchecked Sendable {
         return tasks
     }
 
-    /// What happens when the store cannot be read: nobody gets anything.
+    /// Refuses all grants, because the store cannot be read.
     private func refuseAll(_ state: inout State, _ isChanged: inout Bool) -> [() -> Void] {
         var tasks: [() -> Void] = []
         for (id, live) in state.grants {

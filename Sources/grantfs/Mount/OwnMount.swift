@@ -5,16 +5,16 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-/// The mount of this daemon: made, known by what it is, and taken away as that and nothing else, wherever its path leads by then.
+/// Makes, identifies and unmounts the mount of this daemon. It unmounts exactly that mount, wherever the path leads by then.
 struct OwnMount: Sendable {
     private let mountpoint: [UInt8]
     let identity: MountIdentity
     private let connection: FUSEConnection
-    /// nil where it could not be started.
+    /// nil if it could not be started.
     private var keeper: Keeper?
 
-    /// How long what is held may take to be withdrawn at the end, in seconds.
-    private static let patience = 10.0
+    /// The time-out of the withdrawal at the end, in seconds.
+    private static let withdrawalTimeout = 10.0
 
     private init(of root: borrowing FileDescriptor, at mountpoint: [UInt8], _ files: ViewFS) throws(Errno) {
         self.mountpoint = mountpoint
@@ -22,7 +22,8 @@ struct OwnMount: Sendable {
         connection = try FUSEConnection(of: root, generation: files.generation)
     }
 
-    /// Mounts and serves. `known` is told the connection; for root before anybody can use the mount. When this throws nothing is mounted.
+    /// Mounts and serves. Calls `known` with the connection, for root before anybody can use the mount. Leaves nothing mounted when it
+    /// throws.
     static func make(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
         _ recovery: DaemonRecovery?, known: (FUSEConnection) throws(GrantError) -> Void
@@ -52,7 +53,7 @@ struct OwnMount: Sendable {
         return made
     }
 
-    /// The mount of another daemon, which this one goes on with when that has let go of it: `begin`.
+    /// Represents the mount of another daemon. This daemon becomes responsible for it with `begin`.
     static func takeOver(
         _ files: ViewFS, at mountpoint: [UInt8], _ identity: MountIdentity, _ connection: FUSEConnection, _ recovery: DaemonRecovery?
     ) -> OwnMount {
@@ -65,13 +66,13 @@ struct OwnMount: Sendable {
         (self.mountpoint, self.identity, self.connection) = (mountpoint, identity, connection)
     }
 
-    /// The mount is this daemon's from now on.
+    /// Makes this daemon's keeper responsible for the mount.
     func begin() { keeper?.begin() }
 
-    /// The mount is another daemon's from now on.
+    /// Ends the keeper, because another daemon has the mount from now on.
     func leave() { keeper?.dismiss() }
 
-    /// Who looks after the mount when this process cannot. To be called before the process may start no program any more.
+    /// Starts the process that cleans up when this one dies. Must be called before the confinement, which forbids starting programs.
     private mutating func startKeeper(_ files: ViewFS, _ recovery: DaemonRecovery?, waits: Bool = false) {
         do throws(Errno) {
             guard let session = files.session, let nodes = files.tree.shared else { throw Errno(ENOMEM) }
@@ -85,10 +86,10 @@ struct OwnMount: Sendable {
     }
 
     private static func attach(_ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions) throws(GrantError) -> FUSEMount {
-        // The library and fusermount3 do not know it; in a user's mount the daemon goes by it all the same.
+        // libfuse and fusermount3 do not know nodiratime; a user's mount has it by the daemon alone.
         let words = options.words + (options.noDirectoryAccessTime ? ["nodiratime"] : [])
         do throws(Errno) {
-            // The path is resolved once, and a link that has come into it is refused. From here on descriptors do.
+            // The path is resolved only here, and a symbolic link in it is refused. Everything later uses descriptors.
             let directory = try FileDescriptor.openWithoutLinks(mountpoint)
             return try FUSEMount(on: directory, subtype: "grantfs", source: view.description, words: words)
         } catch {
@@ -96,7 +97,7 @@ struct OwnMount: Sendable {
         }
     }
 
-    /// A user's mount, by fusermount3, which goes by the path.
+    /// Mounts for a user by fusermount3, which takes the path.
     private static func makeByHelper(
         _ files: ViewFS, _ view: ViewName, _ mountpoint: [UInt8], _ options: MountOptions, _ polling: IdlePolling?,
         _ recovery: DaemonRecovery?, _ known: (FUSEConnection) throws(GrantError) -> Void
@@ -132,10 +133,10 @@ struct OwnMount: Sendable {
             idlePolling: polling)
     }
 
-    /// The mount answers when the kernel has the root's attributes from us.
+    /// Checks that the mount answers: that the root's attributes come from this daemon. Then sets the read-ahead.
     private func answer(_ root: borrowing FileDescriptor) throws(Errno) {
         guard try root.status().st.st_ino == 1 else { throw Errno(EIO) }
-        // As much as one request carries.
+        // The size of the largest request.
         BackingDevice.setReadAhead(kilobytes: 1024, of: connection.device)
         BackingDevice.liftOwnBound(of: connection.device)
     }
@@ -148,18 +149,18 @@ struct OwnMount: Sendable {
 
     // MARK: the end
 
-    /// Withdraws everything and unmounts. Returns whether nothing is left that anybody could read on: else the mount is to stay on record.
+    /// Withdraws everything and unmounts. Returns false if programs may still read something; the mount has to stay recorded then.
     func end(_ mounted: MountedView) -> Bool {
         let files = mounted.files
-        // The kernel takes notifications also when somebody has cut the connection. But it is not asked then what it has.
-        let isWithdrawn = mounted.end(within: OwnMount.patience)
+        // The kernel accepts notifications even on an aborted connection, but then it is not asked what it still has.
+        let isWithdrawn = mounted.end(within: OwnMount.withdrawalTimeout)
         let wasServed = files.session?.hasEnded == false
         if wasServed { takeAway() }
         if isWithdrawn { keeper?.dismiss() }
         return isWithdrawn && wasServed || isGone(files)
     }
 
-    /// Takes the mount away, if it is mounted still.
+    /// Unmounts, if it is still mounted; logs a failure.
     func takeAway() {
         do throws(GrantError) {
             if geteuid() != 0, let keeper { return try keeper.unmount() }
@@ -175,16 +176,16 @@ struct OwnMount: Sendable {
         }
     }
 
-    /// After the kernel has ended the connection by itself: whether that was because its last mount is gone and nobody holds anything of it.
+    /// Whether the kernel has ended the connection because its last mount is gone and no program holds a file of it.
     private func isGone(_ files: ViewFS) -> Bool {
         let deadline = Clock.deadline(seconds: 0.5)
         while true {
             switch connection.presence {
             case .gone: return true
             case .unknown:
-                // Every descriptor and every mapping is an open file here.
+                // Every descriptor and every mapping of a program is in the tables of open files.
                 let isMounted = identity.number.map { MountNumber.isThere($0) != false } ?? true
-                // Nobody says what is open where the kernel opens by itself.
+                // They are not complete where the kernel opens files without a request.
                 return !isMounted && !files.kernelOpens && files.files.count == 0 && files.directories.count == 0
             case .there:
                 if Clock.monotonic >= deadline { return false }

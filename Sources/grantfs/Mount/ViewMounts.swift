@@ -5,10 +5,11 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// The process behind `grantfs mount --views PATTERN -o separate`: starts a daemon that shows a mountpoint for each view that matches, and a daemon for each view, mounted there.
+/// The process behind `grantfs mount --views PATTERN -o separate`. It starts one daemon that shows a mountpoint for each matching view, and
+/// one daemon for each of these views, which mounts it there.
 ///
-/// It serves no mount itself and keeps no state: which daemons there are it reads from the store's records of mounts, so one that was replaced by `grantfs upgrade` or followed
-/// with `-o recover` counts as well. A view that is not mounted though it has a grant is mounted again.
+/// It serves no mount itself and finds its daemons in the store's records of mounts. So it also finds a successor, after `grantfs upgrade` or
+/// with `-o recover`. It mounts a view again that has a grant and is not mounted.
 final class ViewMounts {
     private let store: GrantStore
     private let shown: ShownViews
@@ -16,32 +17,32 @@ final class ViewMounts {
     /// The options of `mount -o`, for the mountpoints' daemon and for those of views.
     private let (ownOptions, viewOptions): (String, String)
     private let isPrivate: Bool
-    /// `Clock.monotonic` from which on a view may be mounted: after a failure, and for a while after somebody has unmounted it.
+    /// The earliest time (`Clock.monotonic`) to mount a view after a failure, or after somebody unmounted it.
     private var notBefore: [ViewName: Int64] = [:]
     private var seen: Set<ViewName> = []
 
-    /// How often the store is looked at, in nanoseconds.
+    /// The interval at which the store is polled, in nanoseconds.
     private static let interval = 100_000_000
-    /// How long a view stays unmounted that could not be mounted, or that was unmounted by itself; nanoseconds.
-    private static let pause: Int64 = 3_000_000_000
-    /// How long the daemons may take to end, in seconds.
-    private static let patience = 12.0
+    /// The delay before the next attempt after a failure, or after somebody unmounted the view: nanoseconds.
+    private static let retryDelay: Int64 = 3_000_000_000
+    /// The time-out for the end of the daemons, in seconds.
+    private static let endTimeout = 12.0
 
-    /// `options`: what the daemons are given; `lists`: the values of `-o` as they were typed.
+    /// `options`: the parsed options; `lists`: the values of `-o` as they were typed, for the views' daemons.
     init(store: GrantStore, shown: ShownViews, mountpoint: Mountpoint, options: MountOptions, lists: [String]) {
         (self.store, self.shown, self.mountpoint) = (store, shown, mountpoint)
-        // fusermount3 mounts on nothing that is read-only; there is nothing to be written anyway.
+        // fusermount3 refuses a mountpoint on a read-only mount. This one has no file that could be written.
         var own = options.words.filter { $0 != "ro" }
-        // fusermount3 is another user's process, whom the kernel lets into no FUSE filesystem without this (fs/fuse/dir.c, fuse_allow_current_process). By their mode the mountpoints
-        // are the user's alone.
+        // fusermount3 runs as root, which the kernel refuses in a user's FUSE filesystem without allow_other (fs/fuse/dir.c,
+        // fuse_allow_current_process). The mode of the mountpoints keeps other users out.
         isPrivate = geteuid() != 0 && !options.allowOther
         if isPrivate { own.append("allow_other") }
         ownOptions = own.joined(separator: ",")
         viewOptions = lists.map { MountOptionParser.removing(["views", "separate", "new"], from: $0) }.joined(separator: ",")
     }
 
-    /// Mounts, and returns when the mount has been taken away or a signal has come, with the exit status. `ready` is called once: with nil when every view that has a grant is
-    /// mounted, or with the error; nothing is mounted then.
+    /// Mounts, and returns the exit status when the mount is gone or a signal has come. Calls `ready` once: with nil when every view that has
+    /// a grant is mounted, or with the error when nothing is.
     func run(ready: (GrantError?) -> Void) -> Int32 {
         var signals = sigset_t()
         sigemptyset(&signals)
@@ -68,13 +69,13 @@ final class ViewMounts {
         var (next, time) = (Clock.monotonic, timespec(tv_sec: 0, tv_nsec: Self.interval))
         while sigtimedwait(&signals, nil, &time) < 0 {
             ChildProcess.reap()
-            // A store that cannot be read now is tried again; the daemons refuse everything meanwhile.
+            // If the store cannot be read, the daemons refuse everything, and it is tried again.
             let now = try? store.dataVersion()
             if now == version, Clock.monotonic < next { continue }
             (version, next) = (now, Clock.monotonic + 1_000_000_000)
             if let records = try? store.mounts() {
                 guard let own = own(in: records) else { break }
-                // It looks at the store once a second by itself.
+                // Otherwise it reads the store only once a second.
                 _ = try? ControlClient.ask(
                     .apply(grants: [], timeoutMilliseconds: 1000), socket: own.socket, directory: store.runDirectory,
                     deadline: Clock.deadline(seconds: 1))
@@ -88,7 +89,7 @@ final class ViewMounts {
 
     // MARK: mounting
 
-    /// Returns whether each view that was to be mounted now is.
+    /// Mounts the views that have a grant and are not mounted. Returns false if one failed.
     @discardableResult
     private func mountMissing() throws(GrantError) -> Bool {
         var isDone = true
@@ -99,13 +100,13 @@ final class ViewMounts {
                 seen.insert(view)
                 continue
             }
-            if seen.remove(view) != nil { notBefore[view] = Clock.monotonic + Self.pause }
+            if seen.remove(view) != nil { notBefore[view] = Clock.monotonic + Self.retryDelay }
             if Clock.monotonic < notBefore[view] ?? 0 { continue }
             if try start(words(["--new", "--below"], viewOptions, view.description, place)) {
                 seen.insert(view)
             } else {
                 isDone = false
-                notBefore[view] = Clock.monotonic + Self.pause
+                notBefore[view] = Clock.monotonic + Self.retryDelay
                 SystemLog.write(
                     .warning, Terminal.visible("the view “\(view)” could not be mounted below \(mountpoint.shown); it is tried again"))
             }
@@ -113,7 +114,7 @@ final class ViewMounts {
         return isDone
     }
 
-    /// Starts a daemon; whether its mount answers. What is wrong it says on standard error.
+    /// Starts a daemon and returns whether its mount answers. The daemon reports errors on standard error.
     private func start(_ words: [[UInt8]]) throws(GrantError) -> Bool {
         do throws(Errno) {
             return try BackgroundStart.run(words: words) == 0
@@ -127,7 +128,7 @@ final class ViewMounts {
         return words.map { Array($0.utf8) } + [place]
     }
 
-    /// Where a view is mounted; nil for one that does not match.
+    /// The mountpoint of a view; nil if it does not match.
     private func place(of view: ViewName) -> [UInt8]? {
         shown.mountpoint(of: view).map { CanonicalPath.join(mountpoint.path, $0.bytes) }
     }
@@ -138,7 +139,7 @@ final class ViewMounts {
 
     // MARK: the end
 
-    /// Tells the views' daemons to end, which withdraws everything first, and then that of the mountpoints.
+    /// Ends the views' daemons, which withdraw everything first, and then the mountpoints' daemon.
     private func end() {
         let records = (try? store.mounts()) ?? []
         end(records.filter { record in record.shown.onlyView.flatMap(place) == record.mountpoint })
@@ -146,15 +147,15 @@ final class ViewMounts {
     }
 
     private func end(_ records: [MountRecord]) {
-        // Opened before the look, so that the process which was looked at is the one that is told.
+        // The handle is opened before the process is verified, so the signal reaches no other process that gets its id.
         let processes = Processes(records)
         processes.send(SIGTERM)
-        let deadline = Clock.deadline(seconds: Self.patience)
+        let deadline = Clock.deadline(seconds: Self.endTimeout)
         while !processes.haveEnded, Clock.monotonic < deadline { usleep(5_000) }
         ChildProcess.reap()
     }
 
-    /// Daemons that run.
+    /// Handles of running daemons.
     private struct Processes: ~Copyable {
         private let handles: [Box]
 

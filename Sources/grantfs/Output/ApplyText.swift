@@ -1,9 +1,9 @@
 import GrantAdministration
 import GrantModel
 
-/// What `grantfs apply` is about to do, or has done.
+/// The output of `grantfs apply` about its plan.
 enum ApplyText {
-    /// One difference. The number is that of its colour on a terminal: green gives, red takes away, yellow changes.
+    /// One difference. `shade` is its colour on a terminal: green gives, red takes away, yellow changes.
     struct Line {
         let view: ViewName
         let mark: String
@@ -21,7 +21,7 @@ enum ApplyText {
         try show(lines, changes: plan.steps.count(where: \.isChange), kept: kept)
     }
 
-    /// A line for each difference, by view; what stays is counted.
+    /// Prints a line for each difference, by view, and counts what stays.
     static func show(_ lines: [Line], changes: Int, kept: Int) throws(GrantError) {
         let colour = Terminal.hasColour(Terminal.standardOutput)
         var view: ViewName?
@@ -66,7 +66,7 @@ enum ApplyText {
         differences((grant.access, grant.expires, grant.coordination), change.access, change.expires, change.coordination)
     }
 
-    /// What is to become of a grant; nil where it stays.
+    /// Returns the differences of a grant; nil values stay.
     static func differences(
         _ now: (access: Access, expires: Instant?, coordination: Coordination), _ access: Access?, _ expires: Instant??,
         _ coordination: Coordination?
@@ -129,7 +129,7 @@ enum ApplyText {
             ]
     }
 
-    /// As it is to be.
+    /// The changed grant.
     private static func json(_ grant: Grant, _ change: ApplyPlan.Change) -> [(String, JSON)] {
         [("view", .string(grant.view.description))] + JSON.members("name", grant.name.bytes) + JSON.members("path", grant.bookmark.path) + [
             ("access", .string((change.access ?? grant.access).rawValue)), ("expires", JSON.time(change.expires ?? grant.expires)),

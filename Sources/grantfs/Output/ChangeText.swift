@@ -3,7 +3,7 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// What a program has changed, for people and for scripts.
+/// The output about a program's changes, for people and for scripts.
 enum ChangeText {
     /// `3 files changed, 1 added`.
     static func count(_ changes: [TreeChange]) -> String {
@@ -47,7 +47,8 @@ enum ChangeText {
             ])
     }
 
-    /// The lines that differ, by diff(1); for what is no regular file, and where only attributes differ, a line that patch(1) leaves out. `output`: where to.
+    /// Prints the differing lines, by diff(1). For files that are not regular, or differ only in attributes, it prints a line that
+    /// patch(1) ignores. `output`: a descriptor.
     static func printPatch(_ change: TreeChange, of snapshot: RunSnapshot, to output: Int32) throws(GrantError) {
         let files = try snapshot.open(change)
         let numbers = [files.before, files.now].compactMap(\.self)
@@ -73,12 +74,12 @@ enum ChangeText {
         }
     }
 
-    /// Byte for byte, for patch(1). Returns the status with which diff(1) has ended.
+    /// Passes the output through unchanged, for patch(1). Returns diff(1)'s exit status.
     private static func hand(_ words: [String], _ files: [Int32], to output: Int32) throws(Errno) -> Int32 {
         try ChildProcess.wait(try start(words, files, output))
     }
 
-    /// On a terminal, as it may be shown there.
+    /// Escapes the output for a terminal.
     private static func show(_ words: [String], _ files: [Int32], on output: Int32) throws(Errno) -> Int32 {
         let pipe = try PipePair()
         let child = try start(words, files, pipe.writing.number)
@@ -95,7 +96,7 @@ enum ChangeText {
         return try ChildProcess.wait(child)
     }
 
-    /// diff(1), whose output goes to `output`.
+    /// Starts diff(1) with `output` as its standard output.
     private static func start(_ words: [String], _ files: [Int32], _ output: Int32) throws(Errno) -> Int32 {
         let saved = output == Terminal.standardOutput ? -1 : dup(Terminal.standardOutput)
         if saved >= 0 { dup2(output, Terminal.standardOutput) }

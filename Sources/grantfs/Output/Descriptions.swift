@@ -1,7 +1,7 @@
 import GrantAdministration
 import GrantModel
 
-/// The documents of `--json`: keys are added, none is renamed.
+/// The objects of `--json`: keys may be added, but none is renamed.
 extension JSON {
     static func grant(_ described: GrantDescription) -> [(String, JSON)] {
         let grant = described.grant
@@ -17,7 +17,7 @@ extension JSON {
             ]
     }
 
-    /// A bookmark as it is recorded: nothing is looked at for it.
+    /// A bookmark as recorded, without looking it up.
     static func recorded(_ bookmark: Bookmark) -> (String, JSON) {
         let filesystem = bookmark.filesystem
         var keys: [(String, JSON)] = [
@@ -44,12 +44,12 @@ extension JSON {
         ]
     }
 
-    /// A grant after a change, with what the mounts said.
+    /// A grant after a change, with the mounts' answers.
     static func change(_ change: GrantChange) -> [(String, JSON)] {
         identity(change.grant) + [mounts(change)]
     }
 
-    /// What every document of a grant begins with.
+    /// The first members of every object for a grant.
     static func identity(_ grant: Grant) -> [(String, JSON)] {
         [("id", .string(grant.id.description)), ("view", .string(grant.view.description))] + members("name", grant.name.bytes)
     }
@@ -59,7 +59,7 @@ extension JSON {
     }
 
     static func holder(_ holder: Holder) -> [(String, JSON)] {
-        // Paths that are no UTF-8 have their bytes at the same place of a second list.
+        // Paths that are not UTF-8 have their bytes at the same index of a second list.
         let hasOthers = holder.paths.contains { !Bytes.isUTF8($0) }
         return [("pid", .integer(Int64(holder.pid)))] + members("command", holder.command) + [
             ("kinds", .array(holder.kinds.map { .string($0.rawValue) })),
@@ -71,7 +71,7 @@ extension JSON {
         ("unseen", .array(processes.map { .object([("pid", .integer(Int64($0.pid)))] + members("command", $0.command)) }))
     }
 
-    /// `holders`, `ended` and `unseen` are there for a mount whose daemon has died.
+    /// `holders`, `ended` and `unseen` exist for a mount whose daemon has died.
     private static func mount(_ mount: MountConfirmation) -> [(String, JSON)] {
         members("mountpoint", mount.mountpoint) + [
             ("pid", .integer(Int64(mount.pid))), ("confirmed", .bool(mount.confirmed)), ("milliseconds", .number(mount.milliseconds)),

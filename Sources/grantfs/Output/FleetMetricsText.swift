@@ -4,14 +4,14 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What an agent and a fleet measure, as OpenMetrics.
+/// The metrics of an agent and of a fleet, as OpenMetrics.
 enum FleetMetricsText {
     // MARK: the agent of this host
 
-    /// Nothing where no agent has worked since the machine was started.
+    /// Adds nothing if no agent has run since the machine was booted.
     static func addAgent(of store: GrantStore, to text: inout OpenMetrics) {
         guard let report = AgentReport(in: store.runDirectory) else { return }
-        add(report, valid: FleetValidity.read(in: store.runDirectory), isUp: isUp(report), to: &text)
+        add(report, valid: FleetLease.read(in: store.runDirectory), isUp: isUp(report), to: &text)
     }
 
     private static func isUp(_ report: AgentReport) -> Bool {
@@ -19,7 +19,7 @@ enum FleetMetricsText {
         return kill(pid, 0) == 0 || errno == EPERM
     }
 
-    /// `valid`: until when the fleet's grants may be used here, by `BootClock`; 0: nobody has said so.
+    /// `valid`: until when the fleet's grants may be used here, by `BootClock`; 0 if that is unknown.
     static func add(_ report: AgentReport, valid: Int64, isUp: Bool, to text: inout OpenMetrics) {
         let now = BootClock.now
         let gauges: [(String, String, Int64)] = [
@@ -76,7 +76,7 @@ enum FleetMetricsText {
 
     // MARK: a fleet
 
-    static func text(of fleet: FleetPicture) -> String {
+    static func text(of fleet: FleetSnapshot) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
         text.add("grantfs_build_info", [("version", CommandLineProgram.version)], 1)
@@ -98,13 +98,13 @@ enum FleetMetricsText {
             )
         }
         text.begin("grantfs_fleet_unreadable_grants", .gauge, "What stands where grants do, and is none.")
-        text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.flaws.count))
+        text.add("grantfs_fleet_unreadable_grants", [], signed: Int64(fleet.invalidEntries.count))
         addHosts(fleet, to: &text)
         text.end()
         return text.text
     }
 
-    private static func addHosts(_ fleet: FleetPicture, to text: inout OpenMetrics) {
+    private static func addHosts(_ fleet: FleetSnapshot, to text: inout OpenMetrics) {
         let families: [(String, String, (FleetHost) -> Int64)] = [
             ("grantfs_fleet_host_up", "Whether the host's lease is there.", { $0.lease == nil ? 0 : 1 }),
             ("grantfs_fleet_host_lagging", "Whether the host has not done all that concerns it.", { fleet.isLagging($0) ? 1 : 0 }),

@@ -1,9 +1,9 @@
 import GrantAdministration
 import GrantModel
 
-/// The grants of all users, as `grantfs list --all-users` shows them.
+/// The output of `grantfs list --all-users`.
 enum InventoryText {
-    /// The exit status: 1 when a store could not be looked at.
+    /// Returns the exit status: 1 if a store could not be read.
     static func show(_ stores: [MachineInventory.Found], view: ViewName?, all: Bool, asJSON: Bool) throws(GrantError) -> Int32 {
         let chosen = stores.map { store in (store, store.grants.filter { isWanted($0, view, all) }) }
         if asJSON {

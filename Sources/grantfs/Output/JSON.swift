@@ -24,7 +24,7 @@ indirect enum JSON: Sendable {
         case .bool(let value): text += value ? "true" : "false"
         case .integer(let value): text += String(value)
         case .unsigned(let value): text += String(value)
-        // JSON has no word for what is not finite.
+        // JSON cannot represent infinities and NaN.
         case .number(let value): text += value.isFinite ? JSON.digits(value) : "null"
         case .string(let value): JSON.write(value, to: &text)
         case .array(let values):
@@ -46,7 +46,7 @@ indirect enum JSON: Sendable {
         }
     }
 
-    /// Three digits behind the point are enough for milliseconds.
+    /// Three decimal places are enough for milliseconds.
     private static func digits(_ value: Double) -> String {
         guard value.magnitude < 1e15 else { return String(value) }
         return String((value * 1000).rounded() / 1000)
@@ -74,7 +74,7 @@ indirect enum JSON: Sendable {
 }
 
 extension JSON {
-    /// A name or path under `key`: with U+FFFD for what is no UTF-8, and then all its bytes under `keyHex`.
+    /// A name or path under `key`. If it is not UTF-8, it has U+FFFD there, and all its bytes under `keyHex`.
     static func members(_ key: String, _ bytes: [UInt8]) -> [(String, JSON)] {
         let text = JSON.string(String(decoding: bytes, as: UTF8.self))
         if Bytes.isUTF8(bytes) { return [(key, text)] }

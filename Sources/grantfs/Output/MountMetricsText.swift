@@ -3,11 +3,11 @@ import GrantFUSE
 import GrantModel
 import GrantStore
 
-/// What the mounts count, as OpenMetrics.
+/// The metrics of mounts, as OpenMetrics.
 enum MountMetricsText {
     typealias Mount = (record: MountRecord, metrics: MountMetrics?)
 
-    /// `more`: adds what else is measured on this machine.
+    /// `more`: adds other metrics of this machine.
     static func text(of mounts: [Mount], more: (inout OpenMetrics) -> Void = { _ in }) -> String {
         var text = OpenMetrics()
         text.begin("grantfs_build", .info, "The program that says this.")
@@ -127,7 +127,7 @@ enum MountMetricsText {
         }
     }
 
-    /// Of two mounts at one place, the process tells.
+    /// The pid distinguishes two mounts at one path.
     private static func labels(_ record: MountRecord) -> OpenMetrics.Labels {
         [
             ("view", record.view.description), ("mountpoint", String(decoding: record.mountpoint, as: UTF8.self)),

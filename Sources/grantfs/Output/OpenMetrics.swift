@@ -1,7 +1,7 @@
 import GrantControl
 import GrantSystem
 
-/// A text as OpenMetrics 1.0 has it, family by family.
+/// A text in the format of OpenMetrics 1.0, built family by family.
 struct OpenMetrics {
     enum Kind: String {
         case counter
@@ -14,7 +14,7 @@ struct OpenMetrics {
 
     private(set) var text = ""
 
-    /// Begins a family: all samples that follow are of it. `unit` is the last word of the name.
+    /// Begins a family, to which all samples that follow belong. `unit` is the last word of the name.
     mutating func begin(_ name: String, _ kind: Kind, unit: String? = nil, _ help: String) {
         text += "# TYPE \(name) \(kind.rawValue)\n"
         if let unit { text += "# UNIT \(name) \(unit)\n" }
@@ -27,7 +27,7 @@ struct OpenMetrics {
         add(name, labels, text: OpenMetrics.seconds(nanoseconds))
     }
 
-    /// The buckets, the count and the sum of durations.
+    /// Adds the buckets, the count and the sum of durations.
     mutating func add(_ name: String, _ labels: Labels, _ durations: DurationCounts) {
         let ends = DurationBuckets.bounds.map { OpenMetrics.seconds(Int64($0)) } + ["+Inf"]
         var count: UInt64 = 0
@@ -46,7 +46,7 @@ struct OpenMetrics {
         text += name + (list.isEmpty ? "" : "{\(list)}") + " " + value + "\n"
     }
 
-    /// Without an exponent, and with a point, as the canonical form of a bucket's end has it.
+    /// Without an exponent and with a decimal point, as the canonical form of a bucket's bound requires.
     private static func seconds(_ nanoseconds: Int64) -> String {
         let (whole, part) = nanoseconds.magnitude.quotientAndRemainder(dividingBy: 1_000_000_000)
         let digits = String(part)

@@ -1,9 +1,9 @@
 import GrantAdministration
 import GrantModel
 
-/// What is said of grants that lead to the same files.
+/// The output about grants that give access to the same files.
 enum OverlapText {
-    /// When `grant` was made, beside others of its view; nil when there are none.
+    /// The remark when `grant` was made beside others of its view; nil if there are none.
     static func beside(_ grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let name = "“\(grant.name)”"
@@ -16,7 +16,7 @@ enum OverlapText {
             + "(grantfs revoke --path \(ShellWord.quoted(grant.bookmark.path)) ends them all)"
     }
 
-    /// When `grant` was revoked; nil when nothing else leads to its files.
+    /// The remark when `grant` was revoked; nil if no other grant gives access to its files.
     static func left(of grant: Grant, _ overlaps: [Overlap]) -> String? {
         if overlaps.isEmpty { return nil }
         let isPart = overlaps.allSatisfy { $0.relation == .below }
@@ -56,13 +56,13 @@ enum OverlapText {
     }
 }
 
-/// A word as it can be pasted into a shell.
+/// Quotes a word for pasting into a shell.
 enum ShellWord {
     static func quoted(_ bytes: [UInt8]) -> String {
         let plain = Set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-".utf8)
         let text = Terminal.visible(bytes)
         if Array(text.utf8) != bytes {
-            // What cannot be shown, in the shell's own escapes.
+            // Unprintable bytes in the shell's escapes.
             return "$'" + bytes.map { plain.contains($0) ? String(UnicodeScalar($0)) : "\\x" + Hexadecimal.text([$0]) }.joined() + "'"
         }
         if !bytes.isEmpty, bytes.allSatisfy({ plain.contains($0) || $0 >= 0x80 }) { return text }

@@ -2,9 +2,9 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 
-/// What the administrator's policy says of grants that are there.
+/// The output about existing grants that the administrator's policy no longer permits.
 enum PolicyText {
-    /// What could not be granted any more; or why that cannot be told.
+    /// The forbidden grants, or why that is unknown.
     enum Forbidden {
         case grants([GrantID: PolicyJudge.Verdict])
         case unknown(GrantError)
@@ -19,7 +19,7 @@ enum PolicyText {
         }
     }
 
-    /// `forbidden`: null, or why it could not be granted any more.
+    /// `forbidden`: null, or the reason.
     static func member(_ grant: GrantDescription, _ forbidden: Forbidden) -> (String, JSON) {
         let reason: String? =
             switch forbidden {

@@ -2,7 +2,7 @@ import Glibc
 import GrantAdministration
 import GrantSystem
 
-/// How far long work has come: on a terminal in one line that is written over, with --json as objects on stderr, otherwise not at all.
+/// Shows progress: on a terminal in a line that is overwritten, with --json as objects on stderr, otherwise not at all.
 final class ProgressOutput {
     private let isJSON: Bool
     private let isTerminal: Bool
@@ -23,7 +23,7 @@ final class ProgressOutput {
                     ("pids", .array(progress.pids.map { .integer(Int64($0)) })),
                 ] + (progress.files.map { [("files", .unsigned($0))] } ?? []))
         } else if isTerminal, Clock.monotonic >= next {
-            // Ten times a second is as much as anybody reads.
+            // At most ten updates a second.
             next = Clock.monotonic + 100_000_000
             var text = progress.stage
             if let files = progress.files {
@@ -41,7 +41,7 @@ final class ProgressOutput {
         }
     }
 
-    /// A step that has no measure.
+    /// Shows a step without a measure.
     func note(_ event: String) {
         if isJSON { say([("event", .string(event))]) }
         end()

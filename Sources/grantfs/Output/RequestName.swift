@@ -1,4 +1,4 @@
-/// The kernel's names of its requests: linux/fuse.h, enum fuse_opcode, without `FUSE_`.
+/// The kernel's names for requests: linux/fuse.h, enum fuse_opcode, without `FUSE_`.
 enum RequestName {
     static func of(_ opcode: UInt32) -> String { names[opcode] ?? "\(opcode)" }
 

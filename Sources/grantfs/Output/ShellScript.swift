@@ -1,12 +1,12 @@
-/// The part of completion that a shell runs. What may follow is asked of the program each time, so a script never falls behind it.
+/// The shell's part of completion. It asks the program for the candidates each time, so the script never gets outdated.
 struct ShellScript {
     let shell: String
     let text: String
 
     static let all = [bash, zsh, fish]
 
-    /// Words are split at `=` by bash (COMP_WORDBREAKS), so they are put together again, and what stands before the last break is cut off
-    /// what is offered.
+    /// bash splits words at `=` (COMP_WORDBREAKS), so they are joined again, and the part before the last break is cut off the
+    /// candidates.
     static let bash = ShellScript(
         shell: "bash",
         text: #"""

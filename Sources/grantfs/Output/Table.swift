@@ -1,4 +1,4 @@
-/// Columns for people. The last one is as long as it likes.
+/// A table for people. The last column has no width limit.
 struct Table {
     let header: [String]
     private(set) var rows: [[String]] = []
@@ -6,11 +6,11 @@ struct Table {
 
     init(header: [String]) { self.header = header }
 
-    /// What the colour of a row means.
+    /// The meaning of a row's colour.
     enum Shade: Int {
-        /// It was taken away.
+        /// It was revoked.
         case gone = 31
-        /// It is not as it was meant.
+        /// It is not as intended.
         case attention = 33
     }
 
@@ -32,7 +32,7 @@ struct Table {
         }.joined(separator: "\n")
     }
 
-    /// Cells of a terminal that the text takes, as well as it can be known without the terminal's own tables.
+    /// The width of a text in cells, as well as it is known without the terminal's own tables.
     private static func width(of text: String) -> Int {
         text.reduce(0) { width, character in
             guard let scalar = character.unicodeScalars.first else { return width }

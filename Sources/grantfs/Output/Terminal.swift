@@ -2,38 +2,38 @@ import Glibc
 import GrantModel
 import GrantTerminal
 
-/// Where output goes.
+/// Output to stdout and stderr.
 enum Terminal {
     static let standardOutput: Int32 = 1
     static let standardError: Int32 = 2
 
-    /// Writes to stdout. `.system` when that fails: a script must not take half a document for a whole one.
+    /// Writes to stdout. `.system` on failure: a script must not take half a document for a whole one.
     static func print(_ text: String, terminator: String = "\n") throws(GrantError) {
         if !write(text + terminator, to: standardOutput) {
             throw GrantError(.system, "the output cannot be written", cause: String(cString: strerror(errno)))
         }
     }
 
-    /// A line to one of the two.
+    /// Writes a line to one of the two.
     static func print(_ text: String, to descriptor: Int32) throws(GrantError) {
         if descriptor == standardOutput { return try print(text) }
         say(text)
     }
 
-    /// As it is, without an end of line; who reads it sees when it cannot be written.
+    /// Writes text as it is, without a newline; ignores errors.
     static func show(_ text: String, on descriptor: Int32) { _ = write(text, to: descriptor) }
 
-    /// A line to whoever waits for it on a descriptor. `.system` when that fails.
+    /// Writes a line to a descriptor that somebody reads. `.system` on failure.
     static func answer(_ text: String, on descriptor: Int32) throws(GrantError) {
         if !write(text + "\n", to: descriptor) {
             throw GrantError(.system, "the answer cannot be written", cause: String(cString: strerror(errno)))
         }
     }
 
-    /// A line as it is, on stderr.
+    /// Writes a line as it is to stderr.
     static func say(_ text: String) { _ = write(text + "\n", to: standardError) }
 
-    /// Asks on the terminal. The first letter of the answer, as a small one; nil at the end of the input.
+    /// Asks on the terminal. Returns the first letter of the answer in lower case; nil at the end of the input.
     static func choice(_ question: String) -> Character? {
         _ = write("grantfs: \(visible(question)) ", to: standardError)
         guard let answer = readLine() else {
@@ -43,12 +43,12 @@ enum Terminal {
         return answer.first.flatMap { $0.lowercased().first } ?? " "
     }
 
-    /// A line for people, on stderr.
+    /// Writes a line for people to stderr.
     static func note(_ text: String) { _ = write("grantfs: \(visible(text))\n", to: standardError) }
 
     static func report(_ error: GrantError) { note(error.description) }
 
-    /// Asks on the terminal; yes when the answer begins with a y.
+    /// Asks on the terminal; yes if the answer begins with a y.
     static func asks(_ question: String) -> Bool {
         _ = write("grantfs: \(visible(question)) [y/N] ", to: standardError)
         guard let answer = readLine() else {
@@ -58,13 +58,13 @@ enum Terminal {
         return answer.hasPrefix("y") || answer.hasPrefix("Y")
     }
 
-    /// Whether colour may be used there: a terminal, and nobody asked for none (https://no-color.org).
+    /// Whether to use colour: on a terminal, unless the user has disabled it (https://no-color.org).
     static func hasColour(_ descriptor: Int32) -> Bool {
         guard isatty(descriptor) == 1, getenv("NO_COLOR") == nil else { return false }
         return getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
     }
 
-    /// Bytes as a terminal may show them: control characters, and what is no UTF-8, as `\n`, `\x1b`.
+    /// Escapes control characters and invalid UTF-8 for a terminal, as `\n`, `\x1b`.
     static func visible(_ bytes: [UInt8]) -> String { VisibleText.of(bytes) }
 
     static func visible(_ text: String) -> String { VisibleText.of(text) }

@@ -1,11 +1,11 @@
 import Glibc
 import GrantModel
 
-/// Times as ISO 8601 has them: in UTC for programs, in local time for people.
+/// Formats times by ISO 8601: in UTC for programs, in local time for people.
 enum Timestamp {
     private static let secondsOfDay: Int64 = 86_400
 
-    /// `2026-11-21T13:04:05Z`, with milliseconds where there are some.
+    /// `2026-11-21T13:04:05Z`, with milliseconds unless they are 0.
     static func text(_ instant: Instant) -> String {
         let (seconds, rest) = divided(instant.nanoseconds, 1_000_000_000)
         let (days, second) = divided(seconds, secondsOfDay)
@@ -17,13 +17,13 @@ enum Timestamp {
             + "T\(padded(second / 3600, 2)):\(padded(second / 60 % 60, 2)):\(padded(second % 60, 2))\(fraction)Z"
     }
 
-    /// `2026-11-21 14:04:05`, in local time; `--since` and `--expires` take it.
+    /// `2026-11-21 14:04:05`, in local time; `--since` and `--expires` accept it.
     static func local(_ instant: Instant) -> String {
         let (date, time, _) = localParts(instant)
         return date + " " + time
     }
 
-    /// `2026-11-21T14:04:05.120+01:00`: local time, and what it is elsewhere as well.
+    /// `2026-11-21T14:04:05.120+01:00`: local time with its offset.
     static func localWithOffset(_ instant: Instant) -> String {
         let (date, time, offset) = localParts(instant)
         let milliseconds = divided(instant.nanoseconds, 1_000_000_000).1 / 1_000_000
@@ -42,13 +42,13 @@ enum Timestamp {
         )
     }
 
-    /// Days since 1970-01-01 of a day of the Gregorian calendar; nil when there is no such day.
+    /// Returns the days since 1970-01-01 of a date in the Gregorian calendar; nil for an invalid date.
     static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
         guard (1...12).contains(month), day >= 1 else { return nil }
         let isLeap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
         let lengths: [Int64] = [31, isLeap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
         guard day <= lengths[Int(month - 1)] else { return nil }
-        // Years begin in March here, so that the leap day is the last one.
+        // Here years begin in March, so that the leap day comes last.
         let shifted = month <= 2 ? year - 1 : year
         let (era, yearOfEra) = divided(shifted, 400)
         let dayOfYear = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1
@@ -64,7 +64,7 @@ enum Timestamp {
         return (yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfYear - (153 * shifted + 2) / 5 + 1)
     }
 
-    /// Rounds down, so that the rest is never negative.
+    /// Rounds down, so that the remainder is never negative.
     private static func divided(_ value: Int64, _ by: Int64) -> (Int64, Int64) {
         let quotient = value >= 0 ? value / by : -((-value + by - 1) / by)
         return (quotient, value - quotient * by)

@@ -1,16 +1,16 @@
 import GrantModel
 
-/// A stranger's lines as a terminal may show them, as they come: ends of lines and tabs stay, every other control character is written out.
+/// Escapes untrusted text for a terminal, as a stream: newlines and tabs stay, every other control character is escaped.
 ///
-/// What a program has written and a person reviews may be made to hide itself from a terminal, or to work it.
+/// A program's output that a person reviews could hide itself from a terminal, or control it.
 struct VisibleLines {
-    /// A line that is longer is given in parts, so that it takes no more memory.
+    /// Longer lines are returned in parts, to bound the memory.
     private static let longest = 64 << 10
     private static let (lineEnd, tab) = (UInt8(ascii: "\n"), UInt8(ascii: "\t"))
 
     private var rest: [UInt8] = []
 
-    /// What can be shown by now.
+    /// Returns what is complete so far.
     mutating func add(_ bytes: some Sequence<UInt8>) -> String {
         rest += bytes
         let end = rest.lastIndex(of: Self.lineEnd).map { $0 + 1 } ?? (rest.count > Self.longest ? rest.count : 0)
@@ -18,7 +18,7 @@ struct VisibleLines {
         return Self.visible(rest[..<end])
     }
 
-    /// What is left.
+    /// Returns the rest.
     mutating func end() -> String {
         defer { rest = [] }
         return Self.visible(rest[...])

@@ -7,42 +7,44 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// What a daemon does so that another one goes on when it dies (`-o recover`): docs/decisions/recovery.md.
+/// A daemon's preparations for another one to take over when it dies (`-o recover`): docs/decisions/recovery.md.
 ///
-/// A supervisor shares its descriptors, and what the next daemon has to know lies in memory that is a descriptor, too.
+/// A supervisor shares its descriptors. What the next daemon has to know is in memory that has a descriptor, too.
 final class DaemonRecovery: @unchecked Sendable {
-    // Safe to share: what is not fixed is written before it is armed, by one thread.
+    // Safe to share: mutable state is written by one thread before recovery is armed.
     let supervisor: Supervisor
     private let store: GrantStore
     private let id: GrantID
     /// What never changes once the view is mounted.
     private let state: FileDescriptor
-    /// The number of the socket to the keeper.
+    /// The descriptor of the socket to the keeper.
     var keeper: Int32?
 
-    // For tests other ones.
+    // Tests set other values.
     private static var crashesAllowed: UInt32 { number("GRANTFS_TEST_CRASHES") ?? 5 }
     private static var patience: UInt32 { number("GRANTFS_TEST_PATIENCE") ?? 30 }
     private static var longestAlone: UInt32 { UInt32(clamping: 2 * UInt64(patience)) }
 
     private static func number(_ name: String) -> UInt32? { getenv(name).flatMap { UInt32(String(cString: $0)) } }
 
-    /// Starts the supervisor of the daemon of mount `id`. `previous`: what the daemon before this one has left, if that has died. Before there are threads.
+    /// Starts the supervisor for the daemon of mount `id`. `previous`: what a dead predecessor has left. Must be called before there
+    /// are threads.
     init(of id: GrantID, _ view: ViewName, _ store: GrantStore, previous: UnsafeMutablePointer<clinux_supervised>? = nil) throws(GrantError)
     {
         (self.id, self.store) = (id, store)
-        // The supervisor's limit is this one's of now, and it is to have room when that is reached.
+        // The supervisor inherits this process's limit and needs room up to it.
         _ = Daemon.raiseDescriptorLimit()
         do throws(Errno) {
             state = try MemoryFile.of([])
             supervisor = try Supervisor(
-                arguments: ["grantfs", "recover", "--store", store.directory, id.description], goodbye: KeeperCommand.Word.ended.rawValue,
+                arguments: ["grantfs", "recover", "--store", store.directory, id.description],
+                goodbye: KeeperCommand.Message.ended.rawValue,
                 crashesAllowed: Self.crashesAllowed, patience: Self.patience, longestAlone: Self.longestAlone,
                 locked: store.lockedFiles, previous: previous)
         } catch {
             throw GrantError(.system, "the view “\(view)” cannot be mounted with -o recover", cause: error.description)
         }
-        MountRecord.note(supervisor: supervisor.process, of: id, in: store.runDirectory)
+        MountRecord.record(supervisor: supervisor.process, of: id, in: store.runDirectory)
     }
 
     /// Writes down what never changes.
@@ -65,7 +67,7 @@ final class DaemonRecovery: @unchecked Sendable {
         }
     }
 
-    /// From now on the death of this daemon is followed by another one.
+    /// From now on, another daemon follows if this one dies.
     func begin(_ mount: HandingOver.Mount, _ mounted: MountedView, _ server: ControlServer) throws(GrantError) {
         try prepare(mount, mounted, server)
         arm(true)

@@ -6,10 +6,10 @@ import GrantStore
 import GrantSystem
 import GrantViewFS
 
-/// A daemon that goes on with the mount of one that has died: docs/decisions/recovery.md.
+/// Takes over the mount of a dead daemon: docs/decisions/recovery.md.
 struct Recovering {
     let store: GrantStore
-    /// As the daemon that has died was on record, or one that has tried before this one.
+    /// The record of the dead daemon, or of one that has tried before.
     let record: MountRecord
 
     /// `socket`: to the supervisor. Returns the exit status when the mount has ended.
@@ -37,7 +37,8 @@ struct Recovering {
             throw failure
         }
         recovering.fail(at: "taken")
-        // From `take` on what the dead one has left is not the truth any more. Armed before, because there must be no moment in which nobody answers this daemon's death.
+        // After `take` the dead daemon's state is outdated. Armed before, because there must be no moment in which this daemon's death
+        // goes unnoticed.
         taken.recovery?.arm(true)
         recovering.fail(at: "armed", crashes: left.page.pointee.crashes)
         guard left.take() else { _exit(1) }
@@ -48,7 +49,7 @@ struct Recovering {
         return try takingOver.serve(
             taken, hasDied: true,
             before: {
-                // What this daemon had received by then would come twice.
+                // Requests that this daemon had received by then would come twice.
                 guard let session = taken.mounted.files.session, session.canResend else { return }
                 let result = session.requestResend()
                 if result < 0 {
@@ -78,7 +79,7 @@ struct Recovering {
         }
         var writer = HandoverWriter()
         try MountedView.write(mount, unchanging, grants, to: &writer)
-        // Claims do not come this way, and what was counted is lost.
+        // Claims are recovered separately, and the counters are lost.
         writer.put(flag: false)
         writer.put(flag: false)
         let file = try MemoryFile.of([])
@@ -91,7 +92,7 @@ struct Recovering {
         return taken
     }
 
-    /// For tests: dies, or takes its time, as a daemon can at any moment. What happens where is said in words with commas between.
+    /// For tests: dies or sleeps, as a daemon can at any moment. A comma-separated list says what happens where.
     ///
     /// `crashes`: how many daemons have died so far, where that matters.
     private func fail(at stage: String, crashes: UInt32 = 0) {
@@ -102,7 +103,7 @@ struct Recovering {
         if faults.contains("first " + stage), crashes == 1 { kill(getpid(), SIGKILL) }
         if faults.contains(stage) { kill(getpid(), SIGKILL) }
         if faults.contains("slow " + stage) { usleep(1_500_000) }
-        // As long as the one file is there, which the other one says.
+        // Waits as long as the file exists, after creating the other one.
         if faults.contains("held " + stage), access(store.directory + "/hold", F_OK) == 0 {
             close(creat(store.directory + "/held", 0o600))
             while access(store.directory + "/hold", F_OK) == 0 { usleep(10_000) }

@@ -1,12 +1,12 @@
 import GrantSystem
 
-/// Work that is begun on another thread before its result is needed.
+/// A value that is computed on another thread before it is needed: a future.
 final class Ahead<Value: Sendable>: Sendable {
     private let work: @Sendable () -> Value
     private let result = Lock<Value?>(nil)
     private let isDone = Semaphore()
 
-    /// Begins it. Where no thread can be had, it is done when the result is asked for.
+    /// Starts the work. Without a thread, it runs when the value is read.
     init(_ work: @escaping @Sendable () -> Value) {
         self.work = work
         let thread = try? WorkerThread.start("ahead") { [result, isDone] in
@@ -17,7 +17,7 @@ final class Ahead<Value: Sendable>: Sendable {
         if let thread { thread.detach() } else { isDone.post() }
     }
 
-    /// Waits for the result.
+    /// Waits for the value.
     var value: Value {
         isDone.wait()
         isDone.post()

@@ -1,12 +1,12 @@
 import Glibc
 import GrantSystem
 
-/// Descriptors that a program which is started gets, in order, from one number on. Closed here with this value.
+/// Descriptors for a program to be started, with consecutive numbers there. Owns them, and closes them at the end of its lifetime.
 final class HandedDescriptors {
     private let first: Int32
     private(set) var numbers: [Int32]
 
-    /// Takes over those that have numbers in the program already, from `first` on.
+    /// Takes ownership of those that have numbers in the program already, from `first` on.
     init(first: Int32, _ numbers: [Int32] = []) { (self.first, self.numbers) = (first, numbers) }
 
     deinit { close() }
@@ -17,7 +17,7 @@ final class HandedDescriptors {
         numbers = []
     }
 
-    /// Takes the descriptor over. The number it has in the program.
+    /// Takes ownership of a descriptor. Returns its number in the program.
     func hand(_ descriptor: consuming FileDescriptor) -> Int32 {
         numbers.append(descriptor.release())
         return first + Int32(clamping: numbers.count) - 1

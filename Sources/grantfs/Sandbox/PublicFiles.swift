@@ -2,20 +2,20 @@ import Glibc
 import GrantAdministration
 import GrantSystem
 
-/// What every user may read below a directory of the system, as words for bwrap.
+/// The world-readable files below a system directory, as arguments for bwrap.
 struct PublicFiles {
     /// Open files, in the order of their numbers.
     private(set) var descriptors: [Int32] = []
     private let firstDescriptor: Int32
 
-    /// What is larger is bound, and so is what comes after so many.
+    /// Larger files are bound instead of copied, and so are all after this number.
     private static let (largest, most): (off_t, Int) = (1 << 20, 256)
-    /// A bind takes as long as so many copies.
+    /// A bind takes as long as this many copies.
     private static let small = 16
 
     init(firstDescriptor: Int32) { self.firstDescriptor = firstDescriptor }
 
-    /// A large directory below in which everything is public is bound as one. Of the others, links are made anew, and files are copied from descriptors.
+    /// Binds large directories whose contents are all public as one. In others it recreates links, and copies files from descriptors.
     mutating func add(below directory: [UInt8], to words: inout Words) { add(PublicFiles.entries(of: directory), to: &words) }
 
     private mutating func add(_ entries: [Entry], to words: inout Words) {
@@ -44,7 +44,7 @@ struct PublicFiles {
         if descriptors.count < PublicFiles.most, let file = try? FileDescriptor.open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK),
             let status = try? file.status().st, status.st_mode & S_IFMT == S_IFREG, status.st_size <= PublicFiles.largest
         {
-            // Another one may have its name by now.
+            // Another file may have the name by now.
             guard status.st_mode & 0o4 != 0 else { return }
             let mode = String(status.st_mode & 0o755, radix: 8)
             words.add("--perms", "0" + mode, "--file", String(firstDescriptor + Int32(clamping: descriptors.count)))
@@ -56,16 +56,16 @@ struct PublicFiles {
         }
     }
 
-    /// What a directory has, as it was at one look at each.
+    /// A directory entry, as it was at one look.
     private struct Entry {
         let path: [UInt8]
         let kind: mode_t
         let isPublic: Bool
-        /// Of a public directory.
+        /// The contents of a public directory.
         let below: [Entry]
     }
 
-    /// How many entries there are, where everything is every user's to read; else nil.
+    /// Returns the number of entries if all are world-readable; otherwise nil.
     private static func size(ofWhole entries: [Entry]) -> Int? {
         var size = entries.count
         for entry in entries {
@@ -82,7 +82,7 @@ struct PublicFiles {
     }
 
     private static func entries(of path: [UInt8]) -> [Entry] {
-        // Each name is looked up in its directory alone: by its path, every one above would be walked again.
+        // Names are looked up in their directory alone: a full path would be walked from the root each time.
         guard let directory = try? FileDescriptor.open(path, O_RDONLY | O_DIRECTORY) else { return [] }
         return entries(of: path, directory)
     }

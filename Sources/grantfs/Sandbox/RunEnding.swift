@@ -4,7 +4,7 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// What becomes of the changes that a program makes, by `grantfs run --snapshot`, `--review` and `--undo`.
+/// What happens to a program's changes after its end: `grantfs run --snapshot`, `--review` and `--undo`.
 final class RunEnding {
     private enum Manner: String, CaseIterable {
         case snapshot, review, undo
@@ -16,7 +16,7 @@ final class RunEnding {
     private var snapshot: RunSnapshot?
     private var hasEnded = false
 
-    /// nil when none of them is asked for. `.usage` when nothing is granted for writing.
+    /// nil if none of these options was given. `.usage` if nothing is granted for writing.
     ///
     /// - Parameter granted: the directories that the program may write to, canonical.
     init?(_ arguments: ParsedArguments, granted: [[UInt8]]) throws(GrantError) {
@@ -35,12 +35,12 @@ final class RunEnding {
                 .usage, "run: --\(last.rawValue) is of what --grant names for writing", advice: "--grant DIR")
         }
         manner = last
-        // What lies in another one is copied with it.
+        // A directory inside another one is copied with that.
         directories = granted.filter { path in !granted.contains { $0 != path && MountTable.path(path, isAtOrBelow: $0) } }
         limit = try arguments.text("snapshot-limit").map { (text) throws(GrantError) in try RunEnding.size(text) } ?? 4 << 30
     }
 
-    /// `500M`, `4G`, a number of bytes.
+    /// `500M`, `4G`, or a number of bytes.
     private static func size(_ text: String) throws(GrantError) -> UInt64 {
         let units: [Character: UInt64] = ["K": 10, "M": 20, "G": 30, "T": 40]
         let unit = text.last.flatMap { units[Character($0.uppercased())] }
@@ -51,7 +51,7 @@ final class RunEnding {
         return number << (unit ?? 0)
     }
 
-    /// Copies the directories. Nothing is left when this throws.
+    /// Copies the directories. Nothing is left if it throws.
     func begin(_ command: [[UInt8]], _ store: GrantStore) throws(GrantError) {
         let progress = ProgressOutput(isJSON: false)
         defer { progress.end() }
@@ -59,7 +59,7 @@ final class RunEnding {
         snapshot = try RunSnapshot.make(
             of: directories, for: command, in: store, limit: limit, progress: { progress.show($0) }, lost: { lost = $0.all })
         progress.end()
-        // Before the program begins, not when it is too late.
+        // Warns before the program begins, while it still helps.
         for loss in lost {
             let others = loss.count > 1 ? " and \(loss.count - 1) more" : ""
             Terminal.note(
@@ -68,19 +68,19 @@ final class RunEnding {
         }
     }
 
-    /// Something has failed, perhaps before the program was started. What it has changed, if anything, is left to be looked at.
+    /// Something has failed, perhaps before the program was started. Its changes, if any, are left to be looked at.
     func abandon() {
         guard !hasEnded, let snapshot else { return }
         hasEnded = true
-        guard let changes = try? snapshot.noteEnd() else { return }
+        guard let changes = try? snapshot.recordEnd() else { return }
         if changes.isEmpty { try? snapshot.forget() } else { leave(snapshot, changes) }
     }
 
-    /// The program has ended, and nothing of it is on its way to the files any more.
+    /// Must be called when the program has ended and no write of it is pending.
     func end() throws(GrantError) {
         guard let snapshot else { return }
         hasEnded = true
-        let changes = try snapshot.noteEnd()
+        let changes = try snapshot.recordEnd()
         if changes.isEmpty {
             Terminal.note("the program has changed nothing in what it was granted")
             return try snapshot.forget()
@@ -100,7 +100,7 @@ final class RunEnding {
     }
 
     private func putBack(_ snapshot: RunSnapshot) throws(GrantError) {
-        let result = try snapshot.putBack()
+        let result = try snapshot.undo()
         Terminal.note("put back: \(ChangeText.count(result.done))")
         if result.left.isEmpty { return try snapshot.forget() }
         throw UndoCommand.report(result, snapshot)

@@ -3,24 +3,25 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// The world that `grantfs run` gives a program, as words for bwrap(1).
+/// The sandbox of `grantfs run`, as arguments for bwrap(1).
 ///
-/// The program has no capability and cannot get one: a user namespace of its own, no new privileges, no further user namespaces. What it
-/// may read of the system is bound read-only; what it may write to is in memory, and gone with it, but for the view.
+/// The program has no capability and cannot gain one: it has a user namespace of its own, no new privileges, and can make no further
+/// user namespaces. What it may read of the system is bound read-only; what it may write, except for the view, is in memory and gone
+/// with it.
 struct Sandbox {
-    /// Where the view is mounted outside; absolute.
+    /// The mountpoint of the view outside; absolute.
     let view: [UInt8]
     let layout: SandboxLayout
     let hasNetwork: Bool
     let home: [UInt8]
     let environment: [(name: String, value: [UInt8])]
-    /// Where the program starts.
+    /// The program's working directory.
     let directory: [UInt8]
 
-    /// What the program has in its home, by the name there.
+    /// The files in the program's home, by name.
     let homeFiles: [(name: String, contents: [UInt8])]
 
-    /// `current`: the caller's own directory, canonical.
+    /// `current`: the caller's working directory, canonical.
     init(view: [UInt8], layout: SandboxLayout, request: SandboxRequest, current: [UInt8]?) {
         self.view = view
         self.layout = layout
@@ -33,8 +34,8 @@ struct Sandbox {
         homeFiles = git.isEmpty ? [] : [(".gitconfig", git)]
     }
 
-    /// The options, for `bwrap --args`: on its command line the program could read them, and the paths of this machine in them. `filter` is the descriptor of a
-    /// `SandboxFilter`, `empty` that of a file without contents; `handed` gets others.
+    /// Returns the options for `bwrap --args`: on bwrap's command line the program could read them, with paths of this machine.
+    /// `filter` is the descriptor of a `SandboxFilter`, `empty` that of an empty file; `handed` gets others.
     func words(
         _ system: SystemFiles.Found, statusDescriptor: Int32, filter: Int32, empty: Int32, _ handed: HandedDescriptors
     ) throws(Errno) -> [[UInt8]] {
@@ -44,9 +45,9 @@ struct Sandbox {
         words.add("--json-status-fd", String(statusDescriptor), "--seccomp", String(filter))
         words.add(contents: system.words)
         words.add("--proc", "/proc", "--dev", "/dev")
-        // Descriptions of keys that the program's user may see, which the machine's other programs have.
+        // /proc/keys has descriptions of keys of the program's user, which belong to other programs.
         if access("/proc/keys", F_OK) == 0 { words.add("--perms", "0444", "--ro-bind-data", String(empty), "/proc/keys") }
-        // The kernel asks for no capability of root where it owns a switch: /proc/sys, which bwrap leaves open, and others.
+        // For files that root owns the kernel asks for no capability: /proc/sys, which bwrap leaves writable, and others.
         if geteuid() == 0 { words.add("--remount-ro", "/proc") }
         for directory in ["/tmp", "/var/tmp"] { words.add("--perms", "1777", "--tmpfs", directory) }
         words.add("--tmpfs", "/run", "--perms", "0700", "--dir", SandboxEnvironment.runtimeDirectory)
@@ -73,7 +74,7 @@ struct Sandbox {
     }
 }
 
-/// Words of a command line, as bytes.
+/// Command-line arguments, as bytes.
 struct Words {
     private(set) var list: [[UInt8]] = []
 
@@ -82,14 +83,14 @@ struct Words {
     mutating func add(contents words: [[UInt8]]) { list += words }
 }
 
-/// Which variables a program in a sandbox gets.
+/// The environment variables of a program in a sandbox.
 enum SandboxEnvironment {
-    /// Passed on as they are: how a terminal and a language look, and nothing that names a file, a socket or a secret.
+    /// Passed on unchanged: settings of the terminal and the language, and nothing that names a file, a socket or a secret.
     private static let kept = ["TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"]
 
     static var runtimeDirectory: String { "/run/user/\(geteuid())" }
 
-    /// One value for each name, the last that was given.
+    /// Keeps the last value for each name.
     static func merged(_ variables: [(name: String, value: [UInt8])]) -> [(name: String, value: [UInt8])] {
         var result: [(name: String, value: [UInt8])] = []
         for variable in variables {
@@ -102,7 +103,8 @@ enum SandboxEnvironment {
         return result
     }
 
-    /// What every program gets. In its PATH come, before the system's directories, those of the caller's that are in what is `shown` besides, and those of `first` that there are.
+    /// Returns the variables of every program. Its PATH has the existing directories of `first` and the caller's directories that are
+    /// in `shown`, before the system's.
     static func standard(home: [UInt8], first: [[UInt8]], shown: [[UInt8]]) -> [(name: String, value: [UInt8])] {
         let user = getpwuid(geteuid()).map { String(cString: $0.pointee.pw_name) } ?? "\(geteuid())"
         let own = (value(of: "PATH") ?? []).split(separator: UInt8(ascii: ":")).map { Array($0) }

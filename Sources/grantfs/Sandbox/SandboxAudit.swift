@@ -5,14 +5,15 @@ import GrantStore
 import GrantProxy
 import GrantSystem
 
-/// The file in which `grantfs run --audit` leaves what the program has opened and changed through the view.
+/// The file for the audit log of `grantfs run --audit`: what the program has opened and changed through the view.
 final class SandboxAudit {
     private let file: FileDescriptor
     private let shown: String
-    /// The last entry of the log before the program.
+    /// The number of the last log entry before the program.
     private let last: Int64
 
-    /// Opens the file, which is empty until the program has ended. `.usage` where the program could write to it; `.system` where it cannot be made.
+    /// Opens the file, which stays empty until the program has ended. `.usage` if the program could write to it; `.system` if it cannot
+    /// be made.
     ///
     /// - Parameter granted: the directories that the program sees, canonical.
     init(_ word: [UInt8], granted: [[UInt8]], _ store: GrantStore) throws(GrantError) {
@@ -42,8 +43,8 @@ final class SandboxAudit {
         }
     }
 
-    /// Writes what the log has of the view since then, an object of JSON on each line, as `grantfs log --json` gives them.
-    /// `refused`: hosts that it was kept from, of which the log has nothing.
+    /// Writes the log entries of the view since then, one JSON object a line, as `grantfs log --json` prints them. `refused`: refused
+    /// hosts, which are not in the log.
     func write(_ view: ViewName, _ store: GrantStore, refused: [Refusal]) throws(GrantError) {
         var text = ""
         try LogCommand.read(store, after: last) { entry in

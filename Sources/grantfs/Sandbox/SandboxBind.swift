@@ -3,21 +3,21 @@ import GrantAdministration
 import GrantModel
 import GrantSystem
 
-/// A directory or a file of the machine that a sandbox shows read-only, and nobody can take back while the program runs.
+/// A file or directory that a sandbox shows read-only, and that cannot be revoked while the program runs.
 ///
-/// bwrap binds by path, and what is above the file may be changed meanwhile by another program. So the file's numbers are kept, and the sandbox begins with a look whether
-/// it has that very file (`BeginCommand`).
+/// bwrap binds by path, and another program may change a parent directory meanwhile. So the file's device and inode are recorded, and
+/// the sandbox first checks that it has that very file (`BeginCommand`).
 struct SandboxBind: Sendable {
     /// Canonical.
     let source: [UInt8]
-    /// Where it is in the sandbox: as it was named, where that is a plain absolute path.
+    /// The path in the sandbox: the one that was given, if it is a plain absolute path.
     let place: [UInt8]
     let isDirectory: Bool
     let device: UInt64
     let inode: UInt64
 
-    /// Looks at what was named, following links as every program does with a user's words. `.notFound`; `.invalidDirectory` for what is neither a directory nor a
-    /// file.
+    /// Looks a path up; links are followed, as the user's own words. `.notFound`; `.invalidDirectory` if it is neither a directory nor
+    /// a file.
     init(_ word: [UInt8]) throws(GrantError) {
         let shown = String(decoding: word, as: UTF8.self)
         do throws(Errno) {

@@ -1,22 +1,22 @@
 import GrantModel
 import GrantSystem
 
-/// Where in a sandbox what is shown of the machine has its place.
+/// The paths at which a sandbox shows parts of the machine.
 ///
-/// No place lies in another one: what a program may write to would decide there where the next thing is mounted.
+/// No path is inside another one: a program that can write to the outer one could redirect the next mount.
 struct SandboxLayout {
-    /// Where the view is.
+    /// The path of the view.
     let view: [UInt8]
-    /// The directories of the view that are at their own paths as well, by their names in the view.
+    /// Directories of the view that are also shown at their own paths, by their names in the view.
     private(set) var directories: [(name: GrantName, path: [UInt8])] = []
     private(set) var binds: [SandboxBind] = []
 
     init(view: [UInt8]) { self.view = view }
 
-    /// What there is beside the system, but for the view.
+    /// All paths beside the system's and the view's.
     var places: [[UInt8]] { directories.map(\.path) + binds.map(\.place) }
 
-    /// Shows a directory of the view at its own path too. Why not, in words for people; nil when it is there.
+    /// Shows a directory of the view at its own path too. Returns why not, for people; nil if it does.
     mutating func show(_ name: GrantName, at path: [UInt8]) -> String? {
         if let obstacle = obstacle(path) { return obstacle }
         if let other = places.first(where: { overlap($0, path) }) {
@@ -26,7 +26,7 @@ struct SandboxLayout {
         return nil
     }
 
-    /// Binds it. `.usage` when it has no place.
+    /// Adds a bind. `.usage` if its path is not available.
     mutating func bind(_ bind: SandboxBind) throws(GrantError) {
         let shown = String(decoding: bind.place, as: UTF8.self)
         if let obstacle = obstacle(bind.place) {
@@ -42,7 +42,7 @@ struct SandboxLayout {
         binds.append(bind)
     }
 
-    /// Where the program starts: in the caller's own directory, if it is shown at its own path, else in the view.
+    /// Returns the program's working directory: the caller's, if it is shown at its own path, otherwise the view.
     func start(from current: [UInt8]?) -> [UInt8] {
         guard let current, directories.contains(where: { MountTable.path(current, isAtOrBelow: $0.path) }) else { return view }
         return current

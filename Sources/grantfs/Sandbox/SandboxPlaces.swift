@@ -1,17 +1,17 @@
 import GrantModel
 import GrantSystem
 
-/// Where things may be in a sandbox.
+/// The paths that are available in a sandbox.
 enum SandboxPlaces {
-    /// Where a view is when nobody says otherwise.
+    /// The default path of the view.
     static let standard = Array("/grants".utf8)
 
-    /// Read-only, the kernel's, or needed whole.
+    /// Unavailable: read-only, the kernel's, or needed as a whole.
     private static let taken = ["/usr", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/dev", "/sys"]
-    /// Something may lie below, and nothing in their place or above.
+    /// Paths may be below these, but not replace or contain them.
     private static let shared = ["/tmp", "/var/tmp", "/run"]
 
-    /// `.usage` when a view cannot be shown there.
+    /// `.usage` if a view cannot be shown there.
     static func check(_ place: [UInt8]) throws(GrantError) {
         guard let obstacle = obstacle(place) else { return }
         throw GrantError(
@@ -19,7 +19,7 @@ enum SandboxPlaces {
             advice: isPlain(place) ? nil : "--at \(String(decoding: standard, as: UTF8.self))")
     }
 
-    /// Why nothing can be shown there, in words for people; nil when it can.
+    /// Returns why nothing can be shown there, for people; nil if it can.
     static func obstacle(_ place: [UInt8]) -> String? {
         guard isPlain(place) else { return "that is no plain absolute path" }
         let isTaken = taken.contains { lies(place, at: $0) || lies(Array($0.utf8), at: place) }
@@ -27,7 +27,7 @@ enum SandboxPlaces {
         return nil
     }
 
-    /// The caller's home, as an empty directory; another one where that would be in the way of what is shown at these places, or of the system.
+    /// Returns the caller's home, which is an empty directory; another path if that would conflict with the system's or these paths.
     static func home(beside places: [[UInt8]]) -> [UInt8] {
         let spare = Array("/run/home".utf8)
         guard let home = SandboxEnvironment.value(of: "HOME"), obstacle(home) == nil,

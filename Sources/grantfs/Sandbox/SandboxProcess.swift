@@ -3,13 +3,13 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// A program in its sandbox, from start to end.
+/// Runs a program in its sandbox.
 enum SandboxProcess {
     static let program = "bwrap"
-    /// The first number of what the words for bwrap speak of, behind its own descriptors.
+    /// The first descriptor number that bwrap's arguments refer to, after its own descriptors.
     static let firstHanded: Int32 = 7
 
-    /// `.unsupported`, with the package to install, when there is no bubblewrap.
+    /// `.unsupported`, with the package to install, if bubblewrap is missing.
     static func requireProgram() throws(GrantError) {
         if ProgramSearch.path(of: program) != nil { return }
         throw GrantError(
@@ -17,16 +17,16 @@ enum SandboxProcess {
         )
     }
 
-    /// What a shell gives for a program that is not there, and for one that cannot be run.
+    /// A shell's exit statuses for a missing program, and for one that cannot be run.
     static let (notFound, notRunnable): (Int32, Int32) = (127, 126)
 
-    /// Says what a program in a sandbox finds, to whoever named one that it does not.
+    /// Explains what programs a sandbox can find, if the given one was not.
     static func advise() {
         Terminal.note("in the sandbox there are the system's programs and what --grant, --ro-bind and --tool show")
     }
 
-    /// Runs the command, hands on the signals that people and service managers send, and returns its exit status: 128 and the number
-    /// of the signal where one ended it; `notFound` where it could not be begun. To be called on the main thread.
+    /// Runs the command, forwards the signals of people and service managers, and returns its exit status: 128 plus the number of a
+    /// signal that ended it; `notFound` if it could not be started. Must be called on the main thread.
     static func run(
         _ sandbox: Sandbox, command: [[UInt8]], _ system: Ahead<SystemFiles.Found>, _ proxy: SandboxProxy?
     ) throws(GrantError) -> Int32 {
@@ -50,11 +50,11 @@ enum SandboxProcess {
             let terminal = SandboxTerminal()
             let beginning = try BeginCommand.words(for: sandbox.layout.binds, terminal, proxy, handed)
             let words = ["bwrap", "--args", "4", "--"].map { Array($0.utf8) } + beginning + command
-            // The program may read bwrap's variables, so bwrap has no others than the program.
+            // The program can read bwrap's environment, so bwrap gets only the program's.
             let variables = sandbox.environment.map { Array($0.name.utf8) + [UInt8(ascii: "=")] + $0.value }
             let descriptors = [pipe.writing.number, options.number, filter.number, empty.number] + handed.numbers
             let child = try SandboxStarter.start(hasNetwork: sandbox.hasNetwork) { () throws(Errno) in
-                // In a group of its own: a Ctrl-C is handed on, and does not end bwrap, which would kill the program.
+                // In a process group of its own: Ctrl-C is forwarded, and does not end bwrap, which would kill the program.
                 try ChildProcess.spawn(program, arguments: words, environment: variables, inGroup: true, descriptors: descriptors)
             }
             let says = pipe.closeWriting()
@@ -70,13 +70,13 @@ enum SandboxProcess {
                     terminal.resize()
                     continue
                 }
-                // In a terminal of its own the program has a session of its own too, and groups as it likes.
+                // With a terminal of its own the program also has its own session and process groups.
                 if let group = terminal?.group { kill(-group, number) }
                 if let leader, kill(-leader, number) == 0 {
-                    // Whatever has stopped the first process, it has to see the others end.
+                    // Continues the first process, which has to see the others end, whatever stopped it.
                     kill(leader, SIGCONT)
                 } else if number != SIGWINCH {
-                    // Before the program has its session there is nobody but bwrap.
+                    // Before the program has a session there is only bwrap.
                     kill(child, SIGKILL)
                 }
             }
@@ -85,7 +85,7 @@ enum SandboxProcess {
         } catch {
             throw GrantError(.system, "the sandbox cannot be started", cause: error.description)
         }
-        // bwrap has said why.
+        // bwrap has printed why.
         if hasStarted, status == 1, !hasBegun {
             advise()
             return notFound
@@ -98,7 +98,8 @@ enum SandboxProcess {
 
     private static let handedOn = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH]
 
-    /// The process at the head of the program's session: `{"child-pid": N …}`, the first line of what bwrap says of itself. nil when it fails before.
+    /// Returns the leader of the program's session, from the first line of bwrap's status: `{"child-pid": N …}`. nil if bwrap fails
+    /// before.
     private static func leader(saidBy reading: borrowing FileDescriptor) -> Int32? {
         var said: [UInt8] = []
         var byte: UInt8 = 0
@@ -111,7 +112,8 @@ enum SandboxProcess {
         return Int32(String(key.drop { $0 == " " }.prefix { $0.isNumber }))
     }
 
-    /// Whether bwrap, which has ended, had the program begin: it says with which status that has ended, and nothing when it could not be executed (bwrap(1), --json-status-fd).
+    /// Whether the program was started, once bwrap has ended: bwrap reports the program's exit status, and nothing if it could not be
+    /// executed (bwrap(1), --json-status-fd).
     private static func hasBegun(saidBy reading: borrowing FileDescriptor) -> Bool {
         var said: [UInt8] = []
         while said.count < 4096, let next = next(of: reading) { said.append(next) }

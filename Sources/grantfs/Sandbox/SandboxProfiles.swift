@@ -4,12 +4,12 @@ import GrantFiles
 import GrantModel
 import GrantSystem
 
-/// Where profiles for `grantfs run --tool` are found: the user's own first, then the administrator's, then those that come with the program.
+/// The profiles for `grantfs run --tool`: the user's own first, then the administrator's, then the installed ones.
 enum SandboxProfiles {
-    /// More than any profile.
+    /// The maximum size of a profile.
     private static let largest = 1 << 20
 
-    /// `.notFound`, with what there is, when nobody has one of that name; `.permission` when others could have written it.
+    /// Finds and reads a profile. `.notFound`, with the available ones; `.permission` if others could have written it.
     static func profile(named word: [UInt8]) throws(GrantError) -> SandboxProfile {
         let name = try ParsedArguments.text(word, "the value of --tool")
         let isPlain = !name.isEmpty && name.first != "." && !name.utf8.contains(UInt8(ascii: "/")) && !name.utf8.contains(0)
@@ -33,7 +33,7 @@ enum SandboxProfiles {
             advice: near.map { "did you mean “\($0)”?" } ?? "\(directories[0])/\(name) would be one")
     }
 
-    /// What `~` stands for. `/` where there is no home, so that nothing is found.
+    /// The expansion of `~`. `/` if there is no home, so that nothing is found.
     static var home: [UInt8] {
         let home = SandboxEnvironment.value(of: "HOME") ?? []
         return home.first == UInt8(ascii: "/") ? home : Array("/nonexistent".utf8)
@@ -52,7 +52,7 @@ enum SandboxProfiles {
         ((try? DirectoryNames.of(directory.utf8)) ?? []).map { String(decoding: $0, as: UTF8.self) }.filter { $0.first != "." }
     }
 
-    /// What a profile says widens what a program may see, so nobody but the user and root may have written it.
+    /// A profile widens what a program may see, so only the user and root may be able to write it.
     static func contents(of file: borrowing FileDescriptor, _ path: String) throws(GrantError) -> [UInt8] {
         var status = stat()
         guard fstat(file.number, &status) == 0 else { throw GrantError(.system, "\(path) cannot be read", cause: Errno(errno).description) }

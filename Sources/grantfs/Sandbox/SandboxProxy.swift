@@ -3,18 +3,18 @@ import GrantModel
 import GrantProxy
 import GrantSystem
 
-/// The proxy of a sandbox that may reach a list of hosts: a process outside, without rights, that ends with this one.
+/// The proxy of a sandbox with a list of hosts: an unprivileged process outside, which ends with this one.
 final class SandboxProxy {
     private let child: Int32
     private let control: UnixSocket
-    /// To the proxy, for the first step in the sandbox.
+    /// The socket to the proxy, for the first step in the sandbox.
     private var sandbox: Int32
     private var hasEnded = false
 
-    /// What the proxy is called by in the sandbox.
+    /// The environment variables with the proxy's address in the sandbox.
     static let variables = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
 
-    /// nil where there is no list. `.system` when it cannot be started.
+    /// nil if there is no list. `.system` if it cannot be started.
     init?(_ hosts: [HostRule]) throws(GrantError) {
         if hosts.isEmpty { return nil }
         do throws(Errno) {
@@ -32,19 +32,19 @@ final class SandboxProxy {
         }
     }
 
-    /// The end for the sandbox, once.
+    /// Gives away the sandbox's end, once.
     func takeSandboxEnd() -> FileDescriptor {
         defer { sandbox = -1 }
         return FileDescriptor(owning: sandbox)
     }
 
-    /// Ends it, after the program. What was refused, and how much more there was.
+    /// Ends the proxy, after the program. Returns the refusals, and the number of those beyond the limit.
     func end() -> (refused: [Refusal], others: Int) {
         hasEnded = true
         shutdown(control.number, Int32(SHUT_WR))
         var said: [UInt8] = []
         let deadline = Clock.monotonic + 2_000_000_000
-        // Its end is an error: by then everything has come.
+        // The end of the connection is an error: by then everything has arrived.
         while said.count < 1 << 20, (try? Poll.wait(control.number, writing: false, deadline: deadline)) != nil {
             do throws(Errno) {
                 said += try control.receiveSome(4096) ?? []
@@ -71,7 +71,7 @@ final class SandboxProxy {
         return (refused, others)
     }
 
-    /// Tells the person what the program was kept from. The program chooses the names, so they are few.
+    /// Prints what the program was refused. The program chooses the names, so only a few are printed.
     static func say(_ refused: [Refusal], _ others: Int) {
         let shown = refused.prefix(20)
         for refusal in shown {

@@ -5,7 +5,7 @@ import GrantModel
 import GrantProxy
 import GrantSystem
 
-/// What is asked for a sandbox, by the command line and by the profiles that it names.
+/// The parameters of a sandbox, from the command line and the profiles that it names.
 struct SandboxRequest {
     struct Wish {
         let path: [UInt8]
@@ -14,15 +14,15 @@ struct SandboxRequest {
 
     private(set) var grants: [Wish] = []
     private(set) var binds: [SandboxBind] = []
-    /// Binds of profiles, which a tool may have and need not.
+    /// Binds of profiles, which are optional.
     private(set) var toolBinds: [SandboxBind] = []
     private(set) var variables: [(name: String, value: [UInt8])] = []
-    /// Directories to be looked in first for programs.
+    /// Directories that come first in the search path for programs.
     private(set) var searchPath: [[UInt8]] = []
-    /// Values of the caller's own configuration of git that the program has, by their names.
+    /// The keys of the caller's git configuration that the program gets.
     private(set) var gitValues: [String] = []
     private(set) var hasNetwork: Bool
-    /// Those that it reaches by a proxy, where it has no network.
+    /// The hosts that it reaches by a proxy, if it has no network.
     private(set) var hosts: [HostRule] = []
 
     init(_ arguments: ParsedArguments) throws(GrantError) {
@@ -37,7 +37,7 @@ struct SandboxRequest {
             throw GrantError(.usage, "run: --network leaves it the whole network", advice: "leave out --network, or --network-hosts")
         }
         for name in arguments.options["tool"] ?? [] { try add(try SandboxProfiles.profile(named: name)) }
-        // A list on the command line is meant, whatever a profile says; else the widest of several profiles is.
+        // A list on the command line overrides profiles; otherwise the widest of several profiles applies.
         if isBounded { hasNetwork = false }
         if hasNetwork { hosts = [] }
         grants += try SandboxRequest.wishes(arguments.options["grant"] ?? [])
@@ -54,7 +54,7 @@ struct SandboxRequest {
             do throws(GrantError) {
                 toolBinds.append(try SandboxBind(path))
             } catch {
-                // Of the places where a tool may be installed most are not there.
+                // Most of the paths where a tool may be installed do not exist.
                 if error.code != .notFound { throw error }
             }
         }

@@ -2,19 +2,20 @@ import GrantConfinement
 import Glibc
 import GrantSystem
 
-/// Starts a sandbox on a thread that has left what the starter shares and no namespace separates. The command itself keeps it: its store may lie where the
-/// session's keys are needed.
+/// Starts a sandbox on a thread that has left resources which no namespace separates. The command itself keeps them: its store may need
+/// the keys of the session.
 enum SandboxStarter {
-    /// What `start` gives, a process. The thread stays until that has ended, because a sandbox ends with the thread that started it.
+    /// Runs `start`, which returns a process. The thread lives until that has ended, because a sandbox ends with the thread that
+    /// started it.
     static func start(hasNetwork: Bool, _ start: @escaping @Sendable () throws(Errno) -> Int32) throws(Errno) -> Int32 {
         let result = Lock<Result<Int32, Errno>?>(nil)
         let isStarted = Semaphore()
         let thread = try WorkerThread.start("sandbox") {
-            // The filter of system calls keeps keys away in any case; this also keeps the kernel from looking there for the program. A user may have as many
-            // keyrings as there are keys for one (200), so that it cannot be had is no failure.
-            try? SharedThings.leaveSessionKeyring()
-            // With a network of its own, there are none of others. A bwrap that needs its set-id bit could not work afterwards.
-            if hasNetwork, !needsSetID { try? SharedThings.leaveAbstractSockets() }
+            // The system call filter denies access to keys anyway; this also keeps the kernel from searching them on the program's
+            // behalf. Keyrings count against a user's quota of keys (200), so failure is not an error.
+            try? SharedResources.leaveSessionKeyring()
+            // A network namespace of its own has no others' sockets. A bwrap that needs its set-uid bit could not work afterwards.
+            if hasNetwork, !needsSetID { try? SharedResources.leaveAbstractSockets() }
             do throws(Errno) {
                 let child = try start()
                 result.withLock { $0 = .success(child) }

@@ -1,19 +1,20 @@
 import Glibc
 import GrantSystem
 
-/// The terminal of a program in a sandbox, when the caller has one: another one that is played to it, so that it has job control and nothing that it could do to the caller's.
+/// The terminal of a program in a sandbox, if the caller has one: a pseudo-terminal, so that the program has job control but no access
+/// to the caller's terminal.
 final class SandboxTerminal: Sendable {
     private let outer: Int32
     private let inner = Lock<Int32?>(nil)
     private let before: termios
-    /// What is typed is the caller's again once the other end is closed.
+    /// Closing the other end returns keyboard input to the caller.
     private let handingOn: Lock<Int32?>
     private let watching: Int32
     private let hasHandedOn = Semaphore()
     /// The last of the program's output has been shown.
     private let isShown = Semaphore()
 
-    /// nil where standard input and output are no terminal, or are another job's at this moment.
+    /// nil if standard input and output are not a terminal, or another job is in the foreground.
     init?() {
         guard isatty(STDIN_FILENO) == 1, isatty(STDOUT_FILENO) == 1, tcgetpgrp(STDIN_FILENO) == getpgrp() else { return nil }
         var settings = termios()
@@ -28,14 +29,14 @@ final class SandboxTerminal: Sendable {
         inner.withLock { $0 = numbers.inner }
     }
 
-    /// What the program gets of it.
+    /// Returns the program's end.
     func copy() throws(Errno) -> FileDescriptor {
         let number = fcntl(inner.withLock { $0 } ?? -1, F_DUPFD_CLOEXEC, 3)
         if number < 0 { throw Errno(errno) }
         return FileDescriptor(owning: number)
     }
 
-    /// Hands on what is typed, and shows what comes, from now on.
+    /// Starts copying input and output.
     func begin() {
         inner.withLock { number in
             if let number { close(number) }
@@ -46,7 +47,7 @@ final class SandboxTerminal: Sendable {
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw)
         let outer = outer
         let shown = isShown
-        // Without threads nothing is shown, and the program is not waited for by them.
+        // Without threads nothing is copied, and the end of the program does not wait for them.
         let (watching, handedOn) = (watching, hasHandedOn)
         let typing = try? WorkerThread.start("typing") {
             SandboxTerminal.copy(from: STDIN_FILENO, to: outer, until: watching)
@@ -64,7 +65,7 @@ final class SandboxTerminal: Sendable {
         showing.detach()
     }
 
-    /// After the program: shows the rest, and leaves the caller's terminal as it was, with what is typed from now on.
+    /// Ends copying after the program's end: shows the remaining output, and restores the caller's terminal.
     func end() {
         handingOn.withLock { number in
             if let number { close(number) }
@@ -76,16 +77,16 @@ final class SandboxTerminal: Sendable {
         tcsetattr(STDIN_FILENO, TCSADRAIN, &settings)
     }
 
-    /// The caller's terminal has another size.
+    /// Adopts a new size of the caller's terminal.
     func resize() { PseudoTerminal.copySize(from: STDIN_FILENO, to: outer) }
 
-    /// The group of processes in front; nil when there is none.
+    /// The foreground process group; nil if there is none.
     var group: Int32? {
         let group = tcgetpgrp(outer)
         return group > 1 ? group : nil
     }
 
-    /// `end`: when it hangs up, that was all.
+    /// `end`: a descriptor; copying ends when it hangs up.
     private static func copy(from source: Int32, to target: Int32, until end: Int32 = -1) {
         var buffer = [UInt8](repeating: 0, count: 16384)
         while true {

@@ -2,19 +2,20 @@ import Glibc
 import GrantAdministration
 import GrantSystem
 
-/// What of the system a sandbox shows, read-only.
+/// The parts of the system that a sandbox shows read-only.
 struct SystemFiles: Sendable {
     let isRoot: Bool
     let hasNetwork: Bool
 
-    /// Words for bwrap, and the descriptors that they speak of.
+    /// Arguments for bwrap, and the descriptors that they refer to.
     struct Found: Sendable {
         fileprivate(set) var words: [[UInt8]] = []
-        /// Open files; the first has the number that was asked for. Whoever has this closes them.
+        /// Open files; the first has the requested number. The caller closes them.
         fileprivate(set) var files: [Int32] = []
     }
 
-    /// What there is now; of root's /etc copies of small files, since a bind of each would take most of the time that a sandbox takes to be made.
+    /// Collects the files. For root, small files of /etc are copied, because binding each would take most of the time to make a
+    /// sandbox.
     func find(firstDescriptor: Int32) -> Found {
         var words = Words()
         words.add("--ro-bind", "/usr", "/usr")
@@ -23,7 +24,7 @@ struct SystemFiles: Sendable {
             words.add("--ro-bind", "/etc", "/etc", "--ro-bind-try", "/opt", "/opt")
             return Found(words: words.list)
         }
-        // Without capabilities, root is still the owner of what only its owner may read: keys, passwords.
+        // Even without capabilities, root owns files that only their owner may read: keys, passwords.
         var files = PublicFiles(firstDescriptor: firstDescriptor)
         for directory in ["/etc", "/usr/local/etc"] where kind(of: Array(directory.utf8)) == S_IFDIR {
             words.add("--tmpfs", directory)
@@ -33,7 +34,7 @@ struct SystemFiles: Sendable {
         return Found(words: words.list, files: files.descriptors)
     }
 
-    /// The file that /etc/resolv.conf leads to, where that is in the /run of the host.
+    /// Adds the target of /etc/resolv.conf, if that is in the host's /run.
     func addResolver(to words: inout Words) {
         guard hasNetwork, let resolved = realpath("/etc/resolv.conf", nil) else { return }
         defer { free(resolved) }
@@ -41,7 +42,7 @@ struct SystemFiles: Sendable {
         if path.hasPrefix("/run/") { words.add("--ro-bind", path, path) }
     }
 
-    /// A link as a link, a directory read-only.
+    /// Adds a link as a link, and a directory read-only.
     private func addAsItIs(_ path: String, to words: inout Words) {
         let bytes = Array(path.utf8)
         switch kind(of: bytes) {

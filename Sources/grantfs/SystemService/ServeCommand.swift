@@ -6,9 +6,9 @@ import GrantModel
 import GrantStore
 import GrantSystem
 
-/// `grantfs serve`: answers one request of a user over standard input, a connected socket, as root: `grantfs-system@.service`.
+/// `grantfs serve`: answers one request of a user on standard input, a connected socket, as root: `grantfs-system@.service`.
 ///
-/// Who asks is the kernel's word (SO_PEERCRED), what that user may is the policy's, and nothing else that is sent decides anything.
+/// The kernel says who asks (SO_PEERCRED), and the policy what that user may do. Nothing that the client sends decides anything else.
 enum ServeCommand {
     static let declaration = CommandDeclaration(
         "serve", "Answers one request for root's store on standard input, a connected socket.", isHidden: true, run: run)
@@ -32,8 +32,8 @@ enum ServeCommand {
             guard let request else { throw GrantError(.usage, "the request makes no sense") }
             let policy = try PolicyFiles.read()
             let user = PolicyUser(uid: peer.uid)
-            // What is not in a view in which he may revoke does not exist for him.
-            let administrator = GrantAdministrator(store: try arguments.openStore(), actor: Actor.peer(peer), lookout: .command)
+            // For this user, only views in which he may revoke exist.
+            let administrator = GrantAdministrator(store: try arguments.openStore(), actor: Actor.peer(peer), probe: .command)
             let grants = try administrator.store.grants().filter { grant in
                 (request.view == nil || grant.view == request.view) && user.mayRevoke(in: grant.view, by: policy)
             }
@@ -60,7 +60,7 @@ enum ServeCommand {
         }
     }
 
-    /// In the system's log, as every refusal by the policy.
+    /// Writes to the system's log, like every refusal by the policy.
     private static func noteRefusal(of request: SystemRequest?, to actor: Actor, _ error: GrantError) {
         var fields: [SystemLog.Field] = [
             ("MESSAGE_ID", Array("a4a4c1c0f0f94c53a1f0f6c3d7f2b6e6".utf8)), ("GRANTFS_EVENT", Array("refused".utf8)),
@@ -88,7 +88,7 @@ enum ServeCommand {
 }
 
 extension Actor {
-    /// Who is at the other end of a socket; the program and the login are as /proc has them now.
+    /// The process at the other end of a socket; program and login uid come from /proc.
     fileprivate static func peer(_ peer: (uid: UInt32, pid: Int32)) -> Actor {
         let login = File.line(of: "/proc/\(peer.pid)/loginuid").flatMap { UInt32($0, radix: 10) }.flatMap { $0 == .max ? nil : $0 }
         return Actor(uid: peer.uid, pid: peer.pid, program: File.line(of: "/proc/\(peer.pid)/comm") ?? "", loginUID: login)

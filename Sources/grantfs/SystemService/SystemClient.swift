@@ -3,12 +3,12 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// Asks the service of root's store (`--system`), as whoever runs this.
+/// A client of the service for root's store (`--system`), with the rights of the calling user.
 enum SystemClient {
     static let option = OptionDeclaration(
         "system", help: "in root's store, by its service, in the views where the administrator's policy lets you revoke")
 
-    /// Prints what the service says; the exit status is the service's.
+    /// Prints the service's answer; returns its exit status.
     static func run(_ request: SystemRequest, verb: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         if arguments.has("store") { throw GrantError(.usage, "--system is for root's store", advice: "leave --store out") }
         let answer = try ask(request)
@@ -43,7 +43,7 @@ enum SystemClient {
         do throws(Errno) {
             let directory = try FileDescriptor.open(SystemRequest.directory.utf8, OpenFlags.path | O_DIRECTORY | O_NOFOLLOW)
             let socket = try UnixSocket.connect(directory: directory.number, name: SystemRequest.name)
-            // Whoever listens there could say anything.
+            // Another process at that socket could answer anything.
             guard OwnDirectory.isAdministrator(try socket.peer().uid) else { throw Errno(EPERM) }
             let deadline = Clock.monotonic + Int64(request.timeoutMilliseconds) * 1_000_000 + 15_000_000_000
             try Frame.send(request.bytes, over: socket, deadline: deadline)

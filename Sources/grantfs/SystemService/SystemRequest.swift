@@ -1,21 +1,21 @@
 import GrantModel
 
-/// What somebody who is not root asks of root's store, over the socket of `grantfs-system.socket`.
+/// A request of an unprivileged user about root's store, on the socket of `grantfs-system.socket`.
 struct SystemRequest {
     enum Kind: UInt8 {
         case list = 1
         case revoke = 2
     }
 
-    /// The directory and the name of the socket. The directory is root's.
+    /// The directory and name of the socket. Root owns the directory.
     static let directory = "/run/grantfs"
     static let name = "system.sock"
-    /// More than any request.
+    /// The maximum size of a request.
     static let largest = 64 << 10
 
     let kind: Kind
     let view: ViewName?
-    /// Of what is to be revoked.
+    /// The grants to be revoked.
     let selectors: [[UInt8]]
     let timeoutMilliseconds: UInt32
 
@@ -34,7 +34,7 @@ struct SystemRequest {
         return writer.bytes
     }
 
-    /// nil for what makes no sense.
+    /// nil if invalid.
     init?(_ bytes: [UInt8]) {
         var reader = BinaryReader(bytes[...])
         guard let code = try? reader.read(UInt8.self), let kind = Kind(rawValue: code), let name = try? reader.readString(),

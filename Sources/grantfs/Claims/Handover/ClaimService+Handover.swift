@@ -5,42 +5,43 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Claims, presenters and watches on their way from one daemon to the next: their connections go along, so nobody notices.
+// Handover of claims, presenters and subscriptions to the next daemon. Their connections are handed over too, so clients notice
+// nothing.
 extension ClaimService {
-    /// Waits until nothing is under way that only this daemon could end: something that is looked for, a claim that is about to be granted. While the sessions pause. False when that is not so by
-    /// `deadline` (`Clock.monotonic`).
-    func settle(until deadline: Int64) -> Bool {
-        while !isSettled {
+    /// Waits, while the sessions pause, until nothing is under way that only this daemon can finish: a lookup, a claim that is about to
+    /// be granted. Returns false if that is not so by `deadline` (`Clock.monotonic`).
+    func drain(until deadline: Int64) -> Bool {
+        while !isDrained {
             if Clock.monotonic > deadline { return false }
             usleep(1_000)
         }
         return true
     }
 
-    private var isSettled: Bool {
-        guard files.areClaimsSettled, reconsidering.withLock({ $0 == 0 }) else { return false }
-        return state.withLock { isSettled($0) }
+    private var isDrained: Bool {
+        guard files.areClaimsSettled, rebindRequests.withLock({ $0 == 0 }) else { return false }
+        return state.withLock { isDrained($0) }
     }
 
-    private func isSettled(_ state: State) -> Bool {
-        state.looking == 0 && state.toUnbind.isEmpty && state.presenting.written.isEmpty && state.presenting.failures.isEmpty
+    private func isDrained(_ state: State) -> Bool {
+        state.lookups == 0 && state.toUnbind.isEmpty && state.presenting.written.isEmpty && state.presenting.failures.isEmpty
             && state.claims.allSatisfy { id, claim in claim.isGranted || state.table[id]?.isHeld == false }
     }
 
-    /// Writes all of it. While everything rests.
+    /// Writes everything, while everything is paused.
     func handOver(to writer: inout HandoverWriter) throws(HandoverRefusal) {
         do throws(Errno) {
             try files.handOverClaims(to: &writer)
             try state.withLock { (state) throws(Errno) in
-                guard isSettled(state) else { throw Errno(EAGAIN) }
-                var targets = HandedTargets()
+                guard isDrained(state) else { throw Errno(EAGAIN) }
+                var targets = TargetTable()
                 for claim in state.claims.values { for part in claim.parts { targets.add(part.target) } }
                 for presenter in state.presenting.live.values { if let target = presenter.target { targets.add(target) } }
                 targets.handOver(to: &writer)
                 state.events.handOver(to: &writer)
                 writer.put(numbers: state.withdrawn)
-                writer.put(UInt64(truncatingIfNeeded: state.watchers.count))
-                for session in state.watchers.keys { writer.put(session) }
+                writer.put(UInt64(truncatingIfNeeded: state.subscribers.count))
+                for session in state.subscribers.keys { writer.put(session) }
                 state.table.handOver(to: &writer)
                 writer.put(UInt64(truncatingIfNeeded: state.claims.count))
                 for (id, claim) in state.claims {
@@ -54,16 +55,16 @@ extension ClaimService {
         }
     }
 
-    /// What `handOver` wrote, before anybody is served. `sessions`: by their numbers.
+    /// Reads what `handOver` wrote, before any client is served. `sessions`: by number.
     func takeOver(from reader: inout HandoverReader, _ sessions: [UInt64: ControlSession]) throws(Errno) {
         try files.takeOverClaims(from: &reader)
         var taken = State()
-        let targets = try HandedTargets(from: &reader)
+        let targets = try TargetTable(from: &reader)
         taken.events = try EventRing(from: &reader)
         taken.withdrawn = try reader.takeNumbers()
         for _ in 0..<(try reader.takeCount(ofAtLeast: 8)) {
             let number: UInt64 = try reader.take()
-            taken.watchers[number] = try Self.session(number, sessions)
+            taken.subscribers[number] = try Self.session(number, sessions)
         }
         taken.table = try ClaimTable(from: &reader)
         for _ in 0..<(try reader.takeCount(ofAtLeast: 16)) {
@@ -81,7 +82,7 @@ extension ClaimService {
             for (id, binding) in bindings { record(id, state, binding) }
             recordPresenters(state)
         }
-        if hasPresenters { startClock() }
+        if hasPresenters { startTimeoutThread() }
     }
 
     static func session(_ number: UInt64, _ sessions: [UInt64: ControlSession]) throws(Errno) -> ControlSession {
@@ -90,8 +91,8 @@ extension ClaimService {
     }
 }
 
-/// What is held open for claims and presenters, each once.
-struct HandedTargets {
+/// The targets that claims and presenters keep open, each once.
+struct TargetTable {
     private var targets: [ClaimTarget] = []
     private var places: [ObjectIdentifier: UInt32] = [:]
 
@@ -112,7 +113,7 @@ struct HandedTargets {
         for _ in 0..<(try reader.takeCount(ofAtLeast: 18)) { targets.append(try ClaimTarget(from: &reader)) }
     }
 
-    /// The number of one that was added; that of none for nil.
+    /// Returns the number of an added target; the one for “none” for nil.
     func number(of target: ClaimTarget?) -> UInt32 { target.flatMap { places[ObjectIdentifier($0)] } ?? .max }
 
     func take(_ number: UInt32) throws(Errno) -> ClaimTarget? {
@@ -123,7 +124,7 @@ struct HandedTargets {
 }
 
 extension ClaimService.LiveClaim {
-    func handOver(to writer: inout HandoverWriter, _ targets: HandedTargets) {
+    func handOver(to writer: inout HandoverWriter, _ targets: TargetTable) {
         writer.put(session.number)
         writer.put(number)
         writer.put(grant: id)
@@ -148,9 +149,9 @@ extension ClaimService.LiveClaim {
         for move in moves { writer.put(bytes: move) }
     }
 
-    /// `find`: the session of a number.
+    /// `find`: returns the session with a number.
     init(
-        from reader: inout HandoverReader, _ targets: HandedTargets, session find: (UInt64) throws(Errno) -> ControlSession
+        from reader: inout HandoverReader, _ targets: TargetTable, session find: (UInt64) throws(Errno) -> ControlSession
     ) throws(Errno) {
         session = try find(try reader.take())
         number = try reader.take()
@@ -245,7 +246,7 @@ extension EventRing {
 }
 
 extension Presenting {
-    fileprivate func handOver(to writer: inout HandoverWriter, _ targets: HandedTargets) {
+    fileprivate func handOver(to writer: inout HandoverWriter, _ targets: TargetTable) {
         let contents = table.contents
         writer.put(contents.last)
         writer.put(contents.lastQuestion)
@@ -302,7 +303,7 @@ extension Presenting {
         writer.put(flag: hasBegun)
     }
 
-    fileprivate init(from reader: inout HandoverReader, _ targets: HandedTargets, _ sessions: [UInt64: ControlSession]) throws(Errno) {
+    fileprivate init(from reader: inout HandoverReader, _ targets: TargetTable, _ sessions: [UInt64: ControlSession]) throws(Errno) {
         self.init()
         table = PresenterTable(try Self.contents(from: &reader))
         for _ in 0..<(try reader.takeCount(ofAtLeast: 25)) {

@@ -5,10 +5,10 @@ import GrantModel
 import GrantSystem
 import GrantViewFS
 
-// Claims in a daemon that dies, with `-o recover`: those that are held and those that wait are in memory that outlives it, with the connections of their claimants, which the supervisor keeps
-// open. Presenters and watchers come again by themselves.
+// Recovery of claims after a daemon's death, with `-o recover`. Held and waiting claims are recorded in memory that outlives the
+// daemon, and the supervisor keeps the claimants' connections open. Presenters and subscribers reconnect by themselves.
 extension ClaimService {
-    /// Has the next daemon know of the claim as it is now. `binding`: of `binding(of:)`; nil for one that binds nobody.
+    /// Records the claim as it is now for the next daemon. `binding`: from `binding(of:)`; nil for an advisory one.
     ///
     /// Locking: call it with `state` held, before anybody is told.
     func record(_ id: ClaimID, _ state: State, _ binding: [UInt8]? = nil) {
@@ -18,7 +18,7 @@ extension ClaimService {
         writer.put(entry.claimant.low)
         writer.put(optional: entry.purpose)
         writer.put(descriptor: claim.session.descriptor)
-        var targets = HandedTargets()
+        var targets = TargetTable()
         for part in claim.parts { targets.add(part.target) }
         targets.handOver(to: &writer)
         claim.handOver(to: &writer, targets)
@@ -28,22 +28,23 @@ extension ClaimService {
         records.note(id.rawValue, description.bytes + writer.bytes + (binding ?? [0]))
     }
 
-    /// How the claim binds who comes through the mount; nil where no other daemon is to know.
+    /// Returns how the claim binds operations through the mount; nil if there is no recovery.
     ///
     /// Locking: call it without `state`.
     func binding(of id: ClaimID) -> [UInt8]? { files.records == nil ? nil : files.binding(ofClaim: id.rawValue) }
 
-    /// The next daemon is not to know of it any more. Before its descriptors are closed.
+    /// Removes the record of a claim, before its descriptors are closed.
     func forget(_ id: ClaimID) { files.records?.claims.remove(id.rawValue) }
 
-    /// Has the next daemon know how many presenters come again.
+    /// Records how many presenters will reconnect.
     ///
     /// Locking: call it with `state` held.
     func recordPresenters(_ state: State) { files.records?.claims.note(presenters: state.presenting.live.count) }
 
     // MARK: in the next daemon
 
-    /// Has the claims of a daemon that has died, before anybody is served. `descriptors`: gives those with these numbers in that daemon.
+    /// Restores the claims of a dead daemon, before any client is served. `descriptors`: returns that daemon's descriptors with these
+    /// numbers.
     func restore(
         _ left: ClaimRecords.Left, _ server: ControlServer, descriptors take: ([Int32]) throws(Errno) -> [Int32]
     ) throws(Errno) {
@@ -70,10 +71,10 @@ extension ClaimService {
                 session = try server.restoreSession(FileDescriptor(owning: connection))
                 sessions[old] = session
             }
-            let targets = try HandedTargets(from: &reader)
+            let targets = try TargetTable(from: &reader)
             var claim = try LiveClaim(from: &reader, targets) { _ in session }
             claim.bound = try files.restoreClaim(number, from: &reader)
-            // They are asked anew.
+            // Presenters are asked again.
             claim.round = nil
             if !claim.isGranted { claim.isPrepared = false }
             for place in claim.parts.indices { claim.parts[place].scopes.formIntersection(open) }
@@ -98,28 +99,28 @@ extension ClaimService {
             state.presenting.expected = expected
             for (id, binding) in bindings { record(id, state, binding) }
         }
-        // They may not have come when this daemon dies as well.
+        // They may not have reconnected when this daemon dies as well.
         files.records?.claims.note(presenters: expected)
-        // Whether they were told is not known; twice does no harm.
+        // Whether the claimants were told is unknown; a second time does no harm.
         for claim in all.claims.values where claim.isGranted { claim.session.send(.granted(claim: claim.number, reach: claim.reach)) }
         for claim in lost { claim.session.send(.refused(claim: claim.number, .revoked, text: "")) }
     }
 
-    /// Goes on with what was restored. Once sessions are served.
+    /// Resumes the restored claims, once sessions are served.
     func resumeRestored() {
         let (effect, hasClaims) = state.withLock { state -> (ClaimTable.Effect, Bool) in
-            if state.presenting.expected > 0 { state.presenting.expectedUntil = Clock.monotonic + Self.presentersPatience }
+            if state.presenting.expected > 0 { state.presenting.expectedUntil = Clock.monotonic + Self.reconnectTimeout }
             return (state.table.reconsider(), !state.claims.isEmpty)
         }
         carryOut(effect)
         // Grants may have become mandatory while nobody served.
-        if hasClaims { _ = BackgroundTask { [self] in reconsider(until: 0) } }
+        if hasClaims { _ = BackgroundTask { [self] in rebind(until: 0) } }
     }
 
-    /// So long presenters that were connected to the last daemon may take to come again, before a claim goes on without them: nanoseconds.
-    private static let presentersPatience: Int64 = 2_000_000_000
+    /// How long presenters may take to reconnect before claims resume without them: nanoseconds.
+    private static let reconnectTimeout: Int64 = 2_000_000_000
 
-    /// Whether presenters are to come that were there before the last daemon died.
+    /// Whether presenters of the previous daemon are expected to reconnect.
     var isExpectingPresenters: Bool {
         state.withLock { state in
             if state.presenting.expected > state.presenting.live.count, Clock.monotonic < state.presenting.expectedUntil { return true }
@@ -128,6 +129,6 @@ extension ClaimService {
         }
     }
 
-    /// Waits until they have come, or their time is over.
+    /// Waits until they have reconnected, or their time is over.
     func awaitPresenters() { while isExpectingPresenters { usleep(2_000) } }
 }

@@ -1,0 +1,199 @@
+import Glibc
+import GrantControl
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// Tells the mounts of a store about a change, and collects their answers.
+struct ChangeBroadcast: Sendable {
+    let store: GrantStore
+    /// Whether something is taken away altogether. Then even a mount whose daemon has died counts while a process holds something of
+    /// it.
+    let withdraws: Bool
+    /// Whether to kill the processes that hold something of a mount whose daemon has died, and count the mount as confirmed then.
+    var endsHolders = false
+    /// Makes the request for each mount. Time is in milliseconds.
+    var request: @Sendable (_ grants: [GrantID], _ time: UInt32) -> ControlRequest = { .apply(grants: $0, timeoutMilliseconds: $1) }
+
+    private enum Answer: Sendable {
+        case outcomes([GrantOutcome], milliseconds: Double)
+        case none(reason: String, milliseconds: Double)
+        /// The daemon has ended, and no process holds anything of its mount.
+        case dead
+        /// The daemon has ended. What is cached stays readable as long as a process holds it. `ended`: the processes that were killed.
+        case left(DeadMount?, ended: [Holder])
+    }
+
+    /// Asks every mount of the grants' views concurrently, and waits `seconds` for them. `progress` is called on this thread if that
+    /// takes longer than a moment.
+    func broadcast(
+        _ grants: [Grant], timeout seconds: Double, progress: ((CoordinationProgress) -> Void)? = nil
+    ) throws(GrantError) -> [GrantChange] {
+        let views = Set(grants.map(\.view))
+        let deadline = Clock.deadline(seconds: seconds)
+        if !withdraws { try awaitOwnMounts(of: views, until: min(deadline, Clock.deadline(seconds: 2))) }
+        let records = try store.mounts().filter { views.contains(where: $0.shows) }
+        let work: @Sendable () -> [Answer] = {
+            let answers = inParallel(records) { record in ask(record, grants.filter { record.shows($0.view) }.map(\.id), seconds) }
+            return reapDead(records, answers, until: deadline)
+        }
+        let answers = progress.map { waiting(for: work, records, grants.map(\.id), $0) } ?? work()
+        return grants.map { grant in
+            let mounts = zip(records, answers).compactMap { record, answer in
+                record.shows(grant.view) ? confirmation(of: grant, record, answer) : nil
+            }
+            return GrantChange(grant: grant, mounts: mounts)
+        }
+    }
+
+    /// Waits until each of the views that has a mountpoint of its own (`ShownViews.mountpoints`) is mounted there: the first grant of a
+    /// view causes that mount, which takes a moment.
+    private func awaitOwnMounts(of views: Set<ViewName>, until deadline: Int64) throws(GrantError) {
+        repeat {
+            let records = try store.mounts()
+            let wanted = records.flatMap { record in
+                views.compactMap { record.shown.mountpoint(of: $0).map { CanonicalPath.join(record.mountpoint, $0.bytes) } }
+            }
+            let isMounted = wanted.allSatisfy { place in
+                records.contains { $0.mountpoint == place && $0.connection != nil && $0.process.isRunning }
+            }
+            if isMounted { return }
+            usleep(10_000)
+        } while Clock.monotonic < deadline
+    }
+
+    /// Runs `work` on another thread, and reports the mounts' progress meanwhile.
+    private func waiting(
+        for work: @escaping @Sendable () -> [Answer], _ records: [MountRecord], _ grants: [GrantID],
+        _ show: (CoordinationProgress) -> Void
+    ) -> [Answer] {
+        let (answers, isDone) = (Lock<[Answer]>([]), Semaphore())
+        let thread = try? WorkerThread.start("announce") {
+            let given = work()
+            answers.withLock { $0 = given }
+            isDone.post()
+        }
+        guard let thread else { return work() }
+        // Most requests are done before anybody could read a report.
+        while !isDone.wait(until: Clock.monotonic + 200_000_000) {
+            let states = inParallel(records) { record -> [GrantProgress] in
+                let answer = Daemons.ask(record, .progress(grants: grants), of: store, deadline: Clock.deadline(seconds: 0.2))
+                if case .success(.progress(let states)) = answer { return states }
+                return []
+            }
+            if let progress = CoordinationProgress(states.flatMap { $0 }) { show(progress) }
+        }
+        thread.join()
+        return answers.withLock { $0 }
+    }
+
+    /// Closes grants whose revocation could not be recorded. Returns how many mounts did so, and how many there are.
+    func close(_ grants: [Grant], timeout seconds: Double) -> (done: Int, all: Int) {
+        let views = Set(grants.map(\.view))
+        guard let records = try? store.mounts().filter({ views.contains(where: $0.shows) }) else { return (0, 0) }
+        let answers = inParallel(records) { record -> Bool? in
+            let request = ControlRequest.shut(grants: grants.map(\.id), timeoutMilliseconds: UInt32(min(max(seconds * 1000, 1), 4e9)))
+            switch Daemons.ask(record, request, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+            case .success(.applied(let outcomes)): return outcomes.allSatisfy(\.confirmed)
+            case .failure(.dead): return nil
+            default: return false
+            }
+        }
+        let dead = zip(records, answers).filter { $1 == nil }.map(\.0)
+        // An unknown state does not count as closed.
+        let held = (try? store.deadMounts(of: dead).count(where: \.isHeld)) ?? dead.count
+        return (answers.count { $0 ?? true } - held, answers.count)
+    }
+
+    private func ask(_ record: MountRecord, _ grants: [GrantID], _ seconds: Double) -> Answer {
+        let start = Clock.monotonic
+        let elapsed = { Double(Clock.monotonic - start) / 1e6 }
+        let wanted = request(grants, UInt32(min(max(seconds * 1000, 1), 4e9)))
+        // A daemon that cannot finish in time says so itself and reports how far it is; its answer may take a moment longer.
+        switch Daemons.ask(record, wanted, of: store, deadline: Clock.deadline(seconds: seconds + 0.25)) {
+        case .success(.applied(let outcomes)): return .outcomes(outcomes, milliseconds: elapsed())
+        case .success(.failed(let reason)): return .none(reason: reason, milliseconds: elapsed())
+        case .success(.done), .success(.status), .success(.located), .success(.metrics), .success(.progress), .success(.waits):
+            return .none(reason: "its daemon answered something else", milliseconds: elapsed())
+        case .failure(.dead): return .dead
+        case .failure(.unresponsive(let reason)): return .none(reason: reason, milliseconds: elapsed())
+        }
+    }
+
+    private func confirmation(of grant: Grant, _ record: MountRecord, _ answer: Answer) -> MountConfirmation? {
+        switch answer {
+        case .dead:
+            return nil
+        case .left(let deadMounts, let ended):
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: deadMounts?.isHeld != true, milliseconds: 0,
+                reason: deadMounts?.explanation, isDead: true, holders: deadMounts?.holders ?? [], ended: ended,
+                unseen: deadMounts?.unseen ?? [])
+        case .none(let reason, let milliseconds):
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds, reason: reason)
+        case .outcomes(let outcomes, let milliseconds):
+            guard let outcome = outcomes.first(where: { $0.grant == grant.id }) else {
+                return MountConfirmation(
+                    mountpoint: record.mountpoint, pid: record.pid, confirmed: false, milliseconds: milliseconds,
+                    reason: "its daemon said nothing of this grant")
+            }
+            return MountConfirmation(
+                mountpoint: record.mountpoint, pid: record.pid, confirmed: outcome.confirmed, milliseconds: outcome.milliseconds,
+                drained: outcome.drained, flushedBytes: outcome.flushedBytes, invalidatedInodes: outcome.invalidatedInodes,
+                pending: outcome.pending, unforgotten: outcome.unforgotten,
+                reason: outcome.confirmed ? nil : Self.reason(outcome))
+        }
+    }
+
+    private static func reason(_ outcome: GrantOutcome) -> String {
+        guard let first = outcome.unforgotten.first else { return "it did not finish in time" }
+        let more = outcome.unforgotten.count > 1 ? " and \(outcome.unforgotten.count - 1) more" : ""
+        let name = String(decoding: first, as: UTF8.self)
+        return "everything is refused but what the kernel keeps of “\(name)”\(more): a program that lists it holds a lock of the kernel's"
+    }
+
+    /// Removes the records of mounts whose daemon has ended and of which nothing is left. For the others, finds who holds something of
+    /// them.
+    private func reapDead(_ records: [MountRecord], _ answers: [Answer], until deadline: Int64) -> [Answer] {
+        let dead = zip(records, answers).compactMap { record, answer in
+            if case .dead = answer { return record }
+            return nil
+        }
+        if dead.isEmpty { return answers }
+        guard let deadMounts = try? store.deadMounts(of: dead) else {
+            return zip(records, answers).map { record, answer in
+                dead.contains(record)
+                    ? .none(reason: "what is left of it cannot be told: the store cannot be read", milliseconds: 0) : answer
+            }
+        }
+        guard withdraws else { return answers }
+        return zip(records, answers).map { record, answer in
+            guard let left = deadMounts.first(where: { $0.record.id == record.id }), left.isHeld else { return answer }
+            guard endsHolders else { return .left(left, ended: []) }
+            // A process takes a moment to end, even if the live mounts have used up the time.
+            let ended = left.endHolders(until: max(deadline, Clock.deadline(seconds: 2)))
+            return .left((try? store.deadMounts(of: [record])).map { $0.first } ?? left, ended: ended)
+        }
+    }
+}
+
+/// Calls `body` for all items concurrently, on a thread each, and returns the results in order.
+func inParallel<Item: Sendable, Result: Sendable>(_ items: [Item], _ body: @escaping @Sendable (Item) -> Result) -> [Result] {
+    if items.count == 1 { return [body(items[0])] }
+    let results = Lock([Result?](repeating: nil, count: items.count))
+    let threads = items.indices.map { index in
+        let work: @Sendable () -> Void = {
+            let result = body(items[index])
+            results.withLock { $0[index] = result }
+        }
+        // Without a thread it runs here.
+        guard let thread = try? WorkerThread.start("ask", work) else {
+            work()
+            return WorkerThread?.none
+        }
+        return thread
+    }
+    for thread in threads { thread?.join() }
+    return results.withLock { $0.compactMap { $0 } }
+}

@@ -1,0 +1,116 @@
+import GrantModel
+import GrantStore
+import GrantSystem
+
+/// Checks that no grant or mount makes the filesystem show itself: a loop without end.
+struct LoopCheck {
+    private let store: GrantStore
+    private let table: MountTable
+    private let mounts: [MountRecord]
+
+    init(store: GrantStore) throws(GrantError) {
+        self.store = store
+        table = try LoopCheck.currentTable()
+        mounts = try store.mounts()
+    }
+
+    static func currentTable() throws(GrantError) -> MountTable {
+        do {
+            return try MountTable.current()
+        } catch {
+            throw GrantError(.system, "the mount table cannot be read", cause: error.description)
+        }
+    }
+
+    /// `.invalidDirectory` if the directory (canonical) contains the store or lies in it. The store need not exist.
+    static func check(_ directory: [UInt8], store: String) throws(GrantError) {
+        let table = try currentTable()
+        let place = Place(directory, in: table)
+        let storePlace = Place(CanonicalPath.resolveWhatExists(Array(store.utf8)), in: table)
+        if place.holds(storePlace) {
+            throw refusal(
+                directory, "it holds the store \(store), and who may write there may grant himself anything",
+                advice:
+                    "grant directories inside it, several at once or with grantfs pick; or keep the store elsewhere, by --store or $GRANTFS_STORE"
+            )
+        }
+        if storePlace.holds(place) { throw refusal(directory, "it lies in the store \(store)") }
+    }
+
+    /// `.invalidDirectory` if a grant of the directory (canonical, on the mount `device`) would contain or lie in the store or one of
+    /// its mounts.
+    func check(_ directory: [UInt8], device: DeviceNumber? = nil) throws(GrantError) {
+        try LoopCheck.check(directory, store: store.directory)
+        let place = Place(directory, in: table)
+        for entry in ownMounts {
+            let mountpoint = String(decoding: entry.mountpoint, as: UTF8.self)
+            let mounted = DeviceNumber(major: entry.major, minor: entry.minor)
+            if place.device == mounted || device == mounted || MountTable.path(directory, isAtOrBelow: entry.mountpoint) {
+                throw LoopCheck.refusal(directory, "it lies inside the mount at \(mountpoint), which is of the same store")
+            }
+            if place.holds(Place(below: entry.mountpoint, in: table)) {
+                throw LoopCheck.refusal(directory, "the mount at \(mountpoint), which is of the same store, lies inside it")
+            }
+        }
+    }
+
+    /// `.mountFailed` if a mount at the canonical path would lie inside a grant or another mount of the store, or hide the store. A view
+    /// may be mounted on the mountpoint that another mount has for it. `isBelow`: there and nowhere else. `grants`: names and present paths.
+    func check(
+        mountpoint: [UInt8], for shown: ShownViews, isBelow: Bool, grants: [(name: GrantName, path: [UInt8])]
+    ) throws(GrantError) {
+        let place = Place(mountpoint, in: table)
+        let advice = "choose a mountpoint elsewhere"
+        let isOwn = isOwnMountpoint(mountpoint, place, of: shown)
+        if isBelow, !isOwn {
+            throw GrantError(
+                .mountFailed, "\(String(decoding: mountpoint, as: UTF8.self)) cannot be a mountpoint",
+                cause: "no mount of several views has it for the \(shown.description) any more")
+        }
+        let shown = String(decoding: mountpoint, as: UTF8.self)
+        if place.holds(Place(Array(store.directory.utf8), in: table)) {
+            throw GrantError(.mountFailed, "\(shown) cannot be a mountpoint", cause: "it would hide the store", advice: advice)
+        }
+        for entry in ownMounts where place.device == DeviceNumber(major: entry.major, minor: entry.minor) && !isOwn {
+            throw GrantError(
+                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside a mount of the same store", advice: advice)
+        }
+        for grant in grants where Place(grant.path, in: table).holds(place) {
+            throw GrantError(
+                .mountFailed, "\(shown) cannot be a mountpoint", cause: "it lies inside the grant “\(grant.name)”", advice: advice)
+        }
+    }
+
+    /// Whether a mount of this store has the mountpoint for the view, and the directory now at that path is in that mount.
+    private func isOwnMountpoint(_ mountpoint: [UInt8], _ place: Place, of shown: ShownViews) -> Bool {
+        guard let view = shown.onlyView else { return false }
+        return mounts.contains { record in
+            guard let name = record.shown.mountpoint(of: view), let connection = record.connection else { return false }
+            return CanonicalPath.join(record.mountpoint, name.bytes) == mountpoint && place.device == connection.device
+        }
+    }
+
+    /// This store's mounts in the mount table, live or dead.
+    private var ownMounts: [MountEntry] {
+        mounts.compactMap { record in
+            table.entries.last { entry in
+                entry.type == GrantAdministrator.filesystemType
+                    && (record.connection.map { $0.device == entry.device } ?? (entry.mountpoint == record.mountpoint))
+            }
+        }
+    }
+
+    private static func refusal(_ directory: [UInt8], _ cause: String, advice: String? = nil) -> GrantError {
+        GrantError(
+            .invalidDirectory, "“\(String(decoding: directory, as: UTF8.self))” cannot be granted", cause: cause, advice: advice)
+    }
+}
+
+extension GrantAdministrator {
+    /// `.invalidDirectory` if the file or directory (canonical) overlaps the store's directory, which need not exist yet: a program
+    /// that sees the store could grant itself anything.
+    public static func checkShown(_ path: [UInt8], store: String) throws(GrantError) { try LoopCheck.check(path, store: store) }
+
+    /// The same, and also if it contains or lies in a mount of the store.
+    public func checkShown(_ path: [UInt8]) throws(GrantError) { try LoopCheck(store: store).check(path) }
+}

@@ -1,0 +1,26 @@
+import Glibc
+import GrantSystem
+
+/// A run of an application of Flatpak: what `flatpak run` writes of it below $XDG_RUNTIME_DIR/.flatpak.
+///
+/// An application reaches the bus by a proxy, which is a process of its own with other mounts. Who calls is told by the proxy's sandbox; where the application sees its files,
+/// by the application's.
+enum FlatpakInstance {
+    /// The first process in the sandbox; nil when nothing says which that is. Where its files are may be looked up in its mounts, and nothing is to be believed because of it:
+    /// it may have ended, and another one may have its number.
+    static func firstProcess(of instance: String) -> Int32? {
+        guard !instance.isEmpty, instance.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+            let runtime = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }),
+            let text = try? File.contents(of: "\(runtime)/.flatpak/\(instance)/bwrapinfo.json".utf8)
+        else { return nil }
+        return childPID(in: text)
+    }
+
+    /// The number behind `"child-pid":`, which bubblewrap writes.
+    static func childPID(in text: [UInt8]) -> Int32? {
+        let key = Array("\"child-pid\":".utf8)
+        guard let start = text.indices.first(where: { text[$0...].starts(with: key) }) else { return nil }
+        let digits = text[(start + key.count)...].drop { $0 == 0x20 }.prefix { (0x30...0x39).contains($0) }
+        return Int32(String(decoding: digits, as: UTF8.self)).flatMap { $0 > 0 ? $0 : nil }
+    }
+}

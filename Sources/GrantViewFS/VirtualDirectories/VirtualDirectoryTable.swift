@@ -1,0 +1,205 @@
+import Glibc
+import GrantModel
+import GrantSystem
+
+/// The tree of the directories that exist in the mount alone, with the names in them. `VirtualDirectories` has its lock.
+struct VirtualDirectoryTable {
+    /// An entry of a listing, with the position behind it.
+    typealias ListedEntry = (name: GrantName, position: UInt64, entry: VirtualDirectories.Listed)
+
+    struct Directory {
+        /// nil: the root.
+        var parent: UInt64?
+        var name: GrantName?
+        var places: [GrantName: VirtualDirectories.Place] = [:]
+        var directories: [GrantName: UInt64] = [:]
+        /// The position of each place in the listing. Counted for each directory, so that it tells nothing of grants elsewhere.
+        var positions: [GrantName: UInt64] = [:]
+        var nextPosition: UInt64 = 3
+        /// The kernel's lookup count.
+        var lookups: UInt64 = 0
+        /// Whether it is listed and stays even when empty.
+        var isFixed = false
+        /// Whether a view may be mounted on it. A lookup finds it for as long as this mount lives: the kernel drops a name that is no longer
+        /// found, and what is mounted there (fs/dcache.c, d_invalidate).
+        var isMountpoint = false
+        var changed: Int64 = Clock.realtime
+        var listed: [ListedEntry]?
+
+        var isEmpty: Bool { places.isEmpty && directories.isEmpty }
+    }
+
+    var refusals: [GrantID: VirtualDirectories.Refusals] = [:]
+    var directories: [UInt64: Directory] = [root: Directory(isFixed: true)]
+    /// Until when (`Clock.monotonic`) the kernel may use what a grant's name led to before it was taken away.
+    var expiries: [GrantID: Int64] = [:]
+    /// Counts the changes; never 0.
+    private(set) var version: UInt64 = 1
+    /// The last result of `VirtualDirectories.open`, and the version it was made of.
+    var open: (version: UInt64, all: [(path: ShownPath, scope: Scope)])?
+    /// The number of directories ever made.
+    private var made: UInt64 = 0
+    /// Directories of which names came or went since the kernel was told.
+    var unannounced: Set<UInt64> = []
+
+    // MARK: ids
+
+    /// The id of the root.
+    static let root: UInt64 = 1
+    // Node ids have their index in the lower half, and `SlotTable` never gives out the first 16. So these ids are unique, and each is used once.
+    private static let idsBelow: UInt64 = 1 << 35
+    /// Listing positions of directories begin here: grants' names, counted from 3, never come so far in the life of a mount.
+    private static let firstDirectory: UInt64 = 1 << 40
+
+    private static func id(_ number: UInt64) -> UInt64 { (number >> 3) << 32 | 8 | (number & 7) }
+
+    private static func number(_ id: UInt64) -> UInt64 { (id >> 32) << 3 | (id & 7) }
+
+    /// The inode number of a directory. No number of a filesystem's file comes near: those have the index of the device in the upper bits,
+    /// which is small (`InodeNumbering`).
+    static func inode(of id: UInt64) -> UInt64 { id == root ? 1 : 0x7FFF << 48 | number(id) }
+
+    // MARK: reading
+
+    /// The directory that these names lead to; nil when there is none.
+    func find(_ names: [GrantName]) -> UInt64? {
+        var id = Self.root
+        for name in names {
+            guard let next = directories[id]?.directories[name] else { return nil }
+            id = next
+        }
+        return id
+    }
+
+    /// The names that lead from the root to a directory.
+    func names(of id: UInt64) -> [GrantName] {
+        var (names, current): ([GrantName], UInt64?) = ([], id)
+        while let id = current, let directory = directories[id], let name = directory.name {
+            names.append(name)
+            current = directory.parent
+        }
+        return names.reversed()
+    }
+
+    /// Path and scope of every grant that is shown.
+    var openPlaces: [(path: ShownPath, scope: Scope)] {
+        directories.keys.flatMap { id -> [(path: ShownPath, scope: Scope)] in
+            let names = names(of: id)
+            return (directories[id]?.places ?? [:]).compactMap { name, place in
+                if case .open(let scope) = place { (ShownPath(name, in: names), scope) } else { nil }
+            }
+        }
+    }
+
+    /// The entries of a directory by position, kept until the next change; nil when there is no such directory.
+    mutating func listing(of id: UInt64) -> [ListedEntry]? {
+        guard let directory = directories[id] else { return nil }
+        if let listed = directory.listed { return listed }
+        var listed = directory.places.compactMap { name, place -> ListedEntry? in
+            guard case .open(let scope) = place, directory.directories[name] == nil else { return nil }
+            return (name, directory.positions[name] ?? 3, .scope(scope))
+        }
+        for (name, id) in directory.directories {
+            guard let child = directories[id], !child.isEmpty || child.isFixed else { continue }
+            listed.append((name, Self.firstDirectory + Self.number(id), .directory(id)))
+        }
+        listed.sort { $0.position < $1.position }
+        directories[id]?.listed = listed
+        return listed
+    }
+
+    // MARK: changing
+
+    /// Makes a directory. nil when no id is left or there is no such parent.
+    mutating func make(_ name: GrantName, in parent: UInt64) -> UInt64? {
+        guard made < Self.idsBelow, directories[parent] != nil else { return nil }
+        made += 1
+        let id = Self.id(made)
+        directories[id] = Directory(parent: parent, name: name)
+        directories[parent]?.directories[name] = id
+        return id
+    }
+
+    /// Sets the place of a name, and gives it a position; nil removes both. Marks nothing as changed.
+    mutating func put(_ place: VirtualDirectories.Place?, _ name: GrantName, in id: UInt64) {
+        directories[id]?.places[name] = place
+        if place == nil {
+            directories[id]?.positions[name] = nil
+        } else if let next = directories[id]?.nextPosition, directories[id]?.positions[name] == nil {
+            directories[id]?.positions[name] = next
+            directories[id]?.nextPosition = next + 1
+        }
+    }
+
+    /// Sets the place of a path, and makes its directories or removes the empty ones; nil removes the name. Returns the place before.
+    mutating func set(_ path: ShownPath, _ place: VirtualDirectories.Place?) -> VirtualDirectories.Place? {
+        var id = Self.root
+        for name in path.directories {
+            let wasListed = directories[id]?.directories[name].map { !(directories[$0]?.isEmpty ?? true) } ?? false
+            guard let next = directories[id]?.directories[name] ?? (place == nil ? nil : make(name, in: id)) else { return nil }
+            if !wasListed { markChanged(id) }
+            id = next
+        }
+        let old = directories[id]?.places[path.name]
+        markChanged(id)
+        if case .open(let scope) = old { keepExpiry(of: scope) }
+        put(place, path.name, in: id)
+        if place == nil, directories[id]?.isEmpty == true {
+            var above = directories[id]?.parent
+            while let parent = above {
+                markChanged(parent)
+                above = directories[parent]?.parent
+            }
+            prune(id)
+        }
+        return old
+    }
+
+    /// Records until when the kernel may use a name that is taken away.
+    private mutating func keepExpiry(of scope: Scope) {
+        let now = Clock.monotonic
+        expiries = expiries.filter { $0.value > now }
+        let expiry = scope.named.load(ordering: .relaxed) + VirtualDirectories.expiry
+        if expiry > now { expiries[scope.grant] = expiry }
+    }
+
+    /// See `VirtualDirectories.setMountpoints`.
+    mutating func setMountpoints(_ names: Set<GrantName>) -> Bool {
+        var isChanged = false
+        for name in names {
+            guard let id = directories[Self.root]?.directories[name] ?? make(name, in: Self.root) else { continue }
+            if directories[id]?.isFixed == true { continue }
+            directories[id]?.isFixed = true
+            directories[id]?.isMountpoint = true
+            isChanged = true
+        }
+        for (name, id) in directories[Self.root]?.directories ?? [:] where !names.contains(name) && directories[id]?.isFixed == true {
+            directories[id]?.isFixed = false
+            isChanged = true
+        }
+        if isChanged { markChanged(Self.root) }
+        return isChanged
+    }
+
+    /// Records that names of a directory came or went.
+    mutating func markChanged(_ id: UInt64) {
+        directories[id]?.changed = Clock.realtime
+        directories[id]?.listed = nil
+        version += 1
+        unannounced.insert(id)
+    }
+
+    /// Removes a directory that is empty and unknown to the kernel, and each parent that is so then. One that the kernel knows stays,
+    /// unlisted.
+    mutating func prune(_ id: UInt64) {
+        var id = id
+        while let directory = directories[id], directory.isEmpty, directory.lookups == 0, !directory.isFixed, !directory.isMountpoint,
+            let parent = directory.parent, let name = directory.name
+        {
+            directories[id] = nil
+            unannounced.remove(id)
+            if directories[parent]?.directories[name] == id { directories[parent]?.directories[name] = nil }
+            id = parent
+        }
+    }
+}
