@@ -117,7 +117,10 @@ extension MountTests {
             for mode in ["no", "yes", "auto"] {
                 try document.write("old\n", document.held)
                 let output = try Command.run(
-                    ["vim", "-Nu", "NONE", "-es", "-c", "set backupskip= backupcopy=\(mode)", "-c", "normal Ovim \(mode)", "-c", "wq", document.held],
+                    [
+                        "vim", "-Nu", "NONE", "-es", "-c", "set backupskip= backupcopy=\(mode)", "-c", "normal Ovim \(mode)", "-c", "wq",
+                        document.held,
+                    ],
                     as: document.fixture.owner)
                 #expect(output.status == 0, "\(output)")
                 #expect(GrantedDocument.text(document.host) == "vim \(mode)\nold\n", "\(mode)")
