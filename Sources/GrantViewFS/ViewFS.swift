@@ -8,11 +8,11 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// The file system of one mount: what every operation works on.
+/// The filesystem of one mount: the state on which every operation works.
 ///
-/// Locking: operations take none here; `root` and `locks` guard themselves.
+/// Locking: operations take no lock here; `names` and `locks` guard themselves.
 public final class ViewFS: @unchecked Sendable {
-    // Safe to share: everything is fixed after `init` but the session, which has a lock.
+    // Safe to share: everything is fixed after `init` except the session, which has a lock.
     public let coordinator: Coordinator
     public let tree: NodeTree
     public let files: OpenFiles
@@ -27,55 +27,56 @@ public final class ViewFS: @unchecked Sendable {
     let closeQueue = CloseQueue()
     let refusedReadThrottle = RefusedReadThrottle()
     let policy: CachePolicy
-    /// Whether the kernel opens files and directories by itself, locks them by itself, and no request says so: docs/decisions/zero-message-open.md. Said
-    /// before the first request.
+    /// Whether the kernel opens and locks files and directories by itself, and sends no request for that:
+    /// docs/decisions/zero-message-open.md. Set before the first request.
     @exclusivity(unchecked)
     public internal(set) nonisolated(unsafe) var kernelOpens = false
     let cachedDescriptors: CachedDescriptors
-    /// The thread of which the listing of the root is to keep the kernel from keeping it; see `keepRootListingUncached`.
+    /// The thread whose listing of the root keeps the kernel from caching it; see `keepRootListingUncached`.
     let rootLister = Atomic<Int32>(-1)
-    /// How many requests wait for the kernel to write back what it has of a file.
+    /// How many requests wait for the kernel to write back a file.
     let seekers = Atomic<Int>(0)
-    /// nil where the kernel asks each time, or nobody else changes anything.
+    /// nil where the kernel caches nothing.
     let hostWatch: HostWatch?
-    /// nil where others change nothing or locks are always answered in full.
+    /// nil where nobody else changes files, or locks are always handled in full.
     let oplocks: Oplocks?
     let handleBases = HandleBases()
-    /// Where openings and changes are written down, if they are.
+    /// Records opens and changes, if that is asked for.
     public let audit: AuditTrail?
     let lastRefused = LastRefused()
-    /// Whether a file with a set-gid bit and no execution for its group was ever met: members of the group keep that bit as they write
-    /// (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to look.
+    /// Whether a file with a set-gid bit and without group execution was ever met: members of the group keep that bit when they
+    /// write (fs/attr.c, setattr_should_drop_sgid), and requests do not say who is one. Until then no write has to check.
     let hasPlainSetGID = Atomic<Bool>(false)
     let droppedWrites = DroppedWrites()
     let lostWrites = LostWrites()
-    /// Whether reading files, and listing directories, leaves their times of last access alone.
+    /// Whether reading files, and listing directories, leaves their access times alone.
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
-    /// What the next daemon has to know should this one die; nil when there will be none.
+    /// What the next daemon must know if this one dies; nil when there will be none.
     public let records: RecoveryRecords?
     private let supervisor: Supervisor?
-    /// What threads do by themselves.
+    /// Pauses the background threads.
     public let pauseGate = PauseGate()
-    /// What the kernel is told as the generation of every node but the root. It is part of the handles that the kernel makes up for descriptors, and so
-    /// says of what is held, long after this process, which mount it is of.
+    /// The generation of every node except the root. It is part of the file handles that the kernel makes for descriptors, and so
+    /// tells of a held descriptor, long after this process, which mount it belongs to.
     public let generation: UInt32
     private let mounted = Lock<Session?>(nil)
-    /// Bytes of tables that were given back since the C library was last asked to give back its own; see `trim`.
+    /// Bytes of tables that were freed since the C library was last asked to return its memory; see `trim`.
     let trimmed = Atomic<Int>(0)
     static let worthTrimming = 1 << 20
-    /// How many requests had come when that was looked at last, and when the C library gave back memory last.
+    /// How many requests had been taken at the last check, and when the C library last returned memory.
     let takenBefore = Atomic<UInt32>(0)
     let takenAtTrim = Atomic<UInt32>(0)
-    /// So many requests in a second are hardly any; so many may have left something.
+    /// Fewer requests in a second count as none; more since the last trim may have left memory behind.
     static let (fewRequests, manyRequests): (UInt32, UInt32) = (100, 10_000)
-    /// Of tests: statfs(2) of a file traps, by itself or while it holds a lock.
+    /// For tests: statfs(2) of a file traps, alone or while it holds a lock.
     let trap = getenv("GRANTFS_TEST_TRAP").map { String(cString: $0) == "locked" ? TestTrap.locked : .free } ?? .none
 
-    /// From so many nodes on the kernel is asked which of them nobody uses (`prune`): fewer are told one by one sooner than that is known. Tests set another number.
+    /// From so many nodes on the kernel is asked to evict those that nobody uses (`prune`); fewer are invalidated one by one sooner
+    /// than that is done. Tests set another number.
     let prunedFrom = getenv("GRANTFS_TEST_PRUNED_FROM").flatMap { Int(String(cString: $0), radix: 10) } ?? 256
-    /// How many withdrawals have the kernel let go of thousands of nodes at this moment.
+    /// How many withdrawals have the kernel evict thousands of nodes at the moment.
     let prunings = Atomic<Int>(0)
 
     enum TestTrap { case none, free, locked }
@@ -83,16 +84,19 @@ public final class ViewFS: @unchecked Sendable {
     /// nil until the view is mounted. Not for the way of a request.
     public var session: Session? { mounted.withLock { $0 } }
 
-    /// Workers at the most, fewer where there are few descriptors. Each hung request holds one, until its grant has its share (`WorkerQuota`).
+    /// The limit of workers; fewer where there are few descriptors. Each hung request occupies one, until its grant has its share
+    /// (`WorkerQuota`).
     public static let workerLimit = 1000
-    /// The slots of the threads that wait for locks: in so many grants at once somebody can wait for one.
+    /// The slots of the threads that retry lock requests: requests can wait for locks in so many grants at once.
     static let lockSlots = workerLimit..<workerLimit + 128
 
-    /// `descriptorLimit`: how many descriptors the process may have: `DescriptorPlan` says what of them is for what.
+    /// `descriptorLimit`: how many descriptors the process may have; `DescriptorPlan` divides them.
     ///
-    /// `holdsOpenings`: whether openings beside the mount are made to wait where a file is locked, so that its locks cost little (`Oplocks`).
+    /// `holdsOpenings`: whether opens beside the mount are made to wait where a file is locked, so that its locks are cheap
+    /// (`Oplocks`).
     ///
-    /// `generation`: another daemon's, of which this one takes the mount over; else a new one. `supervisor`: who has another daemon go on when this one dies.
+    /// `generation`: that of the daemon whose mount this one takes over; nil for a new one. `supervisor`: starts the next daemon
+    /// when this one dies.
     ///
     /// `nursery`: the name of a directory at the root in which each name leads to a directory, empty until grants are shown in it.
     public init(
@@ -123,12 +127,13 @@ public final class ViewFS: @unchecked Sendable {
         tree.close = { [unowned self] reader, writer, isDirectory in closeCached(reader, writer, isDirectory: isDirectory) }
     }
 
-    /// Whether the kernel is to open files by itself: alone where nothing depends on who has what open. Before the mount; the granted directories that there
-    /// are by then are known.
+    /// Decides whether the kernel opens files by itself: only where nothing depends on who has what open. Call it before the mount;
+    /// it goes by the grants that are shown by then.
     ///
-    /// `hasMandatory`: claims bind who comes through the mount, which is asked at openings.
+    /// `hasMandatory`: claims bind operations through the mount, which is checked at opens.
     ///
-    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is kept from the kernel's cache (`keepRootListingUncached`).
+    /// `hasSeveralViews`: there are directories besides the root that every view's programs may list: only the root's listing is
+    /// kept out of the kernel's cache (`keepRootListingUncached`).
     public func letKernelOpen(hasMandatory: Bool, hasSeveralViews: Bool) {
         let hasServer = names.open.contains { $0.scope.nodes.usesCallerGroups }
         kernelOpens = policy.writeBack && !hasSeveralViews && audit == nil && records == nil && !hasServer && !hasMandatory
@@ -136,8 +141,9 @@ public final class ViewFS: @unchecked Sendable {
 
     /// Mounts the view at `mountpoint`, a path, and starts serving it.
     ///
-    /// `leavesSetID`: set-id bits are left to the kernel, as on kernels that cannot leave them to us (before 5.11). `mapsDirectly`: what is opened
-    /// past the cache can be mapped, as far as the kernel can do that (6.6 and later). `idlePolling`: see `SessionOptions`.
+    /// `leavesSetID`: leaves set-id bits to the kernel, as on kernels that cannot leave them to the daemon (before 5.11).
+    /// `mapsDirectly`: lets programs map files opened past the cache, where the kernel can do that (6.6 and later). `idlePolling`:
+    /// see `SessionOptions`.
     public func mount(
         at mountpoint: [UInt8], source: String, words: [String], leavesSetID: Bool = false, mapsDirectly: Bool = true,
         idlePolling: IdlePolling? = nil
@@ -151,7 +157,8 @@ public final class ViewFS: @unchecked Sendable {
         try begin()
     }
 
-    /// Goes on where another daemon was paused, once `begin` is called. As `mount`; `device` and `negotiation` are that one's (`Session`).
+    /// Takes over the mount of a paused daemon; `begin` continues it. As `mount`; `device` and `negotiation` are that daemon's
+    /// (`Session`).
     public func takeOver(
         device: consuming FileDescriptor, _ negotiation: Negotiation, source: String, words: [String], leavesSetID: Bool = false,
         mapsDirectly: Bool = true, idlePolling: IdlePolling? = nil
@@ -165,7 +172,7 @@ public final class ViewFS: @unchecked Sendable {
         return session
     }
 
-    /// Starts serving.
+    /// Starts the background threads and serves requests.
     public func begin() throws(Errno) {
         ReserveThreads.prepare()
         departures.start(for: self)
@@ -184,7 +191,7 @@ public final class ViewFS: @unchecked Sendable {
         options.mapsDirectly = mapsDirectly
         options.idlePolling = idlePolling
         options.forwardsLocks = !kernelOpens
-        // Of a file with write-back it changes nothing. A listing begins with a look at the directory's times then.
+        // Changes nothing for a file with write-back. A listing then begins with a check of the directory's times.
         if kernelOpens { options.checkData = true }
         options.supervised = records == nil ? nil : supervisor?.page
         return options
@@ -212,8 +219,8 @@ public final class ViewFS: @unchecked Sendable {
         locks.host = self
     }
 
-    /// Without a mount: whoever calls gives the session its requests, and reads its answers from the other end of `exchange`. Nobody watches for
-    /// changes on the host.
+    /// Serves without a mount: the caller sends the session its requests, and reads its replies, at the other end of `exchange`.
+    /// Nobody watches for changes on the host.
     package func beginUnmounted(exchange: Int32) throws(Errno) -> Session {
         let session = try Session(
             operations: Self.operationTable, state: Unmanaged.passUnretained(self).toOpaque(), options: options(source: "", words: []),
@@ -230,32 +237,32 @@ public final class ViewFS: @unchecked Sendable {
     }
 }
 
-/// For how long the kernel may answer by itself.
+/// How long the kernel may use what it caches.
 struct CachePolicy: Sendable {
-    /// Seconds that names and attributes hold.
+    /// Seconds for which names and attributes are valid.
     let timeout: Double
     /// The same in nanoseconds.
     let timeoutNanoseconds: Int64
-    /// Seconds that a name holds before the kernel asks whether it still is there.
+    /// Seconds for which a name is valid before the kernel revalidates it.
     let nameTimeout: Double
-    /// Seconds that the absence of a name holds.
+    /// Seconds for which a negative entry is valid.
     let negativeTimeout: Double
     let writeBack: Bool
     let checkData: Bool
-    /// Cached data is looked at anew before each read, and dropped at each opening.
+    /// Whether cached data is revalidated before each read, and dropped at each open.
     let distrustsData: Bool
-    /// The backing files may be changed beside this mount, so whoever takes a lock must see what others wrote before.
+    /// Whether the backing files may be changed beside this mount, so that whoever takes a lock must see what others wrote before.
     let sharesLocks: Bool
 
     init(_ mode: CacheMode) {
         switch mode {
-        // Under the second that is promised, with room for the look itself.
+        // Below the promised second, with room for the check itself.
         case .shared: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0.9, 0.9, false, true, false)
-        // The absence of a name is what is told least surely, and is asked for again soon.
+        // A negative entry is the least certain, and is looked up again soon.
         case .exclusive: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (86_400, 60, true, false, false)
         case .none: (timeout, negativeTimeout, writeBack, checkData, distrustsData) = (0, 0, false, true, true)
         }
-        // Where names cannot all be taken back at once, a change that was missed costs a minute.
+        // Where names cannot all be expired at once, a missed change shows after a minute.
         nameTimeout = mode == .exclusive && KernelRelease.current.map { $0 < (6, 16) } ?? true ? 60 : timeout
         sharesLocks = mode != .exclusive
         timeoutNanoseconds = Int64(exactly: (timeout * 1e9).rounded()) ?? 0

@@ -3,26 +3,26 @@ import Glibc
 import GrantModel
 import GrantSystem
 
-/// What somebody does to a file or directory, as it is written down.
+/// A record of one action on a file or directory.
 public struct AuditRecord: Sendable {
     /// CLOCK_REALTIME, in nanoseconds since 1970.
     public let time: Int64
     public let act: AuditedAct
-    /// Of an opening.
+    /// Of an open.
     public let access: OpenAccess?
     public let uid: UInt32
-    /// The process's, and its name: see `ProcessName.ofProcess`.
+    /// The process and its name: see `ProcessName.ofProcess`.
     public let pid: Int32
     public let program: [UInt8]
-    /// Where the file is on the host; nil when the grant's gate refused, and where the kernel cannot say it.
+    /// The file's path on the host; nil when the grant's gate refused, and where the kernel does not know it.
     public internal(set) var path: [UInt8]?
-    /// Where it is renamed or linked to.
+    /// The target of a rename or link.
     public internal(set) var newPath: [UInt8]?
-    /// For people; any text.
+    /// Free text for people.
     public internal(set) var detail = ""
-    /// The scope that it was reached through.
+    /// The scope through which the file was reached.
     public let scope: UInt32
-    /// 0, or the errno that was given; nil for what is about to be done.
+    /// The errno of the reply, 0 for success; nil for an action that is about to be done.
     public let error: Int32?
 
     init(_ call: AuditedCall, by caller: Caller, scope: UInt32, path: [UInt8]? = nil, error: Int32?) {
@@ -34,28 +34,28 @@ public struct AuditRecord: Sendable {
     }
 }
 
-/// Writes down every opening before it is answered, and every change before it is made (`-o audit`).
+/// Records every open before it is answered, and every change before it is made (`-o audit`).
 ///
-/// A worker leaves its record and waits until a thread that serves no requests has written it, with all that came meanwhile. It
-/// waits inside the scope, where a revoker finds and answers it, and holds no lock. So as many records wait as there are workers, and as many of those for whom
-/// nobody waits as `maxUnawaited`.
+/// A worker enqueues its record and waits until a thread that serves no requests has written it, together with all others that
+/// arrived. It waits inside the scope, where a revoker finds and answers it, and holds no lock. So the queue is bounded by the
+/// number of workers, plus `maxUnawaited` records that nobody waits for.
 ///
 /// Locking: `queue` is rank 2, held for a moment.
 public final class AuditTrail: Sendable {
-    /// One record or result, and who waits for it.
+    /// A queued record or result, and its waiter.
     final class Entry: @unchecked Sendable {
         // Safe to share: `number` is set before `done` is posted, and read after.
         let content: Content
         let done = Semaphore()
-        /// The log's; nil when it could not be written.
+        /// The log's number; nil when the record could not be written.
         var number: Int64?
-        /// Done once it is settled, for which nobody waits then.
+        /// Called when the entry is settled, if nobody waits for it.
         let answer: (@Sendable () -> Void)?
         let isAwaited: Bool
 
         enum Content: Sendable {
             case record(AuditRecord)
-            /// How what was written down under that number has ended.
+            /// The outcome of the action recorded under that number.
             case result(number: Int64, error: Int32)
         }
 
@@ -64,19 +64,19 @@ public final class AuditTrail: Sendable {
         }
     }
 
-    /// What waits for a claim, a lease or for room, and may be refused in the end.
+    /// The audited part of a parked request, which may be refused in the end.
     struct PendingCall: Sendable {
         let call: AuditedCall
         let caller: Caller
         let scope: UInt32
-        /// Of the file, or of the directory that it is about; nil when it cannot be told.
+        /// Of the file, or of the directory that the request is about; nil when it is unknown.
         let path: [UInt8]?
     }
 
-    /// What is written together.
+    /// Entries that are written together.
     public struct Batch: Sendable {
         let entries: [Entry]
-        /// How many records of a scope were never written down: of what was refused.
+        /// How many records of refusals were dropped, by scope.
         public let unwritten: [UInt32: Int64]
         private let trail: AuditTrail
 
@@ -92,7 +92,8 @@ public final class AuditTrail: Sendable {
             entries.compactMap { if case .result(let number, let error) = $0.content { (number, error) } else { nil } }
         }
 
-        /// Lets those go on who wait. `numbers`: of the records in the log, in order; nil when nothing was written: then what is to be done is refused.
+        /// Wakes the waiters. `numbers`: the records' log numbers in order; nil when nothing was written: then their actions are
+        /// refused.
         public func settle(_ numbers: [Int64]?) {
             trail.settled(self, isWritten: numbers != nil)
             var next = numbers?.makeIterator()
@@ -106,7 +107,7 @@ public final class AuditTrail: Sendable {
 
     private struct Queue {
         var entries: [Entry] = []
-        /// Those of each scope that nobody waits for and that were not written yet.
+        /// Unwritten records without a waiter, by scope.
         var unawaited: [UInt32: Int] = [:]
         var unawaitedInAll = 0
         var unwritten: [UInt32: Int64] = [:]
@@ -114,24 +115,24 @@ public final class AuditTrail: Sendable {
 
     private let queue = Lock(Queue())
     private let wake = Semaphore()
-    /// Which grant a scope is of, for as long as anybody may ask.
+    /// The grant of each scope, for as long as it may be asked for.
     private let grants = Lock<[UInt32: GrantID]>([:])
 
-    /// Records that nobody waits for. A scope may have as many as are left.
+    /// The limit of records that nobody waits for. A scope may have as many as are left.
     private static let maxUnawaited = 4096
 
-    /// What is written down at all.
+    /// The actions that are recorded.
     private let kinds: AuditKinds
 
     public init(of kinds: AuditKinds = .all) { self.kinds = kinds }
 
-    /// nil for what is not to be written down.
+    /// nil for a request that is not recorded.
     func call(_ request: borrowing Request) -> AuditedCall? {
         guard let call = AuditedCall(request), !call.kinds.isDisjoint(with: kinds) else { return nil }
         return call
     }
 
-    /// Waits for records, and takes all that there are. For one thread.
+    /// Waits for entries and dequeues all of them. For one thread.
     public func next() -> Batch {
         while true {
             wake.waitForAny()
@@ -164,7 +165,8 @@ public final class AuditTrail: Sendable {
         wake.post()
     }
 
-    /// Writes it down, and waits for that. The log's number for it; nil when it could not be written: then it is not to succeed.
+    /// Records an action and waits until it is written. Returns its log number; nil when it could not be written: then the action
+    /// must fail.
     func record(_ record: AuditRecord) -> Int64? {
         let entry = Entry(.record(record))
         enqueue(entry)
@@ -172,15 +174,15 @@ public final class AuditTrail: Sendable {
         return entry.number
     }
 
-    /// Writes down how what has that number ended, and waits for that. Without that, nobody knows how.
+    /// Records the outcome of that action and waits until it is written. Otherwise the outcome stays unknown.
     func end(_ number: Int64, error: Int32) {
         let entry = Entry(.result(number: number, error: error))
         enqueue(entry)
         entry.done.wait()
     }
 
-    /// Writes down how something that had waited was refused, and has it answered then, by the thread that writes. Waits for nothing; where too much is to be
-    /// written already, it is only counted.
+    /// Records the refusal of a parked request; the writing thread then calls `answer`. Never waits: when too many are queued, the
+    /// record is only counted.
     func record(_ waiting: PendingCall, error: Int32, answer: (@Sendable () -> Void)? = nil) {
         let record = AuditRecord(waiting.call, by: waiting.caller, scope: waiting.scope, path: waiting.path, error: error)
         let hasRoom = queue.withLock { queue -> Bool in

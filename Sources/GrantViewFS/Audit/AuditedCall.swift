@@ -1,8 +1,7 @@
 import GrantFUSE
 import GrantModel
 
-/// What is written down of what is done through a mount (`-o audit`): openings, and everything that changes more than the data of an open file. The words are the
-/// log's.
+/// An audited action (`-o audit`): an open, or a change of more than an open file's data. The names are those of the log.
 public enum AuditedAct: Sendable {
     case opened
     case unlinked
@@ -21,15 +20,15 @@ public enum AuditedAct: Sendable {
     case flagsSet
 }
 
-/// A request of which a record is kept.
+/// A request that is recorded.
 struct AuditedCall {
     let act: AuditedAct
-    /// What an opening is for.
+    /// The access of an open.
     var access: OpenAccess?
-    /// An opening that may make the file.
+    /// An open that may create the file.
     var mayCreate = false
 
-    /// What it counts as: one of these is enough for it to be written down.
+    /// The kinds that it counts as; one of them must be selected.
     var kinds: AuditKinds {
         switch act {
         case .opened:
@@ -48,7 +47,7 @@ struct AuditedCall {
 }
 
 extension AuditedCall {
-    /// nil for what is not written down: reading, writing, locking, and what the kernel asks of its own accord.
+    /// nil for requests that are not recorded: reads, writes, locks, and those that the kernel sends on its own.
     init?(_ request: borrowing Request) {
         switch request.opcode {
         // OPEN, OPENDIR, CREATE, TMPFILE
@@ -67,16 +66,16 @@ extension AuditedCall {
         case 13: self.init(act: .linked)
         case 21: self.init(act: .attributeSet)
         case 24: self.init(act: .attributeRemoved)
-        // struct fuse_ioctl_in, in_size: what sets flags brings them.
+        // struct fuse_ioctl_in, in_size: a call that sets flags carries them.
         case 39 where request.word(at: 24) > 0: self.init(act: .flagsSet)
         default: return nil
         }
     }
 
-    /// What a change of several attributes counts as: the weightiest. The record names all. nil for times that the kernel's write-back cache brings.
+    /// The most significant of several changed attributes; the record names all. nil for times that the kernel writes back.
     static func act(of changes: AttributeChanges) -> AuditedAct? {
         if changes.contains(.size) { return .truncated }
-        // Also chown(2) that names nobody, which clears set-id bits.
+        // Also chown(2) without an owner or group, which clears set-id bits.
         if changes.changesOwner { return .ownerSet }
         if changes.contains(.mode) { return .modeSet }
         return changes.subtracting(.changeTime) == .modificationTime && changes.contains(.changeTime) ? nil : .timesSet

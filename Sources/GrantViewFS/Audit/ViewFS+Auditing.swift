@@ -6,12 +6,12 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-/// What is changed: a file that is open, or a name in a directory that is.
+/// The object of a change: an open file, or a name in an open directory.
 enum AuditedPlace {
     case file(Int32)
     case entry(Int32, UnsafePointer<CChar>)
 
-    /// On the host; nil when the kernel cannot say it.
+    /// Its path on the host; nil when the kernel does not know it.
     var path: [UInt8]? {
         switch self {
         case .file(let descriptor): return AuditedPlace.path(of: descriptor)
@@ -30,16 +30,16 @@ enum AuditedPlace {
     }
 }
 
-// Where nothing is written down, all of this is one look at `audit`.
+// Without auditing, all of this costs one load of `audit`.
 extension ViewFS {
-    /// Writes an opening down where that is asked for: `descriptor` is of the file opened, or O_PATH of the one that was not. The error to be given instead of
-    /// success: EACCES, as wherever the store fails, or 0.
+    /// Records an open if that is asked for. `descriptor`: the opened file, or O_PATH of a file that was not opened. Returns the
+    /// error to reply instead of success: EACCES when the record could not be written, as wherever the store fails; else 0.
     @inline(__always)
     func audit(_ request: borrowing Request, _ node: NodePointer, _ descriptor: Int32, error: Int32) -> Int32 {
         audit == nil ? 0 : recordOpening(request, node.pointee.scope, descriptor, error)
     }
 
-    /// A function of its own, so that what it takes (memory, references) is not on the way of an opening that nobody asks about.
+    /// Never inlined: it allocates and retains, and an open that is not audited does not.
     @inline(never)
     private func recordOpening(_ request: borrowing Request, _ scope: UInt32, _ descriptor: Int32, _ error: Int32) -> Int32 {
         guard let audit, let call = audit.call(request) else { return 0 }
@@ -47,8 +47,8 @@ extension ViewFS {
         return audit.record(record) == nil ? EACCES : 0
     }
 
-    /// Makes a change, where that is asked for after it was written down, and then writes down how it ended. Inside the scope. Returns what `change` does, or
-    /// a negative error number: what cannot be written down is not done, nor what was withdrawn meanwhile.
+    /// Makes a change; with auditing, records it before and its outcome afterwards. Inside the scope. Returns what `change` does,
+    /// or a negative error number: a change that cannot be recorded is not made, nor one whose grant was withdrawn meanwhile.
     @inline(__always)
     func audited(
         _ request: borrowing Request, _ node: NodePointer, _ place: AuditedPlace, to newPlace: AuditedPlace? = nil,
@@ -71,7 +71,7 @@ extension ViewFS {
             record.detail = "“\(String(cString: name))” in a directory whose path cannot be told " + record.detail
         }
         guard let number = audit.record(record) else { return -EACCES }
-        // Whoever withdraws shuts the gate and then looks who is inside: one of the two sees the other.
+        // A revoker closes the gate and then looks who is inside: one of the two sees the other.
         let refused = coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.subtracting(.claimed)
         let hasEscaped = refuses(node.pointee.containment, .write)
         let result = refused.contains(.read) || hasEscaped ? -EACCES : refused.contains(.write) ? -EROFS : change()
@@ -79,13 +79,13 @@ extension ViewFS {
         return result
     }
 
-    /// As `pendingCall` by node, with its descriptor.
+    /// As `pendingCall` by node, with the node's descriptor.
     func pendingCall(of descriptor: Int32, _ request: borrowing Request, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
         return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: AuditedPlace.path(of: descriptor))
     }
 
-    /// What is to be written down of what is about to wait for a claim; nil for what is not written down. Inside the scope.
+    /// The audited part of a request that is about to be parked; nil when it is not audited. Inside the scope.
     func pendingCall(_ request: borrowing Request, _ id: UInt64, scope: UInt32) -> AuditTrail.PendingCall? {
         guard let call = audit?.call(request) else { return nil }
         var path: [UInt8]?
@@ -97,7 +97,7 @@ extension ViewFS {
         return AuditTrail.PendingCall(call: call, caller: request.caller, scope: scope, path: path)
     }
 
-    /// Writes down what a gate has refused. Nothing was looked at, so it has no path.
+    /// Records a refusal by a gate. Nothing was looked up, so it has no path.
     @inline(never)
     func recordRefusal(_ request: borrowing Request, scope: UInt32, error: Int32) {
         guard let audit, let call = audit.call(request) else { return }

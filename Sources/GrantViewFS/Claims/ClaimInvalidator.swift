@@ -4,40 +4,40 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// What the kernel is made to forget for claims, and for which it takes locks that a program can hold: the pages of cached listings, and the lock of a
-/// granted directory. It is done by threads that are left behind with what they wait for, and never a second time while the first waits: so claims
-/// that come again and again cost hardly more threads than one.
+/// Sends the invalidations for claims that may block on locks which a program can hold: the pages of cached listings, and the lock
+/// of a granted directory. Threads that block are abandoned, and nothing is started twice while the first attempt blocks, so
+/// repeated claims cost hardly more threads than one.
 ///
-/// Locking: `state` is rank 2, held for a moment; not while the kernel is told.
+/// Locking: `state` is rank 2, held for a moment; not while the kernel is notified.
 final class ClaimInvalidator: Sendable {
-    /// Names in one granted directory that are being forgotten.
+    /// The invalidation of the names in one granted directory.
     final class Names: Sendable {
-        /// How often it was asked for, and how many names were told.
+        /// How often it was requested, and how many names were done.
         fileprivate let asked = Atomic<UInt64>(1)
         fileprivate let told = Atomic<UInt64>(0)
         fileprivate let done = Atomic<Bool>(false)
     }
 
     private struct State {
-        /// By the scope's number.
+        /// By scope number.
         var names: [UInt32: Names] = [:]
         var listings: [DataInvalidator] = []
     }
 
     private let state = Lock(State())
-    /// Claims that have ended, and for which the kernel is just made to look anew: `ViewFS.unbind`.
+    /// Claims that have ended and whose invalidations are still running: `ViewFS.unbind`.
     let ending = Atomic<Int>(0)
 
-    /// So long it is waited for without anything done, before a claim goes on without: nanoseconds.
+    /// After so many nanoseconds without progress a claim continues anyway.
     private static let patience: Int64 = 300_000_000
-    /// So many threads wait for listings of one claim at the most.
+    /// The limit of threads that block on listings of one claim.
     private static let threads = 16
 
-    /// Has the data of directories forgotten, but of those whose listings have been waited for since an earlier time.
+    /// Invalidates the data of directories, except those that still block from an earlier call.
     func invalidateListings(_ directories: [UInt64], _ view: ViewFS) -> DataInvalidator? {
         guard let notifier = view.session?.notifier else { return nil }
         let known = state.withLock { $0.listings }
-        // What could not be begun, for want of threads, is tried again.
+        // Retries what could not be started for lack of threads.
         for invalidator in known { invalidator.poll() }
         let held = known.reduce(into: Set<UInt64>()) { $0.formUnion($1.unfinished) }
         let nodes = directories.filter { !held.contains($0) }
@@ -60,7 +60,7 @@ final class ClaimInvalidator: Sendable {
         return invalidator
     }
 
-    /// Has what the kernel knows of the entries of a granted directory dropped, with all below them. Names that it knows as missing stay.
+    /// Drops the kernel's entries of a granted directory with their subtrees. Negative entries stay.
     func invalidateNames(in scope: Scope, _ view: ViewFS) -> Names {
         let (names, isNew) = state.withLock { state -> (Names, Bool) in
             if let names = state.names[scope.id.rawValue] {
@@ -101,7 +101,7 @@ final class ClaimInvalidator: Sendable {
         }
     }
 
-    /// Waits until all of it is done, or nothing of it has been for a while. False when `isCancelled` said so.
+    /// Waits until all of it is done, or makes no progress for a while. False when `isCancelled` returned true.
     func wait(for listings: DataInvalidator?, _ names: [Names], _ isCancelled: () -> Bool) -> Bool {
         var (seen, since, backoff): (UInt64?, Int64, UInt32) = (nil, 0, 20)
         while listings?.isDone == false || !names.allSatisfy({ $0.done.load(ordering: .acquiring) }) {

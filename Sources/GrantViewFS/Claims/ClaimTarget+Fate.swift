@@ -4,27 +4,28 @@ import GrantSystem
 import GrantViewTree
 
 extension ClaimTarget {
-    /// What has become of it since it was claimed, as far as the files themselves say.
+    /// What became of the target since it was claimed, as far as the files tell.
     public enum Fate: Equatable, Sendable {
-        /// Nothing stood there, and nothing does.
+        /// Nothing was there, and nothing is.
         case absent
         case appeared
-        /// It is where it was; its content may be another one, or another file.
+        /// It is in its place; content or file may have changed.
         case present
         case moved(to: [UInt8])
         case removed
     }
 
-    /// Looks at the files, and may wait for their filesystem.
+    /// Determines it from the files; may block on their filesystem.
     ///
-    /// `wasAbsent`: nothing stood there when the claim was granted, whatever came between.
+    /// `wasAbsent`: nothing was there when the claim was granted, whatever came in between.
     public func fate(wasAbsent: Bool) -> Fate {
         guard let name else { return .present }
         if (try? FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: crossesMounts)) != nil {
             return wasAbsent ? .appeared : .present
         }
         guard let file, let status = try? file.descriptor.status() else { return wasAbsent ? .absent : .removed }
-        // A directory that was removed keeps a link count on some filesystems, and a file may have another name: where it says that it is must be it.
+        // A removed directory keeps a link count on some filesystems, and a file may have another name: verify that the file is
+        // where its path says.
         guard let now = try? file.descriptor.path(), now != path, ClaimTarget.identity(at: now) == ItemID(NodeKey(status)) else {
             return .removed
         }

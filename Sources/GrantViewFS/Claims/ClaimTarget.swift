@@ -4,14 +4,15 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// What somebody claims, held open so that it is known wherever it is moved: a file or a directory, or the name of what does not exist yet.
+/// The target of a claim, held open so that it is found after a move: a file or a directory, or the name of one that does not exist
+/// yet.
 public final class ClaimTarget: Sendable {
-    /// As it was claimed, on the host.
+    /// Its path on the host when it was claimed.
     public let path: [UInt8]
-    /// The directory that has the name; O_PATH. Of a granted directory itself: that directory, and no name.
+    /// The parent directory, O_PATH; for a granted directory itself: that directory, without a name.
     let directory: FileDescriptor
     let name: [UInt8]?
-    /// O_PATH; nil where nothing stood when it was claimed.
+    /// O_PATH; nil when nothing was there.
     let file: Held?
     let crossesMounts: Bool
 
@@ -44,7 +45,7 @@ public final class ClaimTarget: Sendable {
         self.directory = directory
     }
 
-    /// The item as it is now: looks at the files, and may wait for their filesystem.
+    /// The item as it is now. Looks at the files; may block on their filesystem.
     public func item() -> ClaimedItem {
         let above = ClaimTarget.chain(from: directory.number)
         guard let name else {
@@ -57,7 +58,7 @@ public final class ClaimTarget: Sendable {
                 item.ancestors.append(directory)
             }
         }
-        // Another may have been put in its place.
+        // Another file may have replaced it.
         if let there = try? FileDescriptor.openBeneath(directory.number, name, OpenFlags.path | O_NOFOLLOW, crossMounts: crossesMounts),
             let status = try? there.status(), !item.identities.contains(ItemID(NodeKey(status)))
         {
@@ -66,7 +67,7 @@ public final class ClaimTarget: Sendable {
         return item
     }
 
-    /// Where it is now; its name as claimed where it has none.
+    /// Its current path; the claimed path where it has none.
     public var currentPath: [UInt8] {
         guard name != nil else { return (try? directory.path()) ?? path }
         guard let file, let status = try? file.descriptor.status(), status.st.st_nlink > 0, let now = try? file.descriptor.path() else {
@@ -77,13 +78,13 @@ public final class ClaimTarget: Sendable {
 
     // MARK: directories above
 
-    /// The directory and all above it, up to the root.
+    /// The directory and all its parents up to the root.
     static func chain(from directory: Int32) -> [ItemID] {
         var result: [ItemID] = []
         guard var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else { return result }
         while result.count < deepest, let status = try? current.status() {
             let id = ItemID(NodeKey(status))
-            // Above the root is the root.
+            // The parent of the root is the root.
             if result.last == id { break }
             result.append(id)
             guard let above = try? FileDescriptor.openAt(current.number, "..".utf8, OpenFlags.path | O_DIRECTORY) else { break }
@@ -94,7 +95,7 @@ public final class ClaimTarget: Sendable {
 
     private static let deepest = 4096
 
-    /// The directories above a file that is open; none when it was removed, and then it lies nowhere.
+    /// The parent directories of an open file; none when it was removed.
     static func directories(above file: borrowing FileDescriptor, _ status: borrowing FileStatus) -> [ItemID] {
         if status.st.st_mode & S_IFMT == S_IFDIR { return Array(chain(from: file.number).dropFirst()) }
         guard status.st.st_nlink > 0, let path = try? file.path(), let slash = path.lastIndex(of: UInt8(ascii: "/")) else { return [] }
@@ -119,12 +120,12 @@ public enum TargetFailure: Error, Equatable {
 }
 
 extension ViewFS {
-    /// What stands at a path of the host, if an open grant leads there. Nothing outside of the granted directory is opened, and no link is
-    /// followed. May wait for the filesystem.
+    /// The target at a path of the host, if an open grant leads there. Opens nothing outside of the granted directory and follows
+    /// no link. May block on the filesystem.
     public func target(_ path: [UInt8]) throws(TargetFailure) -> ClaimTarget {
         let holders = self.names.open.compactMap { _, scope in self.path(of: scope).map { (path: $0, scope: scope) } }
             .filter { MountTable.path(path, isAtOrBelow: $0.path) }
-        // The innermost: it needs to cross the fewest mounts.
+        // The innermost grant: it crosses the fewest mounts.
         guard let holder = holders.max(by: { $0.path.count < $1.path.count }) else { throw .outside }
         let slash = UInt8(ascii: "/")
         let names = path.dropFirst(holder.path.count).split(separator: slash)
@@ -146,13 +147,13 @@ extension ViewFS {
         switch result {
         case .success(let target): return target
         case .failure(let error):
-            // Another filesystem, or the way there leads through a link: no part of the grant.
+            // Another filesystem, or a link on the path: not part of the grant.
             if error == Errno(EXDEV) || error == Errno(ELOOP) { throw .outside }
             throw .system(error)
         }
     }
 
-    /// The open scopes that an item lies in, and those that lie in it.
+    /// For each item, the open scopes that contain it or lie in it.
     public func scopes(meeting items: [ClaimedItem]) -> [[Scope]] {
         let open = names.open.compactMap { _, scope -> (Scope, ClaimedItem)? in
             var chain: [ItemID] = []

@@ -5,8 +5,8 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Operations that wait for claims, without a worker: their requests are put aside as the kernel wrote them, and served from the start when the claim
-/// has ended. None of this is looked at unless the gate of a scope says that claims are held there.
+/// Requests that wait for claims without a worker: they are parked as the kernel wrote them, and served from the start when the
+/// claim has ended. Nothing of this is reached unless a scope's gate says that claims are held there.
 ///
 /// Locking: `state` is rank 2: while it is held, no file is looked at and nothing is answered.
 final class ClaimWaitQueue: @unchecked Sendable {
@@ -18,32 +18,33 @@ final class ClaimWaitQueue: @unchecked Sendable {
         var holds: [UInt64: Hold] = [:]
         /// By the kernel's number for the request.
         var waiting: [UInt64: Waiter] = [:]
-        /// Whether a thread looks for those whose time is over.
+        /// Whether a thread checks for expired waiters.
         var hasTimer = false
     }
 
     private struct Waiter {
         let scope: UInt32
-        /// Of the file, or directory, that it works on.
+        /// The file or directory that the request works on.
         let node: UInt64
         let hold: UInt64
         let deadline: Int64?
-        /// What is to be written down should it be refused.
+        /// Recorded if the request is refused.
         let call: AuditTrail.PendingCall?
     }
 
+    /// A claim that binds operations through the mount.
     struct Hold {
         let process: Int32
         let patience: Int64?
-        /// The scopes that are bound, and by which accesses: those in `whole` cover all of it.
+        /// The scopes it binds, and its accesses; those in `whole` cover the whole scope.
         var scopes: Set<UInt32>
         var accesses: [ItemAccess]
         var whole: [UInt32: [ItemUse]]
-        /// Reads of data pass until the kernel has forgotten what it has: its invalidation waits for them.
+        /// Whether reads of data pass: until the kernel has dropped its pages, since their invalidation waits for such reads.
         var letsReadsPass = true
-        /// The file that the kernel is just made to forget. What works on it passes until that is done, because the kernel keeps pages locked for it.
+        /// The file that is being invalidated. Requests on it pass meanwhile, because some of them hold its pages locked.
         var flushing: UInt64?
-        /// How often a page of that file went to somebody who may store into it.
+        /// How many pages of that file went to a caller that may store into them.
         var mapped = 0
     }
 
@@ -52,15 +53,15 @@ final class ClaimWaitQueue: @unchecked Sendable {
         var uses: [ItemUse]
         /// It reads data, for the kernel's cache or past it.
         var readsData = false
-        /// What it reads may be mapped by somebody who stores into it.
+        /// Its caller may map what it reads and store into it.
         var mayMap = false
-        /// The file, unless a name in a directory is what it works on.
+        /// The file, unless the operation works on a name in a directory.
         var node: UInt64?
     }
 
     // MARK: handing over
 
-    /// The claims that bind somebody, and nil while one is only beginning to.
+    /// The claims that bind; nil while one of them is still beginning to.
     var settledHolds: [UInt64: Hold]? {
         state.withLock { state in
             state.holds.values.allSatisfy { !$0.letsReadsPass && $0.flushing == nil } ? state.holds : nil
@@ -81,11 +82,11 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
     }
 
-    /// From now on reads of data wait as well.
+    /// Makes reads of data wait as well.
     func holdReads(_ id: UInt64) { state.withLock { $0.holds[id]?.letsReadsPass = false } }
 
-    /// Makes the kernel write back and forget a file, by `body`, while operations on it pass: of those that wait some keep its pages locked. Again, when
-    /// a page went to somebody meanwhile who may have stored into it.
+    /// Makes the kernel write back and drop a file, by `body`. Requests on it pass meanwhile: parked ones may hold its pages
+    /// locked. Repeated when a page went to a caller meanwhile that may have stored into it.
     func flush(_ id: UInt64, _ node: UInt64, _ body: () -> Void) {
         for _ in 0..<8 {
             let ready = state.withLock { state -> [UInt64] in
@@ -105,7 +106,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
     }
 
-    /// The claim has ended: whoever waits for it is served, and looks for other claims.
+    /// Ends a claim: its waiters are resumed and check for other claims.
     func end(_ id: UInt64) -> Hold? {
         let (hold, ready) = state.withLock { state -> (Hold?, [UInt64]) in
             guard let hold = state.holds.removeValue(forKey: id) else { return (nil, []) }
@@ -129,7 +130,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
         view.coordinator.setClaimed(ScopeID(rawValue: scope), isClaimed)
     }
 
-    /// Who waits in a scope that was withdrawn gets EACCES; in one that was narrowed all are served again, and changes refused.
+    /// Ends the waiters of a withdrawn scope with EACCES; resumes all in a narrowed one, where changes are then refused.
     func end(_ scope: ScopeID, _ withdrawal: ViewFS.Withdrawal) {
         let found = state.withLock { state -> [UInt64: Waiter] in
             let found = state.waiting.filter { $0.value.scope == scope.rawValue }
@@ -138,14 +139,14 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
         guard !found.isEmpty, let session = view.session else { return }
         if withdrawal == .writing { return session.resume(found.keys.sorted()) }
-        // A withdrawal does not wait for the log.
+        // A withdrawal does not wait for the audit log.
         for (unique, waiter) in found {
             recordOutcome(waiter.call, error: EACCES)
             session.answer(parked: unique, error: EACCES)
         }
     }
 
-    /// A request is about to be answered because it was interrupted.
+    /// Removes a request that is about to be answered because it was interrupted.
     func cancel(_ unique: UInt64) {
         if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
@@ -156,7 +157,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
 
     // MARK: operations
 
-    /// The claim that an operation has to wait for; nil when there is none. `item` may look at files.
+    /// The claim for which an operation must wait; nil when there is none. `item` may look at files.
     func blocker(_ scope: UInt32, _ use: Use, _ caller: Caller, _ item: () -> OperationItem) -> UInt64? {
         let holds = state.withLock { state -> [UInt64: Hold] in
             var holds = state.holds.filter { $0.value.scopes.contains(scope) && !(use.readsData && $0.value.letsReadsPass) }
@@ -182,8 +183,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
         return nil
     }
 
-    /// Puts a request aside until the claim has ended. Its worker is outside of the scope by now.
-    /// `call`: what is to be written down should it be refused.
+    /// Parks a request until the claim has ended. Its worker has left the scope. `call`: recorded if the request is refused.
     func wait(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let unique: UInt64
@@ -201,9 +201,9 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
         if isOver { return session.resume([unique]) }
         if startsTimer { _ = BackgroundTask { [self] in runTimer() } }
-        // It was interrupted before it could be found here.
+        // It was interrupted before it was in the table.
         if !session.isParked(unique) { return cancel(unique) }
-        // Whoever withdraws shuts the gate and then answers those who wait: one of the two sees the other.
+        // A revoker closes the gate and then answers the waiters: one of the two sees the other.
         if view.coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.read),
             state.withLock({ $0.waiting.removeValue(forKey: unique) }) != nil
         {
@@ -212,7 +212,7 @@ final class ClaimWaitQueue: @unchecked Sendable {
         }
     }
 
-    /// Answers those whose time is over, for as long as there is somebody with a time.
+    /// Answers expired waiters, as long as any waiter has a deadline.
     private func runTimer() {
         while true {
             usleep(20_000)

@@ -1,9 +1,9 @@
 import GrantCoordinator
 
-/// A claim that binds whoever comes through the mount.
+/// A claim that binds every operation through the mount.
 public struct MandatoryClaim: Sendable {
     public let id: UInt64
-    /// Who holds it: that process and those that it has started pass.
+    /// The holder: this process and its descendants pass.
     public let process: Int32
     public let parts: [(target: ClaimTarget, access: ItemAccess)]
     /// How long an operation waits for it, in nanoseconds; nil: until it ends.

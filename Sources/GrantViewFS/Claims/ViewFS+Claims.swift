@@ -6,9 +6,9 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// The slow way of an operation below a grant where claims are held.
+// The slow path of operations where claims are held.
 extension ViewFS {
-    /// Names that an operation works on, besides its node: in the node's directory, and of a rename in another.
+    /// Names that an operation works on besides its node: one in the node's directory, and one in another for a rename.
     struct Names {
         var first: UnsafePointer<CChar>?
         var second: (parent: NodeID, name: UnsafePointer<CChar>)?
@@ -16,15 +16,16 @@ extension ViewFS {
         static var none: Names { Names(first: nil, second: nil) }
     }
 
-    /// The claim that an operation on a node waits for. `handle`: the open file it came by.
+    /// The claim for which an operation on a node must wait. `handle`: its open file.
     @inline(never)
     func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry, _ names: Names, file handle: UInt64?) -> UInt64? {
-        // The kernel looks a name up with its directory locked, for all who want something there. What is found is no use to anybody without
-        // a request that waits (nothing may be kept of it here); only that there is nothing would be an answer.
+        // The kernel looks a name up with its directory locked, which blocks everybody who wants something there. A positive result
+        // is of no use without another request, which waits (nothing may be cached here); only a negative result would be an
+        // answer.
         if names.isLookup, let name = names.first, exists(name, in: id, node) { return nil }
         var use = ClaimWaitQueue.Use(uses: entry == .write ? [.writeContent, .writeMetadata] : [.readContent, .readMetadata])
         if names.first == nil { use.node = id.rawValue }
-        // With write-back a write(2) asks for the attributes by its file and is then acknowledged by the kernel alone.
+        // With write-back, write(2) asks for attributes by its open file, and then the kernel acknowledges it alone.
         if policy.writeBack, let handle, let file = files.acquire(handle) {
             if file.pointee.canWrite { use.uses.append(.writeContent) }
             files.drop(handle)
@@ -39,12 +40,12 @@ extension ViewFS {
         return directory >= 0 && clinux_statx(directory, name, &status) == 0
     }
 
-    /// The claim that an operation on an open file waits for.
+    /// The claim for which an operation on an open file must wait.
     @inline(never)
     func blocker(_ caller: Caller, _ file: UnsafeMutablePointer<OpenFile>, _ entry: Entry) -> UInt64? {
         var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
         use.node = file.pointee.node
-        // It may be the fault of a store into a mapping, after which the kernel asks no more.
+        // It may be a page fault for a store into a mapping, after which the kernel does not ask again.
         if entry == .read, file.pointee.flags & O_ACCMODE == O_RDWR {
             (use.uses, use.readsData, use.mayMap) = ([.readContent, .writeContent], false, true)
         }
@@ -54,7 +55,7 @@ extension ViewFS {
         }
     }
 
-    /// The claim that an operation on a file's data waits for, where the kernel opens files by itself: what is stored into a mapping later waits for none.
+    /// The same where the kernel opens files by itself: later stores into a mapping wait for no claim.
     @inline(never)
     func blocker(_ caller: Caller, _ id: NodeID, _ node: NodePointer, _ entry: Entry) -> UInt64? {
         var use = ClaimWaitQueue.Use(uses: [entry == .write ? .writeContent : .readContent], readsData: entry == .read)
@@ -62,14 +63,14 @@ extension ViewFS {
         return waiting.blocker(node.pointee.scope, use, caller) { self.item(id, node, .none, isWrite: entry == .write) }
     }
 
-    /// The claim that an operation on an open directory waits for.
+    /// The claim for which an operation on an open directory must wait.
     @inline(never)
     func blocker(_ caller: Caller, _ directory: UnsafeMutablePointer<OpenDirectory>, _ entry: Entry) -> UInt64? {
         guard let node = tree.nodes.find(directory.pointee.node) else { return nil }
         return blocker(caller, NodeID(directory.pointee.node), node, entry, .none, file: nil)
     }
 
-    /// Where a node lies now, from the files themselves: what the tree knows of names may be old.
+    /// The position of a node now, from the files themselves: the tree's names may be stale.
     private func item(_ id: NodeID, _ node: NodePointer, _ names: Names, isWrite: Bool) -> OperationItem {
         let number = tree.pin(node)
         defer { tree.unpin(id.rawValue, node) }
@@ -88,7 +89,7 @@ extension ViewFS {
             item.ancestors = Array(ClaimTarget.chain(from: own).dropFirst())
         } else if let status = try? descriptor.status() {
             item.ancestors = ClaimTarget.directories(above: descriptor, status)
-            // One of its other names may be what is claimed.
+            // One of its other names may be claimed.
             item.isAnywhere = status.st.st_nlink > 1 || (status.st.st_nlink == 1 && item.ancestors.isEmpty)
         } else {
             item.isAnywhere = true
@@ -116,13 +117,13 @@ extension ViewFS {
     }
 }
 
-// The road of who claims, never of a request.
+// The administrative side of claims, never on the way of a request.
 extension ViewFS {
-    /// Binds whoever comes through the mount by a claim, below the scopes given. When it returns true, operations that conflict wait, none of them is
-    /// under way, what was written through the mount is in the files, and the kernel keeps nothing that it could answer such an operation
-    /// with by itself. False when `isCancelled` said so; `unbind` is to be called in either case.
+    /// Makes a claim bind below these scopes. When it returns true, conflicting operations wait, none is under way, data written
+    /// through the mount is in the files, and the kernel caches nothing with which it could answer such an operation. False when
+    /// `isCancelled` returned true; call `unbind` in either case.
     ///
-    /// `progress`: what is done, how much of how much.
+    /// `progress`: the step, done and total.
     ///
     /// Locking: none is held while the kernel is notified. Called by a thread that serves no requests.
     public func bind(
@@ -143,9 +144,9 @@ extension ViewFS {
             guard drain(scope, isCancelled, progress), flush(scope, claim.id, hold, isWriting, isCancelled, progress) else { return false }
             if isWriting { directories += nodes(of: scope, under: hold).filter(isDirectory) }
         }
-        // Somebody may hold a listing, or the lock of a granted directory, for ever: then this claim goes on without what needs it.
+        // A program may hold a listing, or the lock of a granted directory, for ever: then this claim continues without that step.
         let listings = claimInvalidator.invalidateListings(directories, self)
-        // Where the kernel trusts its own sizes for ever, files that nobody has open become new ones to it.
+        // Where the kernel trusts its own sizes for ever, unopened files must become new inodes to it.
         var names: [ClaimInvalidator.Names] = []
         if isWriting, policy.writeBack {
             names = scopes.map { claimInvalidator.invalidateNames(in: $0, self) }
@@ -157,14 +158,14 @@ extension ViewFS {
         return true
     }
 
-    /// The claim has ended, or was not needed: whoever waits goes on, and the kernel looks anew at what the claimant may have changed.
+    /// Ends a claim's effect: waiters are resumed, and what the claimant may have changed is invalidated.
     ///
-    /// `done` is called when that is so.
+    /// `done` is called after that.
     public func unbind(_ id: UInt64, done: @escaping @Sendable () -> Void = {}) {
         guard let hold = waiting.end(id), hold.accesses.contains(where: { !$0.use.isReading }) else { return done() }
         let scopes = names.open.map(\.scope).filter { hold.scopes.contains($0.id.rawValue) }
         claimInvalidator.ending.wrappingAdd(1, ordering: .relaxed)
-        // Pages that others have asked for just now are waited for.
+        // Waits for pages that are being read, so it runs on its own thread.
         _ = BackgroundTask { [self] in
             defer {
                 done()
@@ -191,13 +192,14 @@ extension ViewFS {
         }
     }
 
-    /// Makes the kernel drop what it knows below these grants' names as soon as one of them is used again. False when `isCancelled` said so.
+    /// Makes the kernel drop its dentries below these grants' names at their next use. False when `isCancelled` returned true.
     ///
-    /// The names are at the root, whose lock anybody may hold, so the kernel is not told. The next lookup is answered with ESTALE, once: where the kernel asks
-    /// whether what it knows is still so it drops that, with all below it, and looks anew (fs/fuse/dir.c, fuse_dentry_revalidate); where it knows
-    /// nothing it tries once more (fs/namei.c, LOOKUP_REVAL). Until it has to ask it is waited for.
+    /// The names are at the root, whose lock anybody may hold, so no notification is sent. Instead the next lookup is answered with
+    /// ESTALE, once: on revalidation the kernel then drops the dentry with its subtree and looks again (fs/fuse/dir.c,
+    /// fuse_dentry_revalidate); without a dentry it retries once (fs/namei.c, LOOKUP_REVAL). This waits until the kernel has to
+    /// revalidate.
     private func dropDentries(of scopes: [Scope], _ isCancelled: () -> Bool) -> Bool {
-        // Nothing said since the claim began is kept.
+        // From the claim's begin on, no reply about these names may be cached.
         let until = scopes.reduce(0) { max($0, names.cachedUntil($1)) }
         for scope in scopes where tree.isCounted(scope.rootNode) { scope.dropsOnNextLookup.store(true, ordering: .releasing) }
         while Clock.monotonic < until {
@@ -210,7 +212,7 @@ extension ViewFS {
     /// How many operations wait for claims.
     public var waitingCount: Int { waiting.count }
 
-    /// Waits for those who were inside when the claim came.
+    /// Waits for operations that were inside when the claim began.
     private func drain(_ scope: Scope, _ isCancelled: () -> Bool, _ progress: (String, UInt64, UInt64) -> Void) -> Bool {
         var inside = coordinator.occupants(of: scope.id)
         let count = UInt64(truncatingIfNeeded: inside.count)
@@ -226,7 +228,7 @@ extension ViewFS {
         return true
     }
 
-    /// Makes the kernel write back what it has of the claimed files, and forget what it would answer with, but for listings.
+    /// Makes the kernel write back the claimed files and drop what it could answer with, except listings.
     private func flush(
         _ scope: Scope, _ claim: UInt64, _ hold: ClaimWaitQueue.Hold, _ isWriting: Bool, _ isCancelled: () -> Bool,
         _ progress: (String, UInt64, UInt64) -> Void
@@ -234,7 +236,7 @@ extension ViewFS {
         guard let notifier = session?.notifier else { return true }
         let all = nodes(of: scope, under: hold)
         let open = all.filter(mayBeDirty)
-        // For a reader only what somebody may change is forgotten: of a file that is mapped for writing the pages, so that a store asks again.
+        // For a reader, drops only files that may change; for a file mapped for writing, its pages, so that a store faults again.
         let forgotten = isWriting ? all : open
         let files = isWriting ? all.filter { !isDirectory($0) } : []
         let (coordinator, waiting, id) = (coordinator, waiting, scope.id)
@@ -268,7 +270,7 @@ extension ViewFS {
         let done = Atomic<UInt64>(0)
     }
 
-    /// The nodes that the kernel may know of what is claimed: of one file that one, otherwise all of the scope.
+    /// The nodes that the kernel may know of the claimed items: a claimed file's own, otherwise all of the scope.
     private func nodes(of scope: Scope, under hold: ClaimWaitQueue.Hold) -> [UInt64] {
         let ids = scope.nodes.ids
         if hold.whole[scope.id.rawValue]?.isEmpty == false { return ids }

@@ -5,38 +5,39 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-// The directory that a grant of one file shows: the file, which lies in a directory of the host that nobody sees, and what the program makes beside
-// it, which lies in a directory for this mount alone. Only the document's own name leads from the one to the other: docs/decisions/documents.md.
+// The directory that a grant of one file shows: the file itself, which lies in a hidden directory of the host, and files that
+// programs make beside it, which lie in a directory for this mount alone. Only the document's name connects the two:
+// docs/decisions/documents.md.
 extension ViewFS {
-    /// A name in a directory whose descriptor is open.
+    /// A name in an open directory.
     typealias Named = (directory: Int32, text: UnsafePointer<CChar>)
 
-    /// Whether a node is the directory that a document is shown in. On the way of every lookup.
+    /// Whether a node is the directory that shows a document. On the way of every lookup.
     @inline(__always)
     func isDocumentDirectory(_ id: NodeID, _ node: NodePointer) -> Bool {
         node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == id.rawValue }
     }
 
-    /// Whether `name` in such a directory is not one that lies in it like any other.
+    /// Whether `name` in such a directory is special: the document's own or hidden.
     @inline(never)
     func concernsDocument(_ id: NodeID, _ node: NodePointer, _ name: UnsafePointer<CChar>) -> Bool {
         document(of: id, node, named: name) != nil
     }
 
-    /// The document whose directory a node is; nil for every other node.
+    /// The document that this directory shows; nil for every other node.
     @inline(__always)
     func document(of id: NodeID, _ node: NodePointer) -> DocumentPlace? {
         isDocumentDirectory(id, node) ? node.pointee.withOwner { $0.document } : nil
     }
 
-    /// The document whose directory a node is, if `name` is not one that lies in it like any other.
+    /// The document that this directory shows, if `name` is special.
     @inline(__always)
     func document(of id: NodeID, _ node: NodePointer, named name: UnsafePointer<CChar>) -> DocumentPlace? {
         guard let document = document(of: id, node), document.isNamed(name) || DocumentPlace.isReserved(name) else { return nil }
         return document
     }
 
-    /// LOOKUP of the document, or of a name that is not shown.
+    /// LOOKUP of the document or of a hidden name.
     @inline(never)
     func replyDocument(
         _ request: consuming Request, _ name: UnsafePointer<CChar>, found parent: (id: NodeID, node: NodePointer)
@@ -57,8 +58,8 @@ extension ViewFS {
         }
     }
 
-    /// Opens the document that the view shows, O_PATH: the one that was known, or one that has taken its place by the rule. ENOENT when there is none,
-    /// EACCES when something else stands at its name on the host.
+    /// Opens the document that the view shows, O_PATH: the known file, or an accepted replacement. ENOENT when there is none,
+    /// EACCES when something else has its name on the host.
     func open(_ document: DocumentPlace) -> Int32 {
         guard let entry = document.shown else { return -ENOENT }
         let isStaged = document.isStaged
@@ -91,7 +92,7 @@ extension ViewFS {
 
     // MARK: making
 
-    /// Whether a program may begin a new document, where the view shows none: 0, or a negative error number.
+    /// Whether a program may create a new document, where the view shows none: 0 or a negative error number.
     func mayBegin(_ document: DocumentPlace, as caller: Caller) -> Int32 {
         guard let entry = document.entry, let workplace = document.workplace else { return -ESTALE }
         if !document.isAway || document.isStaged {
@@ -101,30 +102,30 @@ extension ViewFS {
         }
         let refusal = asCaller(caller) { clinux_may_make_in(entry.directory.descriptor.number) }
         if refusal < 0 { return refusal }
-        // Of another time: a daemon that was followed by this one knew of it.
+        // Left by a predecessor of this daemon.
         _ = clinux_unlinkat(workplace.descriptor.number, stagedName, false)
         return 0
     }
 
-    /// What was made under the staged name is the new document.
+    /// Registers the file made under the staged name as the new document.
     ///
-    /// `flags`: of its opening. What cannot be written is whole as it is, and takes the document's place at once.
+    /// `flags`: of its open. A file that cannot be written is complete, and replaces the document at once.
     func begin(_ document: DocumentPlace, _ id: UInt64, _ flags: Int32, as caller: Caller) {
         guard let node = tree.nodes.find(id) else { return }
         node.pointee.markNameless()
         document.leave(by: DocumentPlace.Maker(thread: caller.pid))
         document.stage(node.pointee.key)
-        // No request says when it is closed.
+        // No request tells when it is closed.
         if kernelOpens || flags & O_ACCMODE == O_RDONLY { _ = publish(document, node.pointee.key, as: caller) }
     }
 
-    /// FLUSH of a file in a document's scope: a new document that a program has closed takes the old one's place. 0, or a negative error number.
+    /// FLUSH in a document's scope: a new document that was closed replaces the old one. 0 or a negative error number.
     @inline(never)
     func publish(_ id: UInt64, as caller: Caller) -> Int32 {
         guard let node = tree.nodes.find(id) else { return 0 }
         let document = node.pointee.withOwner { $0.documentRoot.load(ordering: .relaxed) == 0 ? nil : $0.document }
         guard let document, document.isStaged(node.pointee.key) else { return 0 }
-        // Half a document is no document: the old one stays.
+        // A partial document must not replace the old one.
         if ProcessName.isBeingKilled(caller.pid) {
             if node.pointee.openers.load(ordering: .relaxed) <= 1 { document.abandon(node.pointee.key) }
             return 0
@@ -137,14 +138,14 @@ extension ViewFS {
         return put((workplace.descriptor.number, stagedName), document, as: caller)
     }
 
-    /// Puts a file of the workplace that no program can name in the document's place, in one step.
+    /// Atomically replaces the document by a file of the workplace that no program can name.
     private func put(_ from: Named, _ document: DocumentPlace, as caller: Caller) -> Int32 {
         guard let entry = document.entry else { return -ESTALE }
         var status = FileStatus()
         let path = clinux_open_beneath(from.directory, from.text, clinux_O_PATH | O_NOFOLLOW, 0, false)
         if path < 0 { return path }
         let held = DocumentPlace.Held(FileDescriptor(owning: path))
-        // A link, or a FIFO, would have whoever opens the document on the host open something else.
+        // A link or FIFO would make programs on the host open something else.
         guard clinux_statx(path, nil, &status) == 0, status.st.st_mode & S_IFMT == S_IFREG else { return -EPERM }
         let refusal = standsInTheWay(of: document, entry)
         if refusal != 0 { return refusal }
@@ -157,7 +158,7 @@ extension ViewFS {
         return result
     }
 
-    /// Whether something else than the document has its name on the host: 0 when it is the document, or nothing.
+    /// Whether another file has the document's name on the host: 0 when there is none or it is the document.
     private func standsInTheWay(of document: DocumentPlace, _ entry: DocumentPlace.Entry) -> Int32 {
         var status = FileStatus()
         let result = entry.name.withUnsafeBufferPointer { clinux_statx(entry.directory.descriptor.number, $0.baseAddress!, &status) }
@@ -165,7 +166,7 @@ extension ViewFS {
         return NodeKey(status) == document.key || status.mayReplaceDocument(ofOwner: document.owner) ? 0 : -EACCES
     }
 
-    /// Something was made beside a document: who did.
+    /// Records who made a file beside a document.
     func recordMaker(_ id: NodeID, _ node: NodePointer, of child: UInt64, _ caller: Caller) {
         guard let document = document(of: id, node), let key = tree.nodes.find(child)?.pointee.key else { return }
         document.recordMaker(key, by: DocumentPlace.Maker(thread: caller.pid))
@@ -173,7 +174,7 @@ extension ViewFS {
 
     // MARK: names
 
-    /// UNLINK of the document, or of a name that is not shown.
+    /// UNLINK of the document or of a hidden name.
     func unlink(_ document: DocumentPlace, _ name: UnsafePointer<CChar>, directory: Bool, as caller: Caller) -> Int32 {
         guard document.isNamed(name) else { return -ENOENT }
         if directory { return -ENOTDIR }
@@ -191,7 +192,7 @@ extension ViewFS {
         }
     }
 
-    /// RENAME in which a name of the document's directory is the document's or not shown. `from`, `to`: nil for names that lie in the scope like any other.
+    /// RENAME that involves a special name. `from`, `to`: nil document for ordinary names.
     func rename(
         _ from: (named: Named, document: DocumentPlace?), _ to: (named: Named, document: DocumentPlace?), _ flags: UInt32, as caller: Caller
     ) -> Int32 {
@@ -205,7 +206,7 @@ extension ViewFS {
         }
     }
 
-    /// A program saves: what it has written beside the document takes its place.
+    /// A program saves: the file that it wrote beside the document replaces it.
     private func replace(_ document: DocumentPlace, by source: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
         if flags & renameNoReplace != 0 {
             let refusal = mayBegin(document, as: caller)
@@ -218,8 +219,8 @@ extension ViewFS {
         }
     }
 
-    /// A program moves the document to another name, usually to keep it as a backup while it writes the new one. On the host it stays, under both names:
-    /// should the program die now, it is still there.
+    /// A program moves the document away, usually to keep a backup while it writes the new one. On the host the document keeps its
+    /// name as well: it survives the program's death.
     private func moveAway(_ document: DocumentPlace, to target: Named, _ flags: UInt32, as caller: Caller) -> Int32 {
         guard let shown = document.shown, let entry = document.entry else { return -ENOENT }
         if document.isStaged {
@@ -242,7 +243,7 @@ extension ViewFS {
         return result
     }
 
-    /// LINK to the document's name, which has to be free, or to one that is not shown.
+    /// LINK to the document's name, which must be free, or to a hidden one.
     func link(_ descriptor: Int32, to document: DocumentPlace, _ name: UnsafePointer<CChar>, as caller: Caller) -> Int32 {
         guard document.isNamed(name) else { return -EACCES }
         let refusal = mayBegin(document, as: caller)
@@ -250,8 +251,8 @@ extension ViewFS {
         return throughWorkplace(document, { clinux_link_descriptor(descriptor, $0, $1) }) { put($0, document, as: caller) }
     }
 
-    /// Brings a file by `bring` to a name in the workplace that no program can name, so that nobody exchanges what is looked at there, and goes on with
-    /// `body`. What is left of the name then is removed.
+    /// Moves a file by `bring` to a name in the workplace that no program can use, so that nobody can exchange it while it is
+    /// checked, and continues with `body`. Removes the name afterwards if it is left.
     private func throughWorkplace(
         _ document: DocumentPlace, _ bring: (Int32, UnsafePointer<CChar>) -> Int32, _ body: (Named) -> Int32
     ) -> Int32 {
@@ -262,7 +263,7 @@ extension ViewFS {
             let brought = bring(directory, text)
             if brought < 0 { return brought }
             let result = body((directory, text))
-            // Of two names of one file a rename leaves both.
+            // rename(2) between two names of one file leaves both.
             _ = clinux_unlinkat(directory, text, false)
             return result
         }
@@ -272,10 +273,10 @@ extension ViewFS {
 
     // MARK: the directory itself
 
-    /// Where the document stands in the listing of its directory: the first, at a place that no filesystem uses.
+    /// The document's position in its directory's listing: the first entry, at a position that no filesystem uses.
     static let documentPosition: UInt64 = 0x7fff_ffff_ffff_f00d
 
-    /// Adds the document to a listing that begins.
+    /// Adds the document at the start of a listing.
     func addDocument(_ document: DocumentPlace, to listing: inout Listing) {
         let there = open(document)
         if there < 0 { return }
@@ -299,7 +300,8 @@ extension ViewFS {
         return clinux_fsync(opened, false)
     }
 
-    /// Runs `body` with the caller's own rights and groups: in the document's directory on the host the kernel in front has checked nothing.
+    /// Runs `body` with the caller's own rights and groups: the kernel in front has checked nothing in the document's directory on
+    /// the host.
     private func asCaller(_ caller: Caller, _ body: () -> Int32) -> Int32 {
         let error = Identity.assume(caller, groups: true)
         if error != 0 { return 0 &- error }
@@ -309,7 +311,7 @@ extension ViewFS {
 
 /// `DocumentPlace.stagedName`, for system calls.
 var stagedName: UnsafePointer<CChar> {
-    // Static strings end with a NUL and are there for as long as the program is.
+    // Static strings are NUL-terminated and never freed.
     UnsafeRawPointer((".grantfs-new" as StaticString).utf8Start).assumingMemoryBound(to: CChar.self)
 }
 

@@ -3,30 +3,30 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Where the file of a document's grant goes on the host. On the road of the administrator, never of a request.
+// Follows a document on the host. The administrative side, never on the way of a request.
 extension ViewFS {
-    /// What a look at a document's place found.
+    /// The result of a check of a document's place.
     public enum DocumentFinding: Sendable {
-        /// It, or what has taken its place, lies at this path.
+        /// The document or its accepted replacement lies at this path.
         case found(path: [UInt8])
-        /// It is not at its place. It may just be on its way: to be looked at again.
+        /// It is not in its place, perhaps only for a moment: check again.
         case underWay
-        /// It was removed, or something stands at its place that is not taken for it.
+        /// It was removed, or something unaccepted has its place.
         case gone
     }
 
-    /// A grant's document, if it is of one file.
+    /// The document of a grant of one file.
     public func document(of scope: Scope) -> DocumentPlace? { scope.nodes.document }
 
-    /// Where a document is, as far as the kernel says.
+    /// The document's path, as far as the kernel knows it.
     func path(of document: DocumentPlace) -> [UInt8]? {
         guard let entry = document.entry, let above = try? entry.directory.descriptor.path() else { return nil }
         let name = entry.name.dropLast().map { UInt8(bitPattern: $0) }
         return above == [0x2F] ? above + name : above + [0x2F] + name
     }
 
-    /// Looks whether the document is where it was, and shows what has taken its place; finds where it was moved to, if it was so already at the last look
-    /// (`wasUnderWay`): a program that saves moves the old file away for a moment.
+    /// Checks whether the document is in its place, and shows its replacement. Finds it elsewhere only if it was missing at the
+    /// last check already (`wasUnderWay`): a program that saves moves the old file away for a moment.
     public func follow(_ scope: Scope, wasUnderWay: Bool) -> DocumentFinding {
         guard let document = scope.nodes.document, let entry = document.entry else { return .gone }
         document.comeBack(after: Self.patience) { tree.isOpen($0, in: scope.nodes) }
@@ -46,18 +46,18 @@ extension ViewFS {
         return .found(path: path)
     }
 
-    /// For so long (nanoseconds) a program may be gone, and nothing have been done with what it made beside a document, before that is taken for left over. What a
-    /// shell runs consists of several programs.
+    /// How long (nanoseconds) a program must be gone, and its files beside the document unchanged, before they count as leftovers.
+    /// A shell command consists of several programs.
     private static let idleTime =
         (getenv("GRANTFS_TEST_LEFTOVER_SECONDS").flatMap { Int64(String(cString: $0), radix: 10) } ?? 600) &* 1_000_000_000
     private static let patience = min(idleTime, 10_000_000_000)
 
-    /// Removes files beside a document whose programs have ended and which nobody has open: temporary files, lock files and backups of a program that has
-    /// died. What is not known to have been made by a program that is gone goes with the mount.
+    /// Removes files beside a document whose makers have ended and which nobody has open: temporary files, lock files and backups
+    /// of a program that died. Files without a known dead maker go with the mount.
     private func removeLeftovers(of scope: Scope, _ document: DocumentPlace) {
         guard let workplace = document.workplace, let listed = try? workplace.descriptor.reopened(O_RDONLY | O_DIRECTORY) else { return }
         var names: [[UInt8]] = []
-        // What is made from now on may not be listed.
+        // Files made from now on may not be listed.
         let known = document.madeKeys
         let looked = try? listed.forEachEntry(limit: Self.mostLookedAt) { _, _, name in names.append(Array(name)) }
         var keys: Set<NodeKey> = []
@@ -74,7 +74,7 @@ extension ViewFS {
                 try DirectoryEntry.remove(listed.number, name, isDirectory: false)
                 document.forget(key)
             } catch {
-                // The next look tries again.
+                // Retried at the next check.
             }
         }
         if let looked, looked < Self.mostLookedAt { document.forget(known.subtracting(keys)) }
@@ -82,7 +82,7 @@ extension ViewFS {
 
     private static let mostLookedAt = 10_000
 
-    /// The name behind a path without links, if the file `key` has it.
+    /// The last name of a link-free path, if it belongs to the file `key`.
     private static func entry(_ path: [UInt8], of key: NodeKey, crossing: DocumentPlace.Entry) -> DocumentPlace.Entry? {
         guard let slash = path.lastIndex(of: 0x2F), let root = try? FileDescriptor.open([0x2F], OpenFlags.path | O_DIRECTORY) else {
             return nil
@@ -95,7 +95,7 @@ extension ViewFS {
         return try? entry(named: Array(path[(slash + 1)...]), in: directory, of: key)
     }
 
-    /// A name in a directory, verified to be that of the file `key`. ESTALE when it is another's.
+    /// A name in a directory, verified to belong to the file `key`. Throws ESTALE when it belongs to another.
     public static func entry(
         named name: [UInt8], in directory: consuming FileDescriptor, of key: NodeKey
     ) throws(Errno) -> DocumentPlace.Entry {
@@ -105,7 +105,7 @@ extension ViewFS {
         return DocumentPlace.Entry(DocumentPlace.Held(directory), text)
     }
 
-    /// Makes the document's file the one that the scope's name leads to. What is held of the one before goes on.
+    /// Makes the scope's name lead to the document's file. Holders of the old file keep it.
     func show(_ document: DocumentPlace, in nodes: ScopeNodes) throws(Errno) {
         guard let file = document.file else { throw Errno(ESTALE) }
         let status = try file.descriptor.status()

@@ -2,12 +2,12 @@ import GrantCoordinator
 import Glibc
 import GrantSystem
 
-// Claims on their way from one daemon to the next: what binds who comes through the mount, and what is held open for who claims or presents.
+// Hands claims over to the next daemon: what binds operations, and the files held open for claimants and presenters.
 extension ViewFS {
-    /// Whether nothing is under way for a claim: none is only beginning to bind, and of none that has ended the kernel is still made to look anew.
+    /// Whether no claim is in transition: none is beginning to bind, and no ended one still has invalidations running.
     public var areClaimsSettled: Bool { claimInvalidator.ending.load(ordering: .acquiring) == 0 && waiting.settledHolds != nil }
 
-    /// Writes the claims that bind who comes through the mount. EAGAIN when they are not settled.
+    /// Writes the claims that bind. Throws EAGAIN when one is in transition.
     public func handOverClaims(to state: inout HandoverWriter) throws(Errno) {
         guard let holds = waiting.settledHolds else { throw Errno(EAGAIN) }
         state.put(UInt64(truncatingIfNeeded: holds.count))
@@ -17,7 +17,7 @@ extension ViewFS {
         }
     }
 
-    /// Has them bind. After the scopes, and before anybody is served.
+    /// Restores them. After the scopes, and before requests are served.
     public func takeOverClaims(from state: inout HandoverReader) throws(Errno) {
         for _ in 0..<(try state.takeCount(ofAtLeast: 16)) {
             let id: UInt64 = try state.take()
@@ -25,7 +25,7 @@ extension ViewFS {
         }
     }
 
-    /// How a claim binds who comes through the mount, if it does, for the daemon that comes next should this one die.
+    /// How a claim binds, if it does, for crash recovery.
     ///
     /// Locking: takes one of rank 2 for a moment.
     public func binding(ofClaim id: UInt64) -> [UInt8] {
@@ -36,7 +36,8 @@ extension ViewFS {
         return state.bytes
     }
 
-    /// Has a claim bind as `binding` has said in a daemon that has died, in those scopes that are still open. Returns them. Before anybody is served.
+    /// Restores a crashed daemon's claim from `binding`, in the scopes that are still open. Returns these scopes. Before requests
+    /// are served.
     public func restoreClaim(_ id: UInt64, from state: inout HandoverReader) throws(Errno) -> Set<UInt32> {
         guard try state.takeFlag() else { return [] }
         var hold = try ClaimWaitQueue.Hold(from: &state)

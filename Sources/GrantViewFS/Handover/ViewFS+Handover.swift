@@ -6,19 +6,20 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-/// Why a mount cannot be handed over to another daemon just now, for people.
+/// Why a mount cannot be handed over at the moment, for people.
 public struct HandoverRefusal: Error, Sendable {
     public let reason: String
 
     public init(_ reason: String) { self.reason = reason }
 }
 
-// A mount on its way from one daemon to the next. The old one is paused meanwhile and changes nothing of what it has, so that it goes on if the next one cannot.
+// Hands a mount over to the next daemon. The old one is paused and keeps all its state, so that it can go on if the next one fails.
 extension ViewFS {
-    /// What is copied as it lies in memory, in both daemons.
+    /// Sizes of structures that are copied whole, which both daemons must agree on.
     public static var handoverLayout: [UInt32] { NodeTree.handoverLayout + [UInt32(truncatingIfNeeded: lockSlots.upperBound)] }
 
-    /// Brings everything to rest: the threads that work by themselves, then the workers. Nothing is paused when it throws; else `endQuiesce` ends it.
+    /// Pauses everything: the background threads, then the workers. Nothing is paused when it throws; otherwise `endQuiesce` ends
+    /// it.
     ///
     /// On a thread that serves no requests and holds no lock. `deadline`: `Clock.monotonic`.
     public func quiesce(until deadline: Int64) throws(HandoverRefusal) {
@@ -48,7 +49,7 @@ extension ViewFS {
         oplocks?.resume()
     }
 
-    /// Writes what the next daemon has to know. While everything rests. `closed`: the scopes that are withdrawn and not forgotten.
+    /// Writes the state for the next daemon, while everything is paused. `closed`: scopes that are withdrawn and not yet removed.
     public func handOver(open: [Scope], closed: [Scope], to state: inout HandoverWriter) throws(HandoverRefusal) {
         guard let session else { throw HandoverRefusal("it is not mounted") }
         state.put(flag: kernelOpens)
@@ -74,12 +75,12 @@ extension ViewFS {
         let unserved = session.unserved + locks.waitingMessages
         state.put(UInt64(truncatingIfNeeded: unserved.count))
         for message in unserved { state.put(bytes: message) }
-        // None was refused.
+        // No request was refused.
         state.put(0 as UInt64)
     }
 
-    /// What `handOver` wrote, in a daemon that has nothing yet. Returns the scopes, those that were open and closed, in the order in which they were given. `begin` is what
-    /// comes after that.
+    /// Restores that state in a new daemon. Returns the scopes, open and closed, in the order in which they were written. Call
+    /// `begin` next.
     public func takeOver(
         from state: inout HandoverReader, source: String, words: [String], leavesSetID: Bool, mapsDirectly: Bool, idlePolling: IdlePolling?
     ) throws(Errno) -> [Scope] {
@@ -176,7 +177,7 @@ extension ViewFS {
         return scope
     }
 
-    /// Watches for a scope by means of this process's own. What was told while nobody listened shows when the kernel's time is over.
+    /// Watches for a scope with this process's own watches. Changes in between show when the kernel's timeouts expire.
     private func watch(_ nodes: ScopeNodes) {
         guard let hostWatch else { return }
         tree.withRoot(of: nodes) { descriptor in
@@ -191,10 +192,10 @@ extension ViewFS {
         for id in nodes.ids { tree.nodes.find(id)?.pointee.containment.bitwiseOr(Containment.isUnwatched, ordering: .relaxed) }
     }
 
-    /// Watches again in the directories that the kernel knows, on a thread of its own, which ends when that is done. After `begin`.
+    /// Watches again the directories that the kernel knows, on a thread that ends afterwards. After `begin`.
     public func watchKnownDirectories(of scopes: [Scope]) {
         guard hostWatch != nil else { return }
-        // As after changes that were lost: what has left a grant meanwhile is looked for.
+        // As after lost events: looks for files that left a grant meanwhile.
         hostWatch?.countRename()
         hostWatch?.mayHaveMissed.store(true, ordering: .releasing)
         _ = BackgroundTask(mayHang: true) { [self] in

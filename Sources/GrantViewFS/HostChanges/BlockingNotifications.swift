@@ -3,22 +3,22 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Notifications of changes beside the mount that may wait for a lock which a program can hold: of a name, for its directory's lock, and of a cached
-/// listing, for its pages. They are made by threads that can be left behind, so that one that waits keeps no other change from being told.
+/// Sends notifications that may block on a lock which a program can hold: for a name its directory's lock, for a cached listing its
+/// pages. Blocked threads are abandoned, so that one notification holds up no other.
 ///
-/// Not safe to share: belongs to one `HostChangeRelay`.
+/// Not thread-safe: belongs to one `HostChangeRelay`.
 final class BlockingNotifications {
     struct Item: Sendable {
         enum What {
-            /// A name in the directory `node`; ends with a 0.
+            /// Expires a name in the directory `node`; NUL-terminated.
             case name([CChar])
-            /// The same, of a file that is to go with its name when nobody uses it, where the kernel does not know by itself what nobody uses.
+            /// The same for a file to be evicted with its name, where the kernel does not know by itself which files are unused.
             case file(named: [CChar])
-            /// Files that were in use when they were changed, and may be in use no more.
+            /// Files that were in use when they changed, and may be unused by now.
             case unused([UInt64])
-            /// What the directory lists.
+            /// A directory's listing.
             case listing
-            /// What is in a regular file, and what the kernel knows of it (`ViewFS.takeHostChange`).
+            /// A regular file's data and attributes (`ViewFS.takeHostChange`).
             case contents
         }
 
@@ -31,12 +31,12 @@ final class BlockingNotifications {
     private var gathered: [Item] = []
 
     private static let limit = 256
-    /// So many may wait for locks of one scope; more changes there show when the kernel's time is over.
+    /// The limit of calls that block on one scope's locks; more changes there show when the kernel's timeouts expire.
     private static let share = 16
     private static let patience: Int64 = 50_000_000
     private static let patienceMilliseconds: Int32 = 50
     private static let atOnce = 1024
-    /// Of more that cannot be told just now the rest is not told: by then the kernel asks by itself.
+    /// Above this backlog notifications are dropped: by then the kernel asks by itself.
     private static let pendingAtMost = 16_384
 
     init(_ view: ViewFS) {
@@ -59,34 +59,35 @@ final class BlockingNotifications {
         }
     }
 
-    /// The next use of a name asks again.
+    /// Makes the next use of a name ask again.
     func expire(_ name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
         add(Item(scope: scope, node: node, what: .name(Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
 
-    /// A file that was changed is forgotten with its name, when nobody uses it: after `invalidateFile`.
+    /// Evicts a changed file with its name if nobody uses it: after `invalidateFile`.
     func invalidateFile(named name: UnsafePointer<CChar>, in node: UInt64, of scope: UInt32) {
         add(Item(scope: scope, node: node, what: .file(named: Array(UnsafeBufferPointer(start: name, count: strlen(name) + 1)))))
     }
 
-    /// A directory's listing is forgotten.
+    /// Invalidates a directory's listing.
     func invalidateListing(of node: UInt64, in scope: UInt32) { add(Item(scope: scope, node: node, what: .listing)) }
 
-    /// What the kernel knows of a regular file that was changed is forgotten, where it goes by its own otherwise; what it does not forget of one that is in use, when that is over.
+    /// Invalidates a changed regular file, where the kernel would trust its own data; parts that are kept because the file is in
+    /// use are evicted later.
     func invalidateFile(_ node: UInt64, in scope: UInt32) {
         add(Item(scope: scope, node: node, what: .contents))
         if changed.count < Self.changedAtMost, changed.insert(node).inserted { changedPause = Self.firstPause }
     }
 
-    /// Files that were changed and may have been in use then.
+    /// Files that were changed and may have been in use.
     private var changed: Set<UInt64> = []
     private var changedLookedAt: Int64 = 0
     private static let changedAtMost = 4096
-    /// Nanoseconds until they are looked at again: most are in use for a moment, some for days.
+    /// Nanoseconds until the next check: most are in use for a moment, some for days.
     private var changedPause = firstPause
     private static let (firstPause, lastPause): (Int64, Int64) = (10_000_000, 1_000_000_000)
 
-    /// Has those forgotten whole that are in use no more, soon at first and then once a second. `isKnown`: whether the kernel knows a node.
+    /// Evicts those that are no longer in use: soon at first, then once a second. `isKnown`: whether the kernel knows a node.
     func forgetChanged(now: Int64, _ isKnown: (UInt64) -> Bool) {
         if changed.isEmpty || now - changedLookedAt < changedPause { return }
         changedLookedAt = now
@@ -100,7 +101,7 @@ final class BlockingNotifications {
         if gathered.count >= Self.atOnce { send() }
     }
 
-    /// After the changes of one waking.
+    /// Sends the notifications of one batch of changes.
     func send() {
         if gathered.isEmpty { return }
         var items = gathered
@@ -110,7 +111,7 @@ final class BlockingNotifications {
             var shares: [UInt32: Int] = [:]
             for item in waiting { shares[item.scope, default: 0] += 1 }
             let held = Set(waiting.map(\.node))
-            // Behind one that waits for the same lock there is nothing to be told before it.
+            // Notifications behind one that waits for the same lock are pointless before it returns.
             let count = items.count
             items.removeAll { held.contains($0.node) || shares[$0.scope, default: 0] >= Self.share }
             if items.count != count { hasDropped = true }
@@ -118,15 +119,15 @@ final class BlockingNotifications {
         if calls.pending < Self.pendingAtMost { calls.add(items) } else { hasDropped = true }
     }
 
-    /// Something was not told, because of what waits.
+    /// Some notifications were dropped because of blocked ones.
     private var hasDropped = false
     private var droppedTaken: Int64 = 0
     private static let droppedPause: Int64 = 1_000_000_000
 
-    /// Whether something was not told and can be by now; said once.
+    /// Whether something was dropped and can be made good now; reported once.
     func takeDropped() -> Bool {
         let now = Clock.monotonic
-        // To make good for it takes as long as there are nodes: whoever changes much all the time on the host is not to keep this thread at it.
+        // That takes time proportional to the number of nodes: frequent changes on the host must not keep this thread busy.
         guard hasDropped, calls.abandoned.isEmpty, calls.pending < Self.pendingAtMost, now - droppedTaken > Self.droppedPause else {
             return false
         }
@@ -134,7 +135,7 @@ final class BlockingNotifications {
         return true
     }
 
-    /// Milliseconds after which `poll` is worth calling; nil when nothing waits.
+    /// Milliseconds until `poll` is useful; nil when nothing is pending.
     var due: Int32? {
         if hasDropped || calls.isUnderWay || calls.pending > 0 { return Self.patienceMilliseconds }
         return changed.isEmpty ? nil : Int32(clamping: changedPause / 1_000_000)

@@ -1,60 +1,61 @@
 import GrantSystem
 
-/// Directories in which somebody, on the host or through the mount, writes to a file all the time. A write that is told costs the writer a
-/// microsecond more, so there the kernel is asked not to tell, for a few milliseconds at a time. Belongs to one thread.
+/// Directories with a file that is written all the time, on the host or through the mount. Each reported write costs the writer a
+/// microsecond, so reports are paused there for a few milliseconds at a time. Belongs to one thread.
 ///
-/// What is written meanwhile is told afterwards for the files that were being written to on the host; for others when their writer closes them.
+/// Writes during a pause are reported afterwards for files that were being written on the host; for others when their writer closes
+/// them.
 struct BusyDirectories {
     private struct Written {
         var change: Change
-        /// When it was told last.
+        /// The last report.
         var told: Int64
-        /// When a write was that did not come through the mount, whose kernel knows of its own.
+        /// The last write that did not come through this mount, whose kernel knows its own.
         var toldOfOthers: Int64?
     }
 
     private struct Directory {
         var files: [UInt64: Written] = [:]
-        /// When it is to be listened to again; nil while it is.
+        /// When reports resume; nil while they are on.
         var due: Int64?
-        /// When it last was listened to again.
+        /// When reports last resumed.
         var resumed: Int64 = 0
     }
 
-    /// Two writes within this time make a busy file.
+    /// Two writes within this time make a file busy.
     private static let busyWithin: Int64 = 20_000_000
-    /// Below the 20 ms within which a change is to show.
+    /// Below the 20 ms within which a change must show.
     private static let pause: Int64 = 15_000_000
-    /// How long after its last told write a file counts as written to.
+    /// How long after its last reported write a file counts as being written.
     private static let writtenFor: Int64 = 250_000_000
     private static let remembered = 1024
     private static let rememberedFiles = 256
 
     private var directories: [UInt64: Directory] = [:]
-    /// Paused directories, in the order of their times.
+    /// Paused directories, by due time.
     private var paused: [UInt64] = []
 
-    /// Notes a told write, which was made by the daemon itself if `isOwn`; true when the directory is to be paused now.
+    /// Records a reported write; `isOwn`: of this daemon. True when the directory must be paused now.
     mutating func isBusy(_ change: Change, isOwn: Bool, now: Int64) -> Bool {
         if directories.count >= Self.remembered { forgetQuiet(now) }
         var directory = directories[change.directory] ?? Directory()
         if directory.files.count >= Self.rememberedFiles {
             directory.files = directory.files.filter { now - $0.value.told < Self.busyWithin }
-            // So many at once: each is told when its writer closes it.
+            // Too many at once: each is reported when its writer closes it.
             if directory.files.count >= Self.rememberedFiles { directory.files = [:] }
         }
         let known = directory.files[change.file_key]
         let before = known?.told
         directory.files[change.file_key] = Written(change: change, told: now, toldOfOthers: isOwn ? known?.toldOfOthers : now)
         defer { directories[change.directory] = directory }
-        // While it is paused, what comes was under way.
+        // Events during a pause were queued before it.
         guard directory.due == nil, let before, now - max(before, directory.resumed) < Self.busyWithin else { return false }
         directory.due = now + Self.pause
         paused.append(change.directory)
         return true
     }
 
-    /// A directory whose pause is over, by one of its changes, and the files that were being written to on the host.
+    /// A directory whose pause is over, by one of its changes, and the files that were being written on the host.
     mutating func takeDue(now: Int64) -> (directory: Change?, files: [Change])? {
         guard let key = paused.first, let due = directories[key]?.due, due <= now else { return nil }
         paused.removeFirst()

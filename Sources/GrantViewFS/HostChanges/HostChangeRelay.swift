@@ -3,20 +3,20 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Tells the kernel of changes made beside the mount. Belongs to one thread, which serves no requests, holds no lock while it notifies, and leaves to
-/// others what may wait for a program (`BlockingNotifications`).
+/// Invalidates the kernel's caches for changes made beside the mount. Belongs to one thread, which serves no requests, holds no
+/// lock while it notifies, and leaves what may block on a program to others (`BlockingNotifications`).
 final class HostChangeRelay {
     private let view: ViewFS
     private let watch: ChangeWatch
     private let places: WatchedDirectories
     private let process = getpid()
-    /// Those that are watched by these means, and the version of the root's table that they are from.
+    /// The scopes watched by these means, and the version of the root's table that they are from.
     private var scopes: [ScopeNodes] = []
     private var version: UInt64 = 0
     private var busy = BusyDirectories()
     private let blocking: BlockingNotifications
     private var repeated = RepeatedChanges()
-    /// The most nodes there were since the last sweep, and how many directories it left.
+    /// The maximum of nodes since the last sweep, and how many directories that left.
     private var (mostLive, placesLeft) = (0, fewPlaces)
     private static let fewPlaces = 1024
 
@@ -27,10 +27,10 @@ final class HostChangeRelay {
         blocking = BlockingNotifications(view)
     }
 
-    /// Whether the kernel keeps names, sizes and times until it is told otherwise.
+    /// Whether the kernel keeps names, sizes and times until they are invalidated.
     private var keeps: Bool { view.policy.writeBack }
 
-    /// Before the changes of one waking: which scopes there are.
+    /// Updates the list of scopes, before each batch of changes.
     func begin() {
         let now = view.names.version
         if now == version { return }
@@ -39,8 +39,8 @@ final class HostChangeRelay {
         scopes = view.names.open.map(\.scope.nodes).filter { $0.watchMeans.load(ordering: .relaxed) == means.rawValue }
     }
 
-    /// Where somebody waits for a claim the kernel holds locks, for which an invalidation would wait; what changes there is looked at anew when the
-    /// claim ends.
+    /// Whether changes in a scope are relayed. While claims are held there, parked requests hold kernel locks for which an
+    /// invalidation would wait; the end of the claim invalidates instead.
     private func isRelayed(_ scope: ScopeNodes) -> Bool { scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.claims == 0 }
 
     func relay(_ change: Change) {
@@ -49,7 +49,7 @@ final class HostChangeRelay {
         if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.countRename() }
         if kinds.contains(.overflow) { return invalidateAll() }
         guard let notifier = view.session?.notifier else { return }
-        // The kernel knows what came through this mount.
+        // The kernel knows changes that came through this mount.
         let isOwn = change.process == process
         if watch.means == .data { return relayData(change, isOwn: isOwn, notifier) }
         let found = change.has_directory && (!isOwn || kinds.contains(.moved)) ? places.places(under: change.directory) : []
@@ -65,7 +65,7 @@ final class HostChangeRelay {
                 _ = notifier.invalidateAttributes(NodeID(place.node))
                 if keeps { scheduleRepeat(scope: place.scope, directory: 0, name: nil, file: place.identity) }
             }
-            // The link count of a file changed, which is told without a directory.
+            // A file's link count changed, which is reported without a directory.
             if change.file.length > 0, !change.has_directory { forget(change, data: false, notifier) }
             return
         }
@@ -91,7 +91,7 @@ final class HostChangeRelay {
 
     private func forget(_ name: UnsafePointer<CChar>, in directory: UInt64, of scope: UInt32, _ notifier: Notifier) {
         blocking.expire(name, in: directory, of: scope)
-        // And with the directory's times its cached listing, where the kernel looks at them.
+        // The directory's times as well, and with them its cached listing where the kernel checks them.
         _ = notifier.invalidateAttributes(NodeID(directory))
         if keeps { blocking.invalidateListing(of: directory, in: scope) }
     }
@@ -122,7 +122,7 @@ final class HostChangeRelay {
 
     private func relayData(_ change: Change, isOwn: Bool, _ notifier: Notifier) {
         if !isOwn { forget(change, data: true, notifier) }
-        // Whoever writes all the time is told every few milliseconds, and does not pay for telling each time.
+        // A constant writer is reported every few milliseconds and does not pay for each report.
         guard change.has_directory, busy.isBusy(change, isOwn: isOwn, now: Clock.monotonic), let scope = scope(of: change) else { return }
         _ = view.tree.withFile(change.directory_handle, in: scope) { watch.pause(directory: $0) }
     }
@@ -133,7 +133,7 @@ final class HostChangeRelay {
         return min(busy.millisecondsUntilDue(now: now), blocking.due ?? .max, repeated.millisecondsUntilDue(now: now))
     }
 
-    /// Listens again in the directories where writes were not told for a while, and tells of the files that were written to before.
+    /// Resumes reports in paused directories, and relays the changes of files that were written before.
     func relayDue() {
         if keeps, let notifier = view.session?.notifier {
             blocking.forgetChanged(now: Clock.monotonic) { view.tree.nodes.find($0) != nil }
@@ -149,13 +149,13 @@ final class HostChangeRelay {
         guard let notifier = view.session?.notifier else { return }
         while let due = busy.takeDue(now: Clock.monotonic) {
             guard let directory = due.directory, let scope = scope(of: directory) else { continue }
-            // In this order: a write is either told anew or was there before the kernel forgets.
+            // In this order: a write either is reported again or came before the invalidation.
             _ = view.tree.withFile(directory.directory_handle, in: scope) { watch.add(directory: $0) }
             for file in due.files { forget(file, data: true, notifier) }
         }
     }
 
-    /// They are in the order of their numbers.
+    /// The list is sorted by number.
     private func scope(_ number: UInt32) -> ScopeNodes? {
         var (low, high) = (0, scopes.count)
         while low < high {
@@ -171,7 +171,7 @@ final class HostChangeRelay {
 
     // MARK: what was moved
 
-    /// Has it seen whether something that was renamed has left its grant. What came through this mount cannot have, but where one grant lies in another.
+    /// Checks whether a renamed file left its grant. A rename through this mount cannot do that, unless one grant lies in another.
     private func lookAfter(_ change: Change, movedFrom found: [WatchedDirectories.Place], isOwn: Bool) {
         if found.isEmpty { return }
         if change.name == nil {
@@ -190,7 +190,7 @@ final class HostChangeRelay {
 
     // MARK: forgetting
 
-    /// Forgets a file that is named by its handle, in every scope that leads to it.
+    /// Invalidates a file, given by handle, in every scope that leads to it.
     private func forget(_ change: Change, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
         var key: NodeKey?
         for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed(scope) {
@@ -200,20 +200,20 @@ final class HostChangeRelay {
         }
     }
 
-    /// What a file is called, and in which directories.
+    /// A file's name, and its directories.
     private typealias ToldName = (name: UnsafePointer<CChar>, places: [WatchedDirectories.Place])
 
     private func forget(_ key: NodeKey, in scope: ScopeNodes, data: Bool, _ notifier: Notifier, named: ToldName? = nil) {
         if keeps {
             let places = named?.places.filter { $0.scope == scope.scope }.map(\.node) ?? []
             forget(key, in: scope, notifier, named: named.map { ($0.name, places) })
-            // Also of a file that the kernel does not know: somebody may be finding it.
+            // Also for a file that the kernel does not know: a lookup may be under way.
             if places.isEmpty { scheduleRepeat(scope: scope.scope, directory: 0, name: nil, file: key) }
             for place in places { scheduleRepeat(scope: scope.scope, directory: place, name: named?.name, file: key) }
             return
         }
         guard let node = view.tree.find(key, in: scope) else { return }
-        // Of a file that nobody has open attributes are enough: the kernel compares size and time before it uses its data.
+        // Attributes suffice for an unopened file: the kernel compares size and time before it uses its data.
         if data, view.tree.isOpen(node, key, in: scope) {
             if view.isDirectory(node) {
                 blocking.invalidateListing(of: node, in: scope.scope)
@@ -225,7 +225,7 @@ final class HostChangeRelay {
         }
     }
 
-    /// Where the kernel goes by what it knows until it is told. `named`: what the file is called, in which directories.
+    /// For a kernel that trusts its caches until they are invalidated. `named`: the file's name and directories.
     private func forget(
         _ key: NodeKey, in scope: ScopeNodes, _ notifier: Notifier, named: (name: UnsafePointer<CChar>, directories: [UInt64])?
     ) {
@@ -234,7 +234,7 @@ final class HostChangeRelay {
             _ = notifier.invalidateAttributes(NodeID(node))
             return blocking.invalidateListing(of: node, in: scope.scope)
         }
-        // Who is not told of his own changes from others' goes by who could have made them.
+        // Where own changes cannot be told from others', goes by who could have made them.
         if watch.means == .directories, view.isWrittenHere(node) { return }
         _ = notifier.invalidateAttributes(NodeID(node))
         blocking.invalidateFile(node, in: scope.scope)
@@ -242,7 +242,8 @@ final class HostChangeRelay {
         for directory in named.directories { blocking.invalidateFile(named: named.name, in: directory, of: scope.scope) }
     }
 
-    /// Changes were lost, so anything may have changed. Names hold for less than a second, or are asked for anew where the kernel can do that, or for a minute (`CachePolicy`).
+    /// Events were lost, so anything may have changed. Names hold for less than a second, or are expired at once where the kernel
+    /// can, or hold for a minute (`CachePolicy`).
     private func invalidateAll() {
         if keeps { repeated.addAll(now: Clock.monotonic) }
         invalidateEverything()
@@ -266,8 +267,8 @@ final class HostChangeRelay {
         blocking.send()
     }
 
-    /// Lets go of the directories that the kernel has forgotten, once it has forgotten half of what it knew, or twice as many are
-    /// watched as after the last time. Their watches count for others then.
+    /// Removes watches of forgotten directories, once the kernel has forgotten half of its nodes or twice as many directories are
+    /// watched as after the last sweep. Their watches become available to others.
     func sweepIfWorthwhile() {
         let live = view.tree.nodes.count
         mostLive = max(mostLive, live)

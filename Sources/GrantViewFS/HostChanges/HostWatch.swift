@@ -3,8 +3,8 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// What watches the granted directories for changes that are made beside the mount, so that the kernel is told at once instead of when its
-/// time is over. It only ever makes the kernel forget: whatever it misses shows when the time is over, within the second of `cache=shared`.
+/// Watches the granted directories for changes beside the mount, so that the kernel is told at once and not only when its timeouts
+/// expire. It only ever invalidates: a missed change shows at the timeout, within the second of `cache=shared`.
 final class HostWatch: Sendable {
     private let names: ChangeWatch?
     private let data: ChangeWatch?
@@ -12,17 +12,17 @@ final class HostWatch: Sendable {
     private let byHandle = WatchedDirectories()
     private let byWatch = WatchedDirectories()
 
-    /// Counts the times that directories may have been renamed or removed on a filesystem that is watched.
+    /// Counts possible renames and removals of directories on watched filesystems.
     private let moves = Atomic<UInt64>(1)
-    /// Counts the renames that are told there, of whatever.
+    /// Counts reported renames of anything there.
     private let renames = Atomic<UInt64>(0)
     /// Changes may have been missed before this watch began.
     let mayHaveMissed = Atomic<Bool>(false)
-    /// Whether somebody takes the changes of `names`, and is about it just now.
+    /// Whether a thread reads the changes of `names`, and whether it is doing so now.
     private let isServed = Atomic<Bool>(false)
     private let isTaking = Atomic<Bool>(false)
 
-    /// How long changes are gathered, so that many writes to one file are told as one.
+    /// How long changes are gathered, so that many writes to a file become one.
     private static let gatheringMicroseconds: UInt32 = 1_000
     private static let bufferSize = 64 << 10
 
@@ -32,7 +32,7 @@ final class HostWatch: Sendable {
         directories = try? ChangeWatch(.directories)
     }
 
-    /// Watches for a scope from now on, as well as the kernel and the filesystem let us. `directory`: the granted one, O_PATH.
+    /// Starts watching for a scope, as far as kernel and filesystem allow. `directory`: the granted one, O_PATH.
     func begin(_ scope: ScopeNodes, directory: borrowing FileDescriptor) {
         if scope.opensByHandle, let names, data != nil, let id = try? directory.filesystemID(),
             (try? names.addFilesystem(of: directory.number)) != nil
@@ -44,7 +44,7 @@ final class HostWatch: Sendable {
         }
     }
 
-    /// Watches in a directory that the kernel is about to be told of. `descriptor`: its own, pinned.
+    /// Watches a directory that the kernel is about to learn of. `descriptor`: its own, pinned.
     ///
     /// Locking: that of the watched directories, for a moment.
     func watch(_ id: UInt64, _ node: NodePointer, descriptor: Int32) {
@@ -57,7 +57,7 @@ final class HostWatch: Sendable {
         (isByHandle ? byHandle : byWatch).add(place, under: key)
     }
 
-    /// Starts the threads that tell `view`'s kernel.
+    /// Starts the threads that invalidate `view`'s caches.
     func start(for view: ViewFS) {
         if let names, let data {
             isServed.store(run(names, byHandle, view), ordering: .releasing)
@@ -66,7 +66,7 @@ final class HostWatch: Sendable {
         if let directories { run(directories, byWatch, view) }
     }
 
-    /// False without the thread: then changes show when the kernel's time is over.
+    /// False without a thread: then changes show when the kernel's timeouts expire.
     @discardableResult
     private func run(_ watch: ChangeWatch, _ places: WatchedDirectories, _ view: ViewFS) -> Bool {
         let thread = try? WorkerThread.start("grantfs-watch") { [self] in
@@ -92,19 +92,19 @@ final class HostWatch: Sendable {
 
     // MARK: directories that move
 
-    /// A directory was renamed or removed, or that may have been missed.
+    /// A directory may have been renamed or removed.
     func countMove() { moves.wrappingAdd(1, ordering: .releasing) }
 
-    /// Something was renamed, or that may have been missed.
+    /// Something may have been renamed.
     func countRename() { renames.wrappingAdd(1, ordering: .releasing) }
 
-    /// Another number when something was renamed since where filesystems are watched.
+    /// Changes with every rename on a watched filesystem.
     var renamesSeen: UInt64 { renames.load(ordering: .acquiring) }
 
-    /// A number that is another one when a directory may have been renamed or removed meanwhile on a filesystem whose names are watched; nil when
-    /// changes have come that nobody has looked at yet.
+    /// Changes when a directory may have been renamed or removed on a filesystem whose names are watched; nil while unread changes
+    /// are queued.
     var movesSeen: UInt64? {
-        // Looked at in this order: what is not waiting was taken before, with `isTaking` set, and is counted when that is over.
+        // In this order: changes that are not queued were read with `isTaking` set, and are counted when that is cleared.
         guard isServed.load(ordering: .acquiring), let names, !names.hasPending, !isTaking.load(ordering: .sequentiallyConsistent) else {
             return nil
         }

@@ -2,34 +2,35 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Changes beside the mount that are told twice more, a moment later. An answer that was made before a change can be on its way while the kernel is told of it, and makes it know something old right afterwards (fs/fuse/dir.c,
-/// fuse_lookup_name). Where the kernel keeps that until it is told otherwise, somebody has to.
+/// Changes beside the mount that are relayed twice more, a moment later. A reply made before a change can be in flight while the
+/// kernel is told, and then makes it cache something stale (fs/fuse/dir.c, fuse_lookup_name). Where the kernel trusts its caches
+/// until they are invalidated, a repetition is needed.
 ///
-/// Not safe to share: belongs to one `HostChangeRelay`.
+/// Not thread-safe: belongs to one `HostChangeRelay`.
 struct RepeatedChanges {
     struct Item: Hashable {
         let scope: UInt32
-        /// The directory in which something has the name; 0 and no name where that is not known.
+        /// The directory with the name; 0 and an empty name where it is unknown.
         let directory: UInt64
         let name: [CChar]
-        /// The file that was changed; nil when names were.
+        /// The changed file; nil when a name changed.
         let file: NodeKey?
     }
 
     /// Since when, and how often it was repeated.
     private var pending: [Item: (since: Int64, turns: Int)] = [:]
-    /// When anything was to be forgotten: the same for all.
+    /// An invalidation of everything, with the same fields.
     private var all: (since: Int64, turns: Int)?
     private var next: Int64 = .max
 
-    /// Nanoseconds after a change. Answers take microseconds; on a machine with too much to do longer.
+    /// Nanoseconds after a change. Replies take microseconds; longer on an overloaded machine.
     private static let delays: [Int64] = [100_000_000, 2_000_000_000]
-    /// Between two looks.
+    /// Between two checks.
     private static let pause: Int64 = 20_000_000
     private static let most = 16_384
 
     mutating func add(_ item: Item, now: Int64) {
-        // Beyond that all is forgotten once more.
+        // Above the limit everything is invalidated once more.
         if pending.count >= Self.most { return addAll(now: now) }
         pending[item] = (now, 0)
         next = min(next, now + Self.delays[0])
@@ -43,7 +44,7 @@ struct RepeatedChanges {
 
     func millisecondsUntilDue(now: Int64) -> Int32 { next == .max ? .max : Int32(clamping: max(0, next - now) / 1_000_000 + 1) }
 
-    /// What is to be told once more now; and whether everything is.
+    /// What is due now; `all`: everything.
     mutating func takeDue(now: Int64) -> (items: [Item], all: Bool) {
         if now < next { return ([], false) }
         var items: [Item] = []

@@ -3,11 +3,11 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Whether a file has left the granted directory. A directory lies where its descriptor does. A file lies in the grant as long as one of the names that
-// are known of it does: those of the descriptors that the daemon has of it, which follow every rename, and any in the directory where it was
-// last found. What has no name any more lies where it lay when it lost it.
+// Decides whether a file has left the granted directory. A directory lies where its descriptor does. A file lies in the grant as
+// long as one of its known names does: those of the daemon's descriptors, which follow every rename, and any in the directory where
+// it was last found. A file without names lies where it lost the last one.
 extension Departure {
-    /// A way up that long is nobody's.
+    /// No path is longer.
     private static let highest = 1 << 20
     private static let attempts = 8
 
@@ -16,7 +16,7 @@ extension Departure {
         var answer = false
         view.tree.withRoot(of: scope) { root in
             let descriptor = view.tree.pin(node)
-            // What cannot be opened again is no use to anybody.
+            // A node that cannot be reopened is of no use to anybody.
             if root >= 0, descriptor >= 0 {
                 let isDirectory = node.pointee.type == S_IFDIR
                 answer = isDirectory ? !lies(descriptor, below: root) : hasEscaped(id, node, descriptor, root)
@@ -26,7 +26,7 @@ extension Departure {
         return answer
     }
 
-    /// Of a directory. By its path; where that is too long, by climbing.
+    /// For a directory: by its path, or, where that is too long, by walking up.
     private func lies(_ descriptor: Int32, below root: Int32) -> Bool {
         switch place(descriptor, root) {
         case 1: true
@@ -35,7 +35,7 @@ extension Departure {
         }
     }
 
-    /// `clinux_lies_below`, again while the granted directory is being renamed.
+    /// `clinux_lies_below`, repeated while the granted directory is being renamed.
     private func place(_ descriptor: Int32, _ root: Int32) -> Int32 {
         for _ in 0..<Self.attempts {
             let place = clinux_lies_below(root, descriptor)
@@ -45,7 +45,7 @@ extension Departure {
         return 0
     }
 
-    /// Whether the way up from a directory leads through the granted one. False where it cannot be gone.
+    /// Whether walking up from a directory passes the granted one. False where that fails.
     private func climbs(from directory: Int32) -> Bool {
         guard let top = scope.root?.key, var current = try? FileDescriptor.openAt(directory, ".".utf8, OpenFlags.path | O_DIRECTORY) else {
             return false
@@ -75,7 +75,8 @@ extension Departure {
         }
     }
 
-    /// Whether the directory where a file was last found lies in the grant and leads to it, or did until its last name was removed.
+    /// Whether the directory where a file was last found lies in the grant and has an entry for it, or had one until the file lost
+    /// its last name.
     private func isFound(_ node: UnsafeMutablePointer<Node>, hasNames: Bool, below root: Int32) -> Bool {
         let key = node.pointee.key
         let parent = node.pointee.parent.load(ordering: .relaxed)

@@ -7,24 +7,24 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// What was moved out of one granted directory, on its way out of the grant. Belongs to one thread, which serves no request and may wait for the
-/// scope's filesystem; one at a time for a scope.
+/// Removes nodes from a grant whose files were moved out of its directory. Belongs to one thread, which serves no request and may
+/// block on the scope's filesystem; one at a time per scope.
 ///
-/// The order is that of a revocation, for some nodes of a scope: they are refused first; who was inside then ends; then the kernel forgets. What was
-/// written before they were refused reaches the files.
+/// The order is that of a revocation, for some nodes of a scope: they are refused first; operations inside end; then the kernel's
+/// caches are invalidated. Data written before the refusal reaches the files.
 struct Departure {
     let view: ViewFS
     let scope: ScopeNodes
 
-    /// So long those who were inside are waited for before the kernel is told: microseconds.
+    /// How long operations inside may take before the kernel is notified: microseconds.
     private static let grace = 25_000
     private static let pauseBetweenLooks: UInt32 = 100_000
 
-    /// Judges the nodes, and takes those out that have left, with all below them.
+    /// Checks the suspects, and removes those that have left with their subtrees.
     func carryOut(of suspects: Set<UInt64>) {
         var (gone, hasDirectory) = (Set<UInt64>(), false)
         for id in suspects { depart(id, &gone, &hasDirectory) }
-        // What was found in a directory before it was refused is seen in the next round; who finds something later sees that it is refused.
+        // Nodes found in a directory before it was refused are seen in the next round; later lookups see the refusal.
         var seen = -1
         while hasDirectory, gone.count != seen {
             seen = gone.count
@@ -33,7 +33,7 @@ struct Departure {
         if gone.isEmpty { return }
         refuse(Containment.escaping, gone)
         let (departure, nodes) = (self, gone)
-        // The next need not wait for what follows.
+        // The next check need not wait for the rest.
         do throws(Errno) {
             try WorkerThread.start("grantfs-leaving") { departure.finish(nodes) }.detach()
         } catch {
@@ -72,7 +72,7 @@ struct Departure {
         refuse(Containment.escaped, nodes)
         invalidator.forget()
         endLocks(nodes)
-        // What hung in the filesystem meanwhile may have told the kernel something anew.
+        // Operations that hung in the filesystem may have replied in between.
         if inside.isEmpty { return }
         while !inside.isEmpty, view.session?.hasEnded == false {
             usleep(Self.pauseBetweenLooks)

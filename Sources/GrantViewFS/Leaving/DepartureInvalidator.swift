@@ -4,26 +4,26 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-/// Makes the kernel forget some nodes of a scope that goes on.
+/// Invalidates some nodes of a scope that stays open.
 struct DepartureInvalidator {
     let view: ViewFS
     let gate: ScopeID
     let nodes: Set<UInt64>
 
-    /// So many invalidations wait at the same time at the most.
+    /// The limit of concurrent invalidations.
     private static let threads = 32
-    /// Without any done for so long, what is left is left.
+    /// After so long without progress the rest is left to its threads.
     private static let lastPatience: Int64 = 2_000_000_000
     private static let stragglingMicroseconds: UInt32 = 5_000
 
-    /// Makes the kernel write back what it holds of the files, and keep `write` from being acknowledged without a question.
+    /// Makes the kernel write back the files' dirty pages, and ask before it acknowledges further writes.
     func writeBack() {
         guard let notifier = view.session?.notifier else { return }
         let writable = nodes.filter { isWritable($0) }
         for node in writable { _ = notifier.invalidateAttributes(NodeID(node)) }
         let counter = view.coordinator.gate(gate)
         for round in 0..<8 where !writable.isEmpty {
-            // Who was let in before may still be on the way to the cache.
+            // A write admitted before may still be on its way to the cache.
             if view.policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = counter.pointee.flushedBytes.load(ordering: .relaxed)
             invalidateData(Array(writable))
@@ -31,8 +31,8 @@ struct DepartureInvalidator {
         }
     }
 
-    /// Attributes, those of directories first; then data, that of files open for writing once more, because the kernel does not look whether its own
-    /// invalidation succeeded.
+    /// Attributes first, directories before files; then data, and that of files open for writing once more, because the kernel does
+    /// not check whether its own invalidation succeeded.
     func forget() {
         guard let notifier = view.session?.notifier else { return }
         let directories = nodes.filter { view.tree.nodes.find($0)?.pointee.type == S_IFDIR }
@@ -44,7 +44,8 @@ struct DepartureInvalidator {
 
     private func isWritable(_ id: UInt64) -> Bool { view.mayBeDirty(id) }
 
-    /// As far as it can be forgotten: what waits for a program's lock is left to its thread. Files first, for which no program can make it wait.
+    /// As far as possible: a call that blocks on a program's lock is left to its thread. Files first, for which no program can
+    /// block it.
     private func invalidateData(_ ids: [UInt64]) {
         guard !ids.isEmpty, let notifier = view.session?.notifier else { return }
         let invalidator = DataInvalidator(view, notifier, limit: Self.threads)

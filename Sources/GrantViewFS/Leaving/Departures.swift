@@ -5,16 +5,18 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Finds what was moved out of granted directories beside the mount while the kernel knows it, and takes it out of the grants.
+/// Detects files that were moved out of granted directories beside the mount while the kernel knows them, and removes them from the
+/// grants.
 ///
-/// Three lead it there: renames that are told (`HostChangeRelay`), operations in scopes where they are not (`ViewFS.isOutside`), and a look at all that
-/// is open three times a second. What they suspect is judged on a thread of its scope alone, because that may ask the scope's filesystem, which may hang.
+/// Suspects come from reported renames (`HostChangeRelay`), from operations in scopes without such reports (`ViewFS.isOutside`),
+/// and from a scan of everything open three times a second. Each is checked on a thread of its scope, because the scope's
+/// filesystem may hang.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class Departures: Sendable {
     private struct Suspects {
         var nodes: Set<UInt64> = []
-        /// Whether a thread is about them.
+        /// Whether a thread checks them.
         var isJudged = false
     }
 
@@ -24,22 +26,22 @@ final class Departures: Sendable {
     private static let pause: UInt32 = 300_000
     private static let judgementPause: UInt32 = 500
     private static let judgementTurns = 200
-    /// So many directories are looked at in one turn, besides what is open: a few hundredths of a processor at the most.
+    /// Directories scanned per turn besides open files: at most a few hundredths of a processor.
     private static let directoriesPerTurn = 16_384
     private static let stepsPerTurn = 131_072
-    /// Files that are open without a name the kernel knows are looked for in a directory, each in one turn of so many.
+    /// Nameless open files are searched in a directory, each in one of so many turns.
     private static let turnsOfNameless: UInt64 = 16
 
-    /// Before the first request.
+    /// Starts the scanning thread, before the first request.
     func start(for view: ViewFS) {
         self.view = view
-        // Without the thread there is what is told, and what operations see.
+        // Without the thread, reported renames and operations still find suspects.
         _ = try? WorkerThread.start("grantfs-leaving") { [self] in run() }.detach()
     }
 
     // MARK: suspicion
 
-    /// Sees by the kernel's word alone whether a node lies where it should, and has it judged otherwise. Waits for nobody.
+    /// Checks whether a node lies in its grant, by the kernel's path alone, and suspects it otherwise. Never blocks.
     func check(at id: UInt64, in number: UInt32) {
         guard let view, let scope = view.tree.scope(number) else { return }
         let isInside = view.tree.withLive(id, in: scope) { _ in
@@ -52,9 +54,9 @@ final class Departures: Sendable {
         if isInside == false { suspect(id, in: number) }
     }
 
-    /// Has a node judged, soon.
+    /// Has a node checked soon.
     func suspect(_ id: UInt64, in scope: UInt32) {
-        // A document is followed where it goes.
+        // A document may go anywhere: it is followed.
         if view?.tree.scope(scope)?.document != nil { return }
         let isNew = suspects.withLock { suspects -> Bool in
             suspects[scope, default: Suspects()].nodes.insert(id)
@@ -65,7 +67,7 @@ final class Departures: Sendable {
         if isNew { startJudging(scope) }
     }
 
-    /// Waits until nothing of a scope is suspected any more, for a tenth of a second at the most.
+    /// Waits until no node of a scope is suspected, for at most a tenth of a second.
     func awaitVerdict(in scope: UInt32) {
         for _ in 0..<Self.judgementTurns {
             if suspects.withLock({ $0[scope] == nil }) { return }
@@ -75,7 +77,7 @@ final class Departures: Sendable {
 
     private func startJudging(_ scope: UInt32) {
         let thread = try? WorkerThread.start("grantfs-leaving") { [self] in
-            // Of the thread that asks it would inherit whom that acts for.
+            // A new thread inherits the identity of the worker that starts it.
             Identity.resetOnThisThread()
             while PauseGate.run(
                 view?.pauseGate,
@@ -86,7 +88,7 @@ final class Departures: Sendable {
                 })
             {}
         }
-        // Tried again at the next turn.
+        // Retried at the next turn.
         guard let thread else { return suspects.withLock { $0[scope]?.isJudged = false } }
         thread.detach()
     }
@@ -135,7 +137,7 @@ final class Departures: Sendable {
         }
     }
 
-    /// Goes round like the hand of a clock, as far as a turn may.
+    /// Sweeps the table like a clock hand, as far as a turn allows.
     private func lookAtDirectories(_ view: ViewFS, _ hand: inout UInt32, _ left: inout UInt32, _ look: (NodeTree.UnpinnedSnapshot) -> Void)
     {
         let limit = view.tree.indexLimit
@@ -150,10 +152,10 @@ final class Departures: Sendable {
         }
     }
 
-    /// Where the granted directories are in which something is looked at, for one turn.
+    /// The paths of the granted directories, for one turn.
     private struct Places {
         let view: ViewFS
-        /// Scopes in which renames are told are looked at as well.
+        /// Whether scopes with reported renames are scanned as well.
         let watched: Bool
         private var known: [UInt32: Place?] = [:]
 
@@ -168,7 +170,7 @@ final class Departures: Sendable {
             self.watched = watched
         }
 
-        /// See `clinux_path_is_above`; 1 also where there is nothing to compare with.
+        /// See `clinux_path_is_above`; also 1 where there is nothing to compare with.
         mutating func isAbove(_ seen: NodeTree.UnpinnedSnapshot) -> Int32 {
             guard var place = known[seen.scope] ?? note(seen.scope), place.isLookedAt, place.root != seen.node else { return 1 }
             if place.path == nil {

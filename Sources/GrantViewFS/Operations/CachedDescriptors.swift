@@ -6,24 +6,25 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// What the daemon has open where the kernel opens files by itself: of each node a file for reading, one for writing, or a directory, opened when a request
-/// needs it. Nobody says when it is needed no more, so what was not used for a second is closed if it can be opened again, and sooner when there is much.
+/// Caches open files where the kernel opens files by itself: per node one for reading, one for writing, or a directory, opened when
+/// a request needs it. No request tells when they are no longer needed, so files unused for a second are closed if they can be
+/// reopened; sooner under pressure.
 ///
 /// Locking: its own, rank 2, held for a moment.
 final class CachedDescriptors: Sendable {
-    /// Nodes of which something is kept, once for each time that it was opened.
+    /// Nodes with cached opens, once per open.
     private let nodes = Lock<[UInt64]>([])
     private let wake = Semaphore()
     private let isUnderPressure = Atomic<Bool>(false)
-    /// So many are kept without being in use.
+    /// How many are cached without being in use.
     private let limit: Int
     private static let pause = 1_000
-    /// Nobody waits for the sweeper that often.
+    /// Sleep between sweeps, even when they are requested more often.
     private static let shortPause: UInt32 = 1_000
 
     init(limit: Int) { self.limit = limit }
 
-    /// Something was opened of a node.
+    /// Adds a node for which a file was opened.
     func add(_ id: UInt64) {
         let count = nodes.withLock { nodes in
             nodes.append(id)
@@ -32,7 +33,7 @@ final class CachedDescriptors: Sendable {
         if count == limit || count % max(limit, 1) == 0 { wake.post() }
     }
 
-    /// All that nobody uses is to be closed now.
+    /// Requests a sweep that closes everything unused.
     func requestFullSweep() {
         isUnderPressure.store(true, ordering: .relaxed)
         wake.post()
@@ -47,7 +48,7 @@ final class CachedDescriptors: Sendable {
 
     func putBack(_ ids: [UInt64]) { if !ids.isEmpty { nodes.withLock { $0 += ids } } }
 
-    /// Before the first request. Without the thread nothing is closed until the kernel forgets it.
+    /// Starts the sweeper, before the first request. Without its thread files stay open until the kernel forgets them.
     func start(for view: ViewFS) {
         _ = try? WorkerThread.start("grantfs-kept") { [self, weak view] in
             Identity.resetOnThisThread()
@@ -61,15 +62,15 @@ final class CachedDescriptors: Sendable {
     }
 }
 
-// Finding, opening and closing what is kept.
+// Finds, opens and closes cached files.
 extension ViewFS {
-    /// The slot of the thread that closes what is not used.
+    /// The sweeper thread's slot.
     static let sweeperSlot = lockSlots.upperBound
 
-    /// What is kept of a node for reading, or for writing, opened if it is not. For who is inside the node's scope, acts as whom it is opened for, has the
-    /// node pinned (`descriptor`) and has begun a use. A negative error number where that fails.
+    /// The cached file of a node for reading or writing, opened if there is none. For a caller inside the node's scope that acts as
+    /// the user, has the node pinned (`descriptor`) and its cache in use. A negative error number where that fails.
     ///
-    /// `must`: what was acknowledged is to be written: whatever share of descriptors there is, and however long somebody's lease takes.
+    /// `must`: acknowledged data must be written: ignores shares of descriptors, and waits for leases.
     @inline(__always)
     func cachedFile(
         _ id: UInt64, _ node: NodePointer, _ descriptor: Int32, forWriting writes: Bool, as caller: Caller, must: Bool = false
@@ -93,7 +94,7 @@ extension ViewFS {
             opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | waiting) }
         }
         if writes, opened == -EPERM {
-            // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
+            // An append-only file (FS_APPEND_FL) can be opened in no other way.
             (flags, appendsOnly) = (O_RDWR, true)
             opened = tree.evictingIfNeeded { clinux_reopen(descriptor, flags | O_APPEND | waiting) }
         }
@@ -101,7 +102,7 @@ extension ViewFS {
         return cacheFile(keepingAccessTime(opened), of: id, node, flags, as: caller, appendsOnly: appendsOnly, must: must)
     }
 
-    /// Keeps an opened file. Takes the descriptor over, also when it fails.
+    /// Caches an opened file. Takes ownership of the descriptor even when it fails.
     func cacheFile(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, as caller: Caller, appendsOnly: Bool = false,
         must: Bool = false
@@ -124,7 +125,7 @@ extension ViewFS {
         return (files.find(found), 0)
     }
 
-    /// A share of descriptors, perhaps of what is kept and not used.
+    /// Reserves a share of descriptors, if necessary by closing unused cached files.
     private func reserveShare(_ scope: UInt32, _ user: UInt32) -> Bool {
         for _ in 0..<Self.sweeps {
             if tree.reserveShare(scope: scope, user: user) { return true }
@@ -158,7 +159,7 @@ extension ViewFS {
 
     // MARK: closing
 
-    /// Closes what was not used since the last call, or `all` that nobody uses just now. By one thread, the slot of which is `sweeperSlot`.
+    /// Closes files that were unused since the last call, or `all` that are unused now. By one thread, whose slot is `sweeperSlot`.
     func closeUnused(all: Bool) {
         var left: [UInt64] = []
         var seen = Set<UInt64>()
@@ -176,11 +177,11 @@ extension ViewFS {
         cachedDescriptors.putBack(left)
     }
 
-    /// Closes what is kept of a node; false when it is in use, or could not be opened again.
+    /// Closes a node's cached files; false when they are in use, or could not be reopened.
     private func close(_ id: UInt64, _ node: NodePointer) -> Bool {
         let slot = Self.sweeperSlot
         guard coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside else {
-            // With the scope.
+            // They are closed with the scope.
             return false
         }
         defer { coordinator.leave(slot: slot) }
@@ -191,7 +192,7 @@ extension ViewFS {
     }
 
     private func canReopen(_ id: UInt64, _ node: NodePointer) -> Bool {
-        // A server may have another mind, and may not know a file without a name.
+        // A server may refuse later, and may not find a file without a name.
         if node.pointee.usesCallerGroups { return false }
         node.pointee.beginUse()
         defer { node.pointee.endUse() }
@@ -200,7 +201,7 @@ extension ViewFS {
             settleCachedTime(of: node, file)
             return reopens(file, O_RDWR)
         }
-        // Root may read whatever there is.
+        // Root may read everything.
         if Identity.isRoots { return true }
         return files.find(kept.reader).map { reopens($0, O_RDONLY) } ?? true
     }
@@ -220,7 +221,7 @@ extension ViewFS {
         if writer != 0 { files.drop(writer) }
     }
 
-    /// Closes what is kept of a scope that is shut and in which nobody is inside.
+    /// Closes the cached files of a shut scope that no operation is inside.
     func closeCached(of scope: ScopeNodes) {
         for id in scope.ids {
             _ = tree.withLive(id, in: scope) { node in
@@ -230,7 +231,7 @@ extension ViewFS {
         }
     }
 
-    /// What another daemon kept is this one's to close.
+    /// Adopts the cached files of another daemon.
     func takeOverCached() {
         files.forEachUnpinned { cachedDescriptors.add($0.node) }
         directories.forEachUnpinned { cachedDescriptors.add($0.node) }

@@ -2,15 +2,15 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Files of which the kernel's cache has brought what lies behind the largest offset of their filesystem, by scope, and how often. Whoever has such a file open is told
-/// once by fsync(2) or close(2) (EFBIG), as the kernel tells of errors (lib/errseq.c).
+/// Files with lost writes: write-back beyond the largest offset of their filesystem, counted by scope. Each open file reports it
+/// once, by fsync(2) or close(2) (EFBIG), as the kernel reports write errors (lib/errseq.c).
 ///
 /// Locking: its own, held for a moment.
 final class LostWrites: Sendable {
     private let counts = Lock<[UInt32: [UInt64: UInt32]]>([:])
     private let hasAny = Atomic<Bool>(false)
 
-    /// Whether there ever were any: nobody else looks further.
+    /// Whether there ever was one: the fast path.
     @inline(__always)
     var isAny: Bool { hasAny.load(ordering: .acquiring) }
 
@@ -19,10 +19,10 @@ final class LostWrites: Sendable {
         hasAny.store(true, ordering: .releasing)
     }
 
-    /// Of a file that is opened: what was before is for others.
+    /// Initializes a file that is opened: earlier losses are not its own.
     func begin(_ file: borrowing OpenFile) { file.reportedLosses.store(count(file.node, in: file.scope), ordering: .relaxed) }
 
-    /// Whether there are some that the file's user was not told of, who is now.
+    /// Whether there are losses that were not reported through this file; marks them reported.
     func takeError(_ file: UnsafeMutablePointer<OpenFile>) -> Bool {
         let now = count(file.pointee.node, in: file.pointee.scope)
         return file.pointee.reportedLosses.exchange(now, ordering: .relaxed) != now
@@ -46,7 +46,7 @@ final class LostWrites: Sendable {
         }
     }
 
-    /// The scope is gone.
+    /// Removes the counts of a scope.
     func forget(_ scope: UInt32) { counts.withLock { _ = $0.removeValue(forKey: scope) } }
 
     private func count(_ node: UInt64, in scope: UInt32) -> UInt32 { counts.withLock { $0[scope]?[node] ?? 0 } }

@@ -1,13 +1,13 @@
 import GrantCoordinator
 
-/// What an operation is about to touch.
+/// What an operation touches.
 struct OperationItem {
     var identities: [ItemID]
     var ancestors: [ItemID] = []
     var places: [ItemPlace] = []
-    /// What is moved or removed, with all that lies below it.
+    /// What is moved or removed with its whole subtree.
     var displaced: [ItemID] = []
-    /// It may lie anywhere in the scope: a file with several names, or one whose directory cannot be told.
+    /// It may lie anywhere in the scope: a file with several names, or one whose directory is unknown.
     var isAnywhere = false
 
     func isCovered(by item: ClaimedItem) -> Bool {

@@ -6,7 +6,7 @@ import GrantSystem
 import GrantViewTree
 
 extension ViewFS {
-    /// `handle`: of the open file that they are asked for by, if by one.
+    /// `handle`: the open file through which they are requested, if any.
     static func getattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, file handle: UInt64?) {
         if id.isVirtual { return view.replyVirtualAttributes(request, id) }
         view.onNode(request, id, for: .read, file: handle) { request, node, descriptor in
@@ -22,7 +22,7 @@ extension ViewFS {
             request.reply(failure: result)
             return
         }
-        // The granted directory alone lies in no other.
+        // Only the granted directory has no parent.
         if node.pointee.parent.load(ordering: .relaxed) == 0 { cacheRootStatus(status, node) }
         var attributes = attributes(status)
         let timeout = node.pointee.bypassesCache ? 0 : attributeTimeout(of: node, attributes.st_mode)
@@ -34,7 +34,7 @@ extension ViewFS {
         }
     }
 
-    /// Keeps what was said of a granted directory for the next lookup of its name: the kernel takes older times for a change.
+    /// Stores a granted directory's attributes for the next lookup of its name: the kernel takes older times for a change.
     @inline(never)
     private func cacheRootStatus(_ status: FileStatus, _ node: NodePointer) {
         node.pointee.withOwner { owner in
@@ -43,7 +43,8 @@ extension ViewFS {
         }
     }
 
-    /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in the order in which each leaves the next possible.
+    /// chmod, chown, truncate, utimens: what `changes` (FUSE_SET_ATTR_*) names, in an order in which each step leaves the next
+    /// possible.
     static func setattr(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ attributes: UnsafePointer<stat>, _ changes: AttributeChanges,
         file handle: UInt64?
@@ -52,15 +53,16 @@ extension ViewFS {
             request.reply(error: EACCES)
             return
         }
-        // The flag comes with every change of owner, whoever makes it; of a truncation it says who may not keep them.
+        // The flag comes with every change of owner, whoever makes it; with a truncation it names callers that may not keep the
+        // bits.
         let kills = request.killsSetID && changes.contains(.size)
-        // What the kernel brings of its own accord is the echo of a change that was let in, and waits for nobody.
+        // Write-back of a change that was admitted before waits for nobody.
         let isWriteBack = view.policy.writeBack && changes == .cachedTimes
         if isWriteBack, handle == nil, view.isBeingWithdrawn(id) { return view.swallowCachedTimes(request, id) }
         view.onNode(
             request, id, for: isWriteBack ? .cacheWrite : .write, killing: kills, file: isWriteBack ? handle : nil
         ) { request, node, descriptor in
-            // Its mode keeps others on the host out of it.
+            // The directory's mode keeps other users of the host out.
             if view.document(of: id, node) != nil {
                 request.reply(error: EACCES)
                 return
@@ -70,7 +72,7 @@ extension ViewFS {
             }
             if view.kernelOpens, changes.changesOwner || changes.contains(.mode) { view.openBeforeChange(id, node, as: request.caller) }
             if changes.contains(.mode) { view.recordMode(attributes.pointee.st_mode) }
-            // What is written down first is done: it does not wait for a lease then.
+            // A recorded change is carried out, so it must not have to wait for a lease after it was recorded.
             let writer = view.audit != nil && handle == nil && changes.contains(.size) ? view.opensForWriting(descriptor, node) : -1
             defer { if writer >= 0 { _ = clinux_close(writer) } }
             let resizes = view.policy.writeBack && changes.contains(.size)
@@ -90,9 +92,10 @@ extension ViewFS {
                 view.leases.wait(request, in: node.pointee.scope, call)
                 return
             }
-            // Of a size that stays as it is the kernel tells no time, and shows none; the file may get one.
+            // The kernel reports and shows no new time for an unchanged size; the file itself may get one.
             if resizes { view.restoreTime(of: node, descriptor) }
-            // The kernel's own times, of a file that takes none (FS_APPEND_FL) or is somebody else's: the file has those of its last write.
+            // The kernel's own times for a file that accepts none (FS_APPEND_FL) or belongs to another user: the file keeps those
+            // of its last write.
             if result < 0, !(result == -EPERM && view.policy.writeBack && changes == .cachedTimes) {
                 request.reply(failure: result)
             } else {
@@ -101,11 +104,11 @@ extension ViewFS {
         }
     }
 
-    /// Whether chown(2), fallocate(2) and copy_file_range(2) keep the file's set-id bits as far as they may: their requests do not say whether
-    /// the caller has CAP_FSETID, so that is looked for, where there are such bits at all.
+    /// Decides for chown(2), fallocate(2) and copy_file_range(2) whether set-id bits are kept: their requests do not say whether
+    /// the caller has CAP_FSETID, so that is looked up where there are such bits.
     ///
-    /// A set-gid bit without execution for the group stays for members of the group as well (fs/attr.c, setattr_should_drop_sgid), and the
-    /// worker has none of the caller's supplementary groups.
+    /// A set-gid bit without execution for the group also stays for members of the group (fs/attr.c, setattr_should_drop_sgid), and
+    /// the worker has none of the caller's supplementary groups.
     ///
     /// `byACL`: for a change of an ACL, where members keep it in any case (fs/posix_acl.c, posix_acl_update_mode).
     func settleSetID(of descriptor: Int32, for caller: Caller, byACL: Bool = false) {
@@ -116,25 +119,25 @@ extension ViewFS {
         let fsetid: Int32 = 4
         let isPlainSetGID = bits & (S_ISGID | S_IXGRP) == S_ISGID
         let isMembers = (byACL || isPlainSetGID) && result == 0 && clinux_other_is_in_group(caller.pid, status.st.st_gid)
-        // Of two bits a member loses one, which only the backing file system can do at once, and with the member's groups.
+        // Of two bits a member loses one, which only the backing filesystem can do at once, and only with the member's groups.
         let losesOne = isMembers && !byACL && bits & S_ISUID != 0
         if losesOne { _ = Identity.assume(caller, groups: true) }
         Identity.keepSetID((isMembers && !losesOne) || caller.has(capability: fsetid))
     }
 
-    /// Remembers that the mount has set-gid bits which are not about execution.
+    /// Remembers that the mount has set-gid bits without group execution.
     @inline(__always)
     func recordMode(_ mode: mode_t) {
         if mode & (S_ISGID | S_IXGRP) == S_ISGID { hasPlainSetGID.store(true, ordering: .relaxed) }
     }
 
-    /// A request that names no change is one of two: chown(2) that leaves owner and group as they are, which clears set-id bits for the owner
-    /// and is EPERM for others where there are such bits; or what the kernel sends before somebody's write to a file with such bits,
-    /// which may be anybody's (fs/attr.c, __remove_privs), and which the request after it clears. So it is done with no more rights to other
-    /// people's files than the caller's, and what that forbids is left undone: nobody clears bits by asking alone.
+    /// Handles a request that names no change. It is one of two: chown(2) without owner and group, which clears set-id bits for the
+    /// owner and is EPERM for others where there are such bits; or what the kernel sends before a write to a file with such bits by
+    /// anybody (fs/attr.c, __remove_privs), which its next request clears. So it runs with the caller's rights to other users'
+    /// files, and what those forbid is skipped: nobody clears bits by this request alone.
     ///
-    /// `mayPrecedeWrite`: whether it can be the second. Not where nobody has the file open for writing, nor with a time of change, which chown(2)
-    /// asks for and the other does not (fs/open.c, chown_common), and which is passed on under write-back alone.
+    /// `mayPrecedeWrite`: whether it can be the second. Not where nobody has the file open for writing, nor with a ctime, which
+    /// only chown(2) sets (fs/open.c, chown_common), and which is passed on under write-back alone.
     private func touchOwner(of descriptor: Int32, for caller: Caller, mayPrecedeWrite: Bool) -> Int32 {
         let fowner: Int32 = 3
         let mayChangeOthers = caller.has(capability: fowner)
@@ -144,17 +147,17 @@ extension ViewFS {
         return result == -EPERM && mayPrecedeWrite ? 0 : result
     }
 
-    /// With write-back the kernel keeps times. It brings them by a request that looks like utimensat(2) of the modification time alone, but that
-    /// it names a file that is open for writing, if there is one (fs/fuse/inode.c, fuse_write_inode): when that is closed or synced. Refused,
-    /// they would make close(2) fail, and syncfs(2) for holders of other grants; so they change nothing and are not refused. Those of a file
-    /// that nobody has open come at once when it is renamed or linked: while a withdrawal is under way they can be these or utimensat's, later
-    /// utimensat's alone.
+    /// Whether a withdrawal is flushing this node's scope. With write-back the kernel keeps times, and sends them on close or sync
+    /// by a request that looks like utimensat(2) of the mtime alone, except that it names a file open for writing, if there is one
+    /// (fs/fuse/inode.c, fuse_write_inode). Refusing it would make close(2) fail, and syncfs(2) for holders of other grants; so it
+    /// changes nothing and succeeds. For a file that nobody has open it comes at once on rename or link: during a withdrawal such a
+    /// request can be either kind, later only utimensat's.
     private func isBeingWithdrawn(_ id: NodeID) -> Bool {
         guard let node = tree.nodes.find(id.rawValue) else { return false }
         return coordinator.gate(ScopeID(rawValue: node.pointee.scope)).pointee.refused.subtracting(.claimed) == .flushing
     }
 
-    /// The answer to cached times that are not written down.
+    /// The reply to cached times that are discarded.
     func swallowCachedTimes(_ request: consuming Request, _ id: NodeID) {
         var nothing = stat()
         nothing.st_mode = tree.nodes.find(id.rawValue)?.pointee.type ?? S_IFREG
@@ -164,7 +167,7 @@ extension ViewFS {
     private func apply(
         _ changes: AttributeChanges, _ wanted: UnsafePointer<stat>, to node: NodePointer, _ descriptor: Int32, file handle: UInt64?
     ) -> Int32 {
-        // First: it is what fails, for size or space, and then set-id bits that the kernel wants cleared with it have to stay.
+        // First: it can fail for size or space, and then set-id bits that the kernel wants cleared with it must stay.
         if changes.contains(.size) {
             let result = truncate(node, descriptor, to: wanted.pointee.st_size, file: handle)
             if result < 0 { return result }
@@ -175,7 +178,7 @@ extension ViewFS {
             let result = clinux_chown_descriptor(descriptor, user, group)
             if result < 0 { return result }
         }
-        // After the owner: chown clears set-id bits, and the mode the kernel asks for says what is to be left of them.
+        // After the owner: chown clears set-id bits, and the requested mode says which remain.
         if changes.contains(.mode) {
             let result = clinux_chmod_descriptor(descriptor, wanted.pointee.st_mode & 0o7777)
             if result < 0 { return result }
@@ -200,8 +203,9 @@ extension ViewFS {
         return 0
     }
 
-    /// By the caller's own descriptor where there is one: it may write although the mode no longer lets anybody. Without one and to nothing
-    /// it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too; truncate(2) need not.
+    /// Truncates through the caller's descriptor where there is one: it may write although the mode no longer allows that. Without
+    /// one and to 0 it is open(2) with O_TRUNC (fs/fuse/dir.c, fuse_do_setattr), which changes the times of an empty file too;
+    /// truncate(2) need not.
     private func truncate(_ node: NodePointer, _ descriptor: Int32, to size: off_t, file handle: UInt64?) -> Int32 {
         if let handle, let file = files.acquire(handle) {
             defer { files.drop(handle) }
@@ -216,13 +220,14 @@ extension ViewFS {
         }
         let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK | (size == 0 ? O_TRUNC : 0)) }
         if opened < 0 { return isLease(opened, node) ? Self.leaseInTheWay : opened }
-        // While it is open for writing nobody gets a lease on it that truncate(2) would wait for.
+        // While it is open for writing nobody gets a lease that truncate(2) would wait for.
         let result = size == 0 ? 0 : clinux_truncate_descriptor(descriptor, size)
         let closed = clinux_close(opened)
         return result < 0 ? result : closed
     }
 
-    /// Opens a file so that nobody gets a lease on it for as long. A descriptor, `leaseInTheWay` or another negative number: then whoever truncates it hears why.
+    /// Opens a file for writing, which keeps leases away. Returns a descriptor, `leaseInTheWay` or another negative number, which
+    /// the truncation then reports itself.
     private func opensForWriting(_ descriptor: Int32, _ node: NodePointer) -> Int32 {
         let opened = tree.evictingIfNeeded { clinux_reopen(descriptor, O_WRONLY | O_NONBLOCK) }
         return isLease(opened, node) ? Self.leaseInTheWay : opened
@@ -244,7 +249,7 @@ extension ViewFS {
         locks.whileLocked { fatalError("told to trap with a lock held") }
     }
 
-    /// Under `default_permissions` the kernel checks by itself; asked all the same, the scope decides.
+    /// With `default_permissions` the kernel checks by itself; if it asks anyway, the scope decides.
     static func access(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         if id.isVirtual {
             request.reply(error: 0)
@@ -270,12 +275,12 @@ struct AttributeChanges: OptionSet {
     static let accessTimeNow = AttributeChanges(rawValue: 1 << 7)
     static let modificationTimeNow = AttributeChanges(rawValue: 1 << 8)
     static let changeTime = AttributeChanges(rawValue: 1 << 10)
-    /// See `touchOwner`. Under write-back the kernel adds the ctime, which is then its own.
+    /// See `touchOwner`. Under write-back the kernel adds a ctime of its own.
     var namesNothing: Bool {
         isDisjoint(with: [.mode, .user, .group, .size, .accessTime, .modificationTime, .accessTimeNow, .modificationTimeNow])
     }
     var changesOwner: Bool { namesNothing || !isDisjoint(with: [.user, .group]) }
-    /// For people: what each is set to.
+    /// What each attribute is set to, for people.
     func description(_ wanted: UnsafePointer<stat>) -> String {
         var parts: [String] = []
         if contains(.size) { parts.append("to \(wanted.pointee.st_size) bytes") }
@@ -286,6 +291,6 @@ struct AttributeChanges: OptionSet {
         return parts.joined(separator: ", ")
     }
 
-    /// What fs/fuse/dir.c, fuse_flush_times, asks for.
+    /// What fs/fuse/dir.c, fuse_flush_times, sends.
     static let cachedTimes: AttributeChanges = [.modificationTime, .changeTime]
 }

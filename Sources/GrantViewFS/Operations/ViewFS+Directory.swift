@@ -27,7 +27,7 @@ extension ViewFS {
                 request.reply(error: opened < 0 ? Errno.number(of: opened) : unwritten)
                 return
             }
-            // Before the number is given away: from then on it may be closed at any time.
+            // Before the handle is published: from then on the descriptor may be closed at any time.
             var status = FileStatus()
             let isKnown = clinux_statx(opened, nil, &status) == 0
             let backing = FileDescriptor(owning: opened)
@@ -43,8 +43,7 @@ extension ViewFS {
             if containment & Containment.escaped != 0 { view.directories.inherit(containment, handle) }
             node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
             info.pointee.fh = handle
-            // The kernel may keep the listing, and use it as long as the directory has not changed.
-            // Not for its own opening, as in `open`.
+            // The kernel may cache the listing for as long as the directory is unchanged. Not for its own open, as in `open`.
             if !view.policy.distrustsData, isKnown, info.pointee.flags != 0 {
                 info.pointee.cache_readdir = 1
                 let isKept = view.policy.writeBack || (view.hasUnchangedData(node, status) && view.shouldKeepListing(node))
@@ -54,8 +53,8 @@ extension ViewFS {
         }
     }
 
-    /// Whether the kernel had better use its listing than ask for a new one, which brings the attributes of all entries with it: as long as what it knows of them
-    /// holds, if they were looked at one by one before (as git does), or if nobody looks at them.
+    /// Whether the kernel should use its cached listing rather than a new one, which also carries the attributes of all entries:
+    /// while its attributes are valid, if entries were looked up one by one before (as git does), or if nobody looks at them.
     private func shouldKeepListing(_ directory: NodePointer) -> Bool {
         let age = Clock.monotonic &- directory.pointee.renewed.load(ordering: .relaxed)
         if age < policy.timeoutNanoseconds { return true }
@@ -115,7 +114,7 @@ extension ViewFS {
                 stream.familiarity = familiarity
                 return ended
             }
-            // Entries before an error are passed on; the error comes again at the next call.
+            // Entries before an error are returned; the error comes again at the next call.
             if error != 0, listing.used == 0 {
                 request.reply(error: error)
             } else if !request.reply(bytes: listing.buffer, count: listing.used) {
@@ -124,7 +123,7 @@ extension ViewFS {
         }
     }
 
-    /// Whether this part of a listing goes out without attributes: see `ReaddirPlusHeuristic`.
+    /// Whether this part of a listing omits attributes: see `ReaddirPlusHeuristic`.
     private static func omitsAttributes(_ stream: inout DirectoryStream, _ offset: UInt64, _ node: NodePointer) -> Bool {
         if offset == 0 {
             stream.omitsAttributes = nil
@@ -137,7 +136,7 @@ extension ViewFS {
         return omitsAttributes
     }
 
-    /// Adds one entry; false when there is no room for it.
+    /// Adds one entry; false when it does not fit.
     private func add(
         _ entry: DirectoryStream.Entry, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, bare: Bool,
         _ familiarity: inout Int8, to listing: inout Listing
@@ -156,8 +155,8 @@ extension ViewFS {
         return true
     }
 
-    /// Describes an entry with its node, or leaves `parameters` as they are. Where the kernel knows most files, one look at the name says it all; a new
-    /// one is opened first, so that it costs a look more.
+    /// Fills in an entry's node, or leaves `parameters` unchanged. For files that the kernel knows one statx(2) of the name
+    /// suffices; a new one is opened first, so for those that call is wasted.
     private func find(
         _ name: UnsafePointer<CChar>, of parent: (id: NodeID, node: NodePointer), _ directory: Int32, _ familiarity: inout Int8,
         into parameters: inout EntryParameters

@@ -4,9 +4,9 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Everything that answers with a node: one place where lookup counts are handed out and, when the answer did not arrive, taken back.
+// Replies with nodes: the one place where lookup counts are handed out, and undone when the reply did not arrive.
 extension ViewFS {
-    /// Attributes as the mount shows them: the file's own, with an inode number that is unique in the mount.
+    /// A file's attributes with an inode number that is unique in the mount.
     @inline(__always)
     func attributes(_ status: borrowing FileStatus) -> stat {
         var attributes = status.st
@@ -15,8 +15,8 @@ extension ViewFS {
         return attributes
     }
 
-    /// Opens the entry `name` of a directory as a path. Never follows a link, never leaves the directory, never enters another
-    /// filesystem unless the mount does. Returns a descriptor or a negative error number.
+    /// Opens the entry `name` of a directory, O_PATH. Follows no link, never leaves the directory, and enters another filesystem
+    /// only if the mount does. Returns a descriptor or a negative error number.
     @inline(__always)
     func open(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) -> Int32 {
         let result = tree.evictingIfNeeded {
@@ -26,8 +26,8 @@ extension ViewFS {
         return result == -EXDEV ? -EACCES : result
     }
 
-    /// Makes (or counts) the node behind a descriptor, found as `name` (nil: it has none), and describes it for the kernel. Takes the descriptor over.
-    /// Returns 0 or a positive error number.
+    /// Interns the file behind a descriptor, found as `name` (nil: it has none), and describes it for the kernel. Takes ownership
+    /// of the descriptor. Returns 0 or a positive error number.
     @inline(__always)
     func enter(
         _ descriptor: Int32, _ name: UnsafePointer<CChar>?, found parent: (id: NodeID, node: NodePointer),
@@ -52,9 +52,9 @@ extension ViewFS {
         return 0
     }
 
-    /// As `enter`, for the entry `name` of a directory if the kernel knows its file: by one look at the name, which says what is there and how it is at
-    /// one moment, so nothing needs to be held meanwhile. False when it is new, cannot be seen, or is where something else is mounted
-    /// (STATX_ATTR_MOUNT_ROOT, which is as old as STATX_MNT_ID: Linux 5.8).
+    /// As `enter`, for an entry whose file the kernel may already know: one statx(2) tells what is there at one moment, so nothing
+    /// must be held. False when the file is new, invisible, or a mount point (STATX_ATTR_MOUNT_ROOT, which is as old as
+    /// STATX_MNT_ID: Linux 5.8).
     @inline(__always)
     func enterKnown(
         _ name: UnsafePointer<CChar>, in directory: Int32, found parent: (id: NodeID, node: NodePointer),
@@ -72,8 +72,8 @@ extension ViewFS {
         return true
     }
 
-    /// Whether a file was taken for the node of another, which has its number and another type. Only a server that is broken or hostile has such; the
-    /// kernel refuses them as well (fs/fuse/inode.c, fuse_iget). The lookup is taken back.
+    /// Whether a file was interned as a node of another type, which only happens when a broken or hostile server reuses its number;
+    /// the kernel refuses it as well (fs/fuse/inode.c, fuse_iget). Undoes the lookup.
     @inline(__always)
     private func hasTypeMismatch(_ id: UInt64, _ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if node.pointee.type == status.st.st_mode & S_IFMT { return false }
@@ -93,7 +93,7 @@ extension ViewFS {
         parameters.ino = id
         parameters.generation = UInt64(truncatingIfNeeded: generation)
         parameters.attr = attributes(status)
-        // The kernel may have forgotten it just now, which is still on its way here.
+        // The kernel may have just forgotten the node; its FORGET is on the way.
         if kernelOpens, let time = shownTime(of: node) { parameters.attr.st_mtim = time }
         if mayCacheNames(of: parent.node) {
             parameters.attr_timeout = attributeTimeout(of: node, parameters.attr.st_mode)
@@ -101,7 +101,7 @@ extension ViewFS {
         }
     }
 
-    /// Has changes told that are made in a directory beside the mount, from before the kernel can keep anything of it.
+    /// Watches a directory for changes beside the mount, before the kernel can cache anything of it.
     @inline(never)
     func watch(_ id: UInt64, _ node: NodePointer) {
         guard let hostWatch, !node.pointee.isWatched.load(ordering: .relaxed) else { return }
@@ -110,17 +110,17 @@ extension ViewFS {
         tree.unpin(id, node)
     }
 
-    /// Not where programs lock files, and not where another grant of the mount leads to the same files.
+    /// False where programs lock files, and where another grant of the mount reaches the same files.
     @inline(__always)
     private func mayCacheNames(of directory: NodePointer) -> Bool {
         !directory.pointee.isShared.load(ordering: .relaxed) && !directory.pointee.bypassesCache
     }
 
-    /// For how long the kernel may keep a file's attributes. Not at all
-    /// - where a write clears set-id bits: the kernel does not hear of it, and would go on running the file with them;
-    /// - for a second after one of several names was removed: the kernel counts that link down by itself once it has the answer
-    ///   (fs/fuse/dir.c, fuse_entry_unlinked), also when another answer has told it of the lower count meanwhile, and would then show
-    ///   one link too few for as long as it keeps them.
+    /// How long the kernel may cache a file's attributes. Not at all
+    /// - where a write clears set-id bits: the kernel is not told, and would go on running the file with them;
+    /// - for a second after one of several names was removed: the kernel decrements the link count by itself after the reply
+    ///   (fs/fuse/dir.c, fuse_entry_unlinked), even when another reply has reported the lower count meanwhile, and would then show
+    ///   one link too few for as long as it caches them.
     @inline(__always)
     func attributeTimeout(of node: NodePointer, _ mode: mode_t) -> Double {
         if mode & S_IFMT == S_IFREG && mode & (S_ISUID | S_ISGID) != 0 { return 0 }
@@ -128,7 +128,7 @@ extension ViewFS {
         return unlinked != 0 && Clock.monotonic &- unlinked < 1_000_000_000 ? 0 : policy.timeout
     }
 
-    /// Before a name is removed, or renamed over: notes it with its file if that has more names.
+    /// Before a name is removed or replaced: records that for a file with more names.
     @inline(__always)
     func recordUnlink(_ name: UnsafePointer<CChar>, in directory: Int32, of scope: ScopeNodes) {
         if policy.timeout == 0 { return }
@@ -177,14 +177,14 @@ extension ViewFS {
         }
     }
 
-    /// Takes lookups back. Always passes: what the kernel forgets must be forgotten here.
+    /// Drops lookups. Always passes: what the kernel forgets must be forgotten here.
     func forget(_ node: NodeID, _ count: UInt64, slot: Int) {
         if kernelOpens { settleTime(before: node, slot: slot) }
         if node.isVirtual { names.forget(node.rawValue, count) } else { tree.forget(node.rawValue, count) }
     }
 }
 
-/// `.` and `..`, which the kernel resolves by itself and which must never reach a file system call.
+/// `.` and `..`, which the kernel resolves by itself and which must never reach a system call.
 @inline(__always)
 func isDots(_ name: UnsafePointer<CChar>) -> Bool {
     name[0] == 0x2E && (name[1] == 0 || (name[1] == 0x2E && name[2] == 0))

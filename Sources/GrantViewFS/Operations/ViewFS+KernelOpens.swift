@@ -5,11 +5,12 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Where the kernel opens files and directories by itself, and no request says so (docs/decisions/zero-message-open.md): operations come by nodes alone.
+// Operations where the kernel opens files and directories by itself and sends no OPEN (docs/decisions/zero-message-open.md): they
+// come by node.
 extension ViewFS {
-    /// As `onFile`, by the file's node. `writes`: the file has to be open for writing.
+    /// As `onFile`, by the file's node. `writes`: needs the file open for writing.
     ///
-    /// Always inlined: a function of its own would count references to what `body` has with it.
+    /// Always inlined: a separate function would retain what `body` captures.
     @inline(__always)
     func onCachedFile(
         _ request: consuming Request, _ id: NodeID, for entry: Entry, writes: Bool, writeBackSize: Int? = nil,
@@ -19,7 +20,7 @@ extension ViewFS {
             request.reply(error: id.isVirtual ? EISDIR : ESTALE)
             return
         }
-        // Before the gate: who comes behind it finds what has to be forgotten.
+        // Before the gate: a revoker that comes afterwards knows what to invalidate.
         markMayHavePages(node)
         let slot = request.worker.pointee.slot
         let scope = ScopeID(rawValue: node.pointee.scope)
@@ -40,7 +41,7 @@ extension ViewFS {
         }
         let descriptor = tree.pin(node)
         node.pointee.beginUse()
-        // What the cache brings comes from nobody: it is the last writer's.
+        // Write-back has no caller: it acts as the last writer.
         let caller = writeBackSize == nil ? request.caller : writer(of: node, descriptor)
         let identity = Identity.assume(caller, groups: node.pointee.usesCallerGroups)
         if entry.isChange { Identity.keepSetID(!request.killsSetID) }
@@ -82,7 +83,8 @@ extension ViewFS {
         if !node.pointee.mayHavePages.load(ordering: .relaxed) { node.pointee.mayHavePages.store(true, ordering: .sequentiallyConsistent) }
     }
 
-    /// In whose name the kernel's cache writes: the last one's who asked to write, else the file's owner's, who has stored into a mapping or could have.
+    /// The user for write-back: the last one who asked to write; otherwise the file's owner, who has stored into a mapping or could
+    /// have.
     private func writer(of node: NodePointer, _ descriptor: Int32) -> Caller {
         if let writer = node.pointee.writer { return Caller(uid: writer.user, gid: writer.group, pid: writer.process, umask: 0) }
         var status = FileStatus()
@@ -90,11 +92,12 @@ extension ViewFS {
         return Caller(uid: status.st.st_uid, gid: status.st.st_gid, pid: 0, umask: 0)
     }
 
-    /// The kernel asks for `security.capability` before it takes a write(2) into its cache for the first time since it has heard of the file's attributes
-    /// (fs/inode.c, file_remove_privs), and whenever it was told that there are some. That is where opening for writing is made up for. Where that is refused there are capabilities, so the kernel takes them away, and is told the error
-    /// (`writeRefusal`). An error here would count as none, and the write as done.
+    /// Answers the kernel's probe for `security.capability`. It comes before the kernel takes a first write(2) into its cache since
+    /// it got the file's attributes (fs/inode.c, file_remove_privs), and whenever it was told that there are capabilities. This is
+    /// where an open for writing is checked. A refusal reports capabilities, so the kernel removes them and gets the error then
+    /// (`writeRefusal`). An error here would count as none, and the write would succeed.
     ///
-    /// Programs that ask get no value in either case: they come once more, for that.
+    /// Programs that ask get no value in either case: they ask again for it.
     static func probeWritable(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         let hasSome = 1
         guard let node = view.tree.nodes.find(id.rawValue), node.pointee.type == S_IFREG else {
@@ -132,13 +135,15 @@ extension ViewFS {
         view.coordinator.leave(slot: slot)
     }
 
-    /// Why a write is refused that `probeWritable` has not let pass; EPERM, which it is to programs that remove the attribute, when it would be by now.
+    /// The error of a write that `probeWritable` refused. EPERM, as for programs that remove the attribute, when it would be
+    /// allowed by now.
     func writeRefusal(_ caller: Caller, _ id: NodeID, _ node: NodePointer) -> Int32 {
         let error = openForWriting(caller, id, node)
         return error < 0 ? error : -EPERM
     }
 
-    /// Sees whether a file can be opened for writing, or opens it where that could be different later; inside its scope. Returns 0 or a negative error number.
+    /// Checks whether a file can be opened for writing, or opens it where that may change; inside its scope. Returns 0 or a
+    /// negative error number.
     private func openForWriting(_ caller: Caller, _ id: NodeID, _ node: NodePointer) -> Int32 {
         let identity = Identity.assume(caller, groups: node.pointee.usesCallerGroups)
         if identity != 0 { return 0 - identity }
@@ -149,14 +154,16 @@ extension ViewFS {
             tree.unpin(id.rawValue, node)
         }
         if descriptor < 0 { return descriptor }
-        // Not opened before it is written to: whoever runs it on the host would hear that it is open for writing, and many only ask.
+        // A local file is not opened before it is written: the host could not execute it meanwhile (ETXTBSY), and many programs
+        // only probe.
         if node.pointee.usesCallerGroups { return cachedFile(id.rawValue, node, descriptor, forWriting: true, as: caller).error }
         let error = clinux_may_write(descriptor)
-        // Opened when it still could be. What makes a file immutable binds who has it open as well.
+        // Opened while that was possible. Immutability binds existing descriptors as well (EPERM).
         return error == -EACCES && node.pointee.cachedOpens.writer != 0 ? 0 : error
     }
 
-    /// Before a file is made harder to open, or loses its name where a server might then know it no more: what programs may have open of it is opened.
+    /// Opens what programs may have open, before a change that makes the file harder to open, or removes its name from a server
+    /// that needs it.
     func openBeforeChange(_ id: NodeID, _ node: NodePointer, as caller: Caller) {
         guard kernelOpens, node.pointee.type == S_IFREG, node.pointee.usesCallerGroups || !Identity.isRoots else { return }
         let descriptor = tree.pin(node)
@@ -168,14 +175,14 @@ extension ViewFS {
         tree.unpin(id.rawValue, node)
     }
 
-    /// Whether the kernel may have pages of a file that are dirty, or become so.
+    /// Whether the kernel may have dirty pages of a file, or get some.
     func mayBeDirty(_ node: NodePointer) -> Bool {
         kernelOpens ? node.pointee.mayHavePages.load(ordering: .sequentiallyConsistent) : node.pointee.writers.load(ordering: .relaxed) > 0
     }
 
     func mayBeDirty(_ id: UInt64) -> Bool { tree.nodes.find(id).map { $0.pointee.type == S_IFREG && mayBeDirty($0) } ?? false }
 
-    /// Gives a kept file the time that the kernel shows, as `settleTime`; for who is inside its scope.
+    /// Sets a cached file's mtime to the one that the kernel shows, as `settleTime`; inside its scope.
     func settleCachedTime(of node: NodePointer, _ file: UnsafeMutablePointer<OpenFile>) {
         guard node.pointee.isTimeDirty.load(ordering: .relaxed), !refuses(node.pointee.containment, .cacheWrite),
             Identity.assume(file.pointee.opener, groups: node.pointee.usesCallerGroups) == 0
@@ -183,7 +190,8 @@ extension ViewFS {
         restoreTime(of: node, file.pointee.descriptor)
     }
 
-    /// Before the kernel's last word of a file is taken: it has forgotten it, and may come for its attributes anew.
+    /// Sets a file's mtime to the one that the kernel showed, before the kernel's last FORGET is applied: it has dropped the inode
+    /// and may ask for the attributes again. Enters the scope by itself, so it must be called outside of it.
     func settleTime(before id: NodeID, slot: Int) {
         guard let node = tree.nodes.find(id.rawValue), node.pointee.isTimeDirty.load(ordering: .relaxed),
             coordinator.enter(ScopeID(rawValue: node.pointee.scope), for: .cacheWrite, slot: slot).isInside

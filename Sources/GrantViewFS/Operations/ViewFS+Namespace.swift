@@ -32,7 +32,7 @@ extension ViewFS {
         }
         onNode(request, parent, for: .write, name: name) { request, node, directory in
             if let document = document(of: parent, node, named: name) {
-                // What stands at the document's name is a regular file, and made by CREATE.
+                // The document's name belongs to a regular file, which CREATE makes.
                 request.reply(error: document.isNamed(name) && document.shown != nil ? EEXIST : EACCES)
                 return
             }
@@ -97,7 +97,7 @@ extension ViewFS {
                 ? to
                 : view.audited(request, node, .entry(from, name), to: .entry(to, newName), detail: isExchange ? "exchanged" : "") {
                     if source != nil || sink != nil {
-                        // Found by its name no more.
+                        // Pinned before, because afterwards this name does not lead to it.
                         let moving = view.tree.pinEntry(name, in: from, of: node.pointee.owner)
                         let result = view.rename(((from, name), source), ((to, newName), sink), flags, as: request.caller)
                         if let moving {
@@ -106,7 +106,7 @@ extension ViewFS {
                         }
                         return result
                     }
-                    // Both names stay when they are exchanged.
+                    // An exchange removes no name.
                     if !isExchange { view.recordUnlink(newName, in: to, of: target.pointee.owner) }
                     return Identity.withReserve(of: request.caller) {
                         view.rename((parent, from, name), (newParent, to, newName), flags, node, request.caller)
@@ -117,20 +117,21 @@ extension ViewFS {
         }
     }
 
-    /// As `NodeTree.pinEntry`, of a name that is about to be removed. Where the kernel opens files by itself, a program may have the file open.
+    /// As `NodeTree.pinEntry`, for a name that is about to be removed. Where the kernel opens files by itself, a program may have
+    /// the file open.
     private func pinBeforeRemoval(
         _ name: UnsafePointer<CChar>, in descriptor: Int32, of directory: NodePointer, directory isDirectory: Bool, _ caller: Caller
     ) -> PinnedNode? {
         guard kernelOpens, !isDirectory else { return tree.pinEntry(name, in: descriptor, of: directory.pointee.owner) }
         let held = tree.pinOpenEntry(name, in: descriptor, of: directory.pointee.owner)
-        // A server may not know a file without a name, unless it is open.
+        // A server may not find a file without a name unless it is open.
         if let held, directory.pointee.usesCallerGroups { openBeforeChange(NodeID(held.id), held.node, as: caller) }
         return held
     }
 
     private typealias Name = (parent: NodeID, directory: Int32, text: UnsafePointer<CChar>)
 
-    /// Renames, and keeps the tree in step with it.
+    /// Renames, and updates the tree.
     private func rename(_ from: Name, _ to: Name, _ flags: UInt32, _ node: NodePointer, _ caller: Caller) -> Int32 {
         let moving = tree.pinEntry(from.text, in: from.directory, of: node.pointee.owner)
         let isLost = flags & renameExchange == 0
@@ -203,7 +204,7 @@ extension ViewFS {
         }
     }
 
-    /// A link's text as it is: the caller's kernel resolves it in the caller's world.
+    /// Replies with a symbolic link's text unchanged: the caller's kernel resolves it in the caller's namespace.
     static func readlink(_ view: ViewFS, _ request: consuming Request, _ id: NodeID) {
         view.onNode(request, id, for: .read) { request, _, descriptor in
             let buffer = request.worker.pointee.buffer.assumingMemoryBound(to: CChar.self)
@@ -218,7 +219,7 @@ extension ViewFS {
     }
 }
 
-/// What mknod(2) makes, for people.
+/// The kind of file that mknod(2) makes, for people.
 private func kind(of mode: mode_t) -> String {
     switch mode & S_IFMT {
     case S_IFIFO: "a FIFO"

@@ -6,6 +6,8 @@ import GrantSystem
 import GrantViewTree
 
 extension ViewFS {
+    /// OPEN: opens the file behind a node as the caller, and replies with its handle. ENOSYS where the kernel opens files by
+    /// itself.
     static func open(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: UnsafeMutablePointer<OpenFileInfo>) {
         if view.kernelOpens {
             request.reply(error: ENOSYS)
@@ -48,7 +50,7 @@ extension ViewFS {
                 request.reply(error: unwritten)
                 return
             }
-            // Without any flag it is the kernel's own opening (`flags(_:)`), for which it does not look at what it is told to keep.
+            // An open without any flag is the kernel's own (`flags(_:)`), for which it ignores `keep_cache`.
             let keep = view.policy.writeBack || (flags != 0 && view.hasUnchangedData(node, status))
             guard
                 let handle = view.registerOpen(
@@ -62,14 +64,14 @@ extension ViewFS {
         }
     }
 
-    /// Out of the way of every other opening.
+    /// Parks an open that met a lease. Never inlined: off the path of every other open.
     @inline(never)
     private func awaitLease(_ request: consuming Request, _ node: NodePointer, _ descriptor: Int32) {
         let call = pendingCall(of: descriptor, request, scope: node.pointee.scope)
         leases.wait(request, in: node.pointee.scope, call)
     }
 
-    /// Creates and opens a file, also one without a name (O_TMPFILE), which LINK can give one to.
+    /// CREATE: creates and opens a file; with O_TMPFILE one without a name, which LINK can name later.
     static func create(
         _ view: ViewFS, _ request: consuming Request, _ parent: NodeID, _ name: UnsafePointer<CChar>, _ mode: mode_t,
         _ info: UnsafeMutablePointer<OpenFileInfo>
@@ -80,7 +82,7 @@ extension ViewFS {
         }
         let flags = info.pointee.flags
         view.onNode(request, parent, for: .write, name: name) { request, node, directory in
-            // Before anything is made.
+            // Before anything is created.
             let user = request.caller.uid
             guard view.tree.hasRoom(scope: node.pointee.scope, user: user) else {
                 _ = view.audit(request, node, directory, error: ENFILE)
@@ -97,8 +99,9 @@ extension ViewFS {
             }
             let name = document == nil ? name : stagedName
             Identity.assumeMask(request.caller.umask)
-            // Always exclusively: a name that came up meanwhile could be a FIFO or a link, and nobody has looked whether the caller may open
-            // it, as the kernel takes what CREATE answers for new. ESTALE makes it look the name up (fs/namei.c, LOOKUP_REVAL), and check.
+            // Always exclusive: a file that another process created meanwhile could be a FIFO or a link, and nobody has checked
+            // whether the caller may open it, as the kernel takes the reply to CREATE for a new file. ESTALE makes it look the name
+            // up (fs/namei.c, LOOKUP_REVAL), and check.
             let isNameless = flags & clinux_O_TMPFILE == clinux_O_TMPFILE
             let creation = view.backingFlags(flags) | (isNameless ? flags & O_EXCL : O_CREAT | O_EXCL | O_NOFOLLOW)
             let place = isNameless ? AuditedPlace.file(directory) : .entry(directory, name)
@@ -145,7 +148,8 @@ extension ViewFS {
         }
     }
 
-    /// The kernel goes on by the node alone. What it was made with is kept, since it could be impossible to open it like that once more.
+    /// Replies to CREATE where the kernel opens files by itself and continues by node. The descriptor is cached, since it may be
+    /// impossible to open the file like that again.
     @inline(never)
     private func replyCreated(
         _ request: consuming Request, _ opened: Int32, _ flags: Int32, _ error: Int32, _ parameters: inout EntryParameters,
@@ -173,8 +177,9 @@ extension ViewFS {
         }
     }
 
+    /// RELEASE: closes an open file after its last close(2).
     static func release(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
-        // Always passes. The file goes when the last operation on it has left.
+        // Always passes. The file is closed when the last operation on it has left.
         guard let file = view.files.acquire(info.fh) else {
             request.reply(error: 0)
             return
@@ -183,7 +188,7 @@ extension ViewFS {
         file.pointee.isReleased.store(true, ordering: .releasing)
         view.settleTime(of: file, slot: slot)
         view.files.drop(info.fh)
-        // Closing may wait for the filesystem, so who counts workers sees it.
+        // Closing may wait for the filesystem, so the worker is counted inside the scope.
         let isCongested = view.coordinator.forceEnter(ScopeID(rawValue: scope), slot: slot)
         if isCongested {
             view.coordinator.leave(slot: slot)
@@ -197,7 +202,7 @@ extension ViewFS {
         }
     }
 
-    /// What `release` does, later.
+    /// The rest of `release`, called later by `closeQueue`.
     func closeReleased(_ handle: UInt64, of id: NodeID) {
         locks.releaseFile(handle, of: id)
         release(handle, of: id.rawValue)
@@ -207,27 +212,29 @@ extension ViewFS {
         flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 ? .write : .read
     }
 
-    /// What of the caller's flags the daemon opens with. Not O_APPEND (each write says whether it appends), not O_DIRECT (the
-    /// buffers are the daemon's), nothing that creates or truncates.
+    /// The caller's flags with which the daemon opens the file. Without O_APPEND (each write says whether it appends), without
+    /// O_DIRECT (the buffers are the daemon's), and without everything that creates or truncates.
     func backingFlags(_ flags: Int32) -> Int32 {
         var result = flags & ~(O_APPEND | O_CREAT | O_EXCL | O_TRUNC | O_NOCTTY | O_NOFOLLOW | clinux_O_DIRECT | O_CLOEXEC)
-        // Write-back reads pages that are written in part.
+        // Write-back reads pages that are partially written.
         if policy.writeBack, flags & O_ACCMODE == O_WRONLY { result = (result & ~O_ACCMODE) | O_RDWR }
         return result
     }
 
+    /// Opens the file behind an O_PATH descriptor. Returns a descriptor or a negative error number, and whether it only appends.
     private func reopen(_ descriptor: Int32, _ flags: Int32) -> (opened: Int32, appendsOnly: Bool) {
         let backing = backingFlags(flags) | O_NONBLOCK
         var result = tree.evictingIfNeeded { clinux_reopen(descriptor, backing) }
         if result == -EACCES, policy.writeBack, flags & O_ACCMODE == O_WRONLY {
             result = clinux_reopen(descriptor, (backing & ~O_ACCMODE) | O_WRONLY)
         }
-        // A file that may only be appended to (FS_APPEND_FL) is opened in no other way.
+        // An append-only file (FS_APPEND_FL) can be opened in no other way.
         guard result == -EPERM, flags & O_APPEND != 0 else { return (keepingAccessTime(result), false) }
         return (tree.evictingIfNeeded { clinux_reopen(descriptor, (backing & ~O_ACCMODE) | flags & O_ACCMODE | O_APPEND) }, true)
     }
 
-    /// Registers an opened descriptor and fills in what the kernel is told. Takes the descriptor over, also when it returns nil.
+    /// Registers an opened descriptor and fills in the reply to the kernel. Takes ownership of the descriptor even when it returns
+    /// nil.
     private func registerOpen(
         _ opened: Int32, of id: UInt64, _ node: NodePointer, _ flags: Int32, _ info: UnsafeMutablePointer<OpenFileInfo>,
         keepCache: Bool, appendsOnly: Bool = false, _ request: borrowing Request
@@ -241,7 +248,7 @@ extension ViewFS {
         if lostWrites.isAny { lostWrites.begin(file) }
         let canWrite = file.canWrite
         guard let handle = files.add(file, by: worker.pointee.slot) else { return nil }
-        // Added first and looked at afterwards; whoever refuses a node does it the other way round.
+        // Added first and checked afterwards; a thread that refuses a node does it the other way round.
         let containment = node.pointee.containment.load(ordering: .sequentiallyConsistent)
         if containment & Containment.escaped != 0 { files.inherit(containment, handle) }
         node.pointee.openers.wrappingAdd(1, ordering: .relaxed)
@@ -253,10 +260,11 @@ extension ViewFS {
     }
 
     /// Whether the file is opened past the kernel's cache; never under write-back.
-    /// - What appends has to be: through its cache the kernel sends a write that crosses a page it does not have in two requests (fs/fuse/file.c,
-    ///   fuse_fill_write_pages), and somebody else's line could come between. What can read as well only where it can be mapped all the same.
-    /// - What can only write saves a copy and a page of cache that the next look at the times would throw away (FUSE_CAP_AUTO_INVAL_DATA), if the kernel
-    ///   sees to it that others do not read old pages. Each write is a request anyway.
+    /// - A file opened for appending must be: through its cache the kernel splits a write that crosses a page it does not have into
+    ///   two requests (fs/fuse/file.c, fuse_fill_write_pages), and another program's line could come in between. If it can be read
+    ///   as well, only where it can be mapped all the same.
+    /// - A file opened only for writing saves a copy, and a cached page that the next check of the times would drop
+    ///   (FUSE_CAP_AUTO_INVAL_DATA), if the kernel makes sure that others do not read old pages. Each write is a request anyway.
     private func usesDirectIO(_ flags: Int32, _ worker: UnsafeMutablePointer<Worker>) -> Bool {
         if policy.writeBack { return false }
         let appends = flags & O_APPEND != 0
@@ -279,18 +287,18 @@ extension ViewFS {
         files.drop(handle)
     }
 
-    /// Whether a removed file is being opened by a name that the kernel has kept since before: nobody has the file open, and it was not
-    /// found just now. ESTALE then makes the kernel look the name up anew (fs/namei.c, LOOKUP_REVAL). A file found just now and
-    /// renamed over meanwhile is opened, as natively. So is one for which the kernel comes again without a look at a name: it
-    /// was held by an O_PATH descriptor.
+    /// Whether a removed file is being opened by a stale name in the kernel's cache: it is not open, and was not found just now.
+    /// ESTALE then makes the kernel look the name up again (fs/namei.c, LOOKUP_REVAL). A file that was found just now and replaced
+    /// by a rename meanwhile is opened, as natively. So is one that the kernel opens again without a lookup: it was held by an
+    /// O_PATH descriptor.
     private func wasOpenedByStaleName(_ node: NodePointer) -> Bool {
         node.pointee.openers.load(ordering: .relaxed) == 0
             && Clock.monotonic &- node.pointee.found.load(ordering: .relaxed) > 20_000_000
             && !node.pointee.reportedStale.exchange(true, ordering: .relaxed)
     }
 
-    /// Whether the file is as it was when the kernel last began to cache it. A file changed within the clock's coarseness could
-    /// change again without a sign, so what was cached then is not trusted at the next opening.
+    /// Whether the file is unchanged since the kernel last began to cache it. A file changed within the clock's granularity could
+    /// change again unnoticed, so what was cached then is not trusted at the next open.
     func hasUnchangedData(_ node: NodePointer, _ status: borrowing FileStatus) -> Bool {
         if policy.distrustsData { return false }
         let changed = status.st.st_mtim

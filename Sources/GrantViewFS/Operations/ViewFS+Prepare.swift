@@ -6,10 +6,11 @@ import GrantViewTree
 
 typealias NodePointer = UnsafeMutablePointer<Node>
 
-// The one preparation that every operation passes through: find the node or file, enter its scope, act as the caller.
+// Prepares every operation: finds the node or file, enters its scope, acts as the caller.
 extension ViewFS {
-    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal. `killing`: what it changes
-    /// loses its set-id bits. `name`, `other`, `file`: what a claim could be about besides the node.
+    /// Runs `body` inside the node's scope, with its O_PATH descriptor pinned; or replies with the refusal.
+    ///
+    /// `killing`: the change clears the file's set-id bits. `name`, `other`, `file`: what a claim may be about besides the node.
     @inline(__always)
     func onNode(
         _ request: consuming Request, _ id: NodeID, for entry: Entry, killing: Bool = false, name: UnsafePointer<CChar>? = nil,
@@ -25,7 +26,7 @@ extension ViewFS {
         if verdict.isInside, isOutside(id, node, for: entry) { verdict = leaveAsRevoked(slot) }
         if verdict != .enter {
             guard verdict.isInside else {
-                // Times of the kernel's own: see `setattr`.
+                // Times that the kernel writes back: see `setattr`.
                 if entry == .cacheWrite, handle != nil { return swallowCachedTimes(request, id) }
                 return refuse(request, verdict, scope: node.pointee.scope)
             }
@@ -56,8 +57,8 @@ extension ViewFS {
 
     /// Runs `body` inside the scope of an open file, which stays open meanwhile; or replies with the refusal.
     ///
-    /// `writeBackSize`: how many bytes the kernel's cache brings of its own accord: `drop`. `id`: its node. `writes`: whether it has to be open for writing,
-    /// where the kernel opens files by itself.
+    /// `writeBackSize`: the number of bytes if the kernel writes them back: see `drop`. `id`: the file's node. `writes`: needs it
+    /// open for writing, where the kernel opens files by itself.
     @inline(__always)
     func onFile(
         _ request: consuming Request, _ handle: UInt64, _ id: NodeID, for entry: Entry, writes: Bool = false, writeBackSize: Int? = nil,
@@ -78,7 +79,7 @@ extension ViewFS {
         } else if let hold {
             parkForClaim(request, for: hold, scope: file.pointee.scope, node: file.pointee.node)
         } else if verdict.isInside {
-            // What the cache brings comes from nobody: it is the opener's.
+            // Write-back has no caller: it acts as the opener.
             let identity = Identity.assume(writeBackSize == nil ? request.caller : file.pointee.opener)
             if entry.isChange { Identity.keepSetID(!request.killsSetID) }
             if identity == 0 { body(request, file) } else { request.reply(error: identity) }
@@ -121,7 +122,7 @@ extension ViewFS {
         directories.drop(handle)
     }
 
-    /// Leaves the scope, and lets the request wait for a claim.
+    /// Leaves the scope and parks the request until a claim ends.
     @inline(never)
     func parkForClaim(_ request: consuming Request, for hold: UInt64, scope: UInt32, node: UInt64) {
         let call = pendingCall(request, node, scope: scope)
@@ -129,14 +130,14 @@ extension ViewFS {
         waiting.wait(request, for: hold, scope: scope, node: node, call)
     }
 
-    /// Leaves the scope again: what was to be worked on is in it no more.
+    /// Leaves the scope again: the operation's object is no longer in it.
     @inline(never)
     private func leaveAsRevoked(_ slot: Int) -> Verdict {
         coordinator.leave(slot: slot)
         return .revoked
     }
 
-    /// Whether the claims are to be looked at by who has come in with this verdict.
+    /// Whether an operation that entered with this verdict must check the claims.
     @inline(__always)
     func isClaimed(_ verdict: Verdict, _ entry: Entry, _ scope: UInt32) -> Bool {
         verdict == .claimed
@@ -144,10 +145,10 @@ extension ViewFS {
                 && coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.claimed))
     }
 
-    /// Leaves the scope, and lets the request wait until it is less crowded. A close(2) is never refused.
+    /// Leaves the scope and parks the request until the scope is less congested. A close(2) is never refused.
     @inline(never)
     func parkForQuota(_ request: consuming Request, _ entry: Entry, scope: UInt32) {
-        // Where the file is would be asked of a filesystem that may hang.
+        // Without the file's path: to determine it may ask a filesystem that hangs.
         let call =
             audit == nil
             ? nil : audit?.call(request).map { AuditTrail.PendingCall(call: $0, caller: request.caller, scope: scope, path: nil) }
@@ -156,7 +157,8 @@ extension ViewFS {
         workerQuota.wait(request, in: scope, refusal: refusal, call)
     }
 
-    /// `readOf`: the node whose data is asked for; 0 when it is not about data.
+    /// Refuses a request: counts and records it, and replies with the error for the verdict. `readOf`: the node whose data is
+    /// requested; 0 when it is not about data.
     func refuse(_ request: consuming Request, _ verdict: Verdict, scope: UInt32, readOf node: UInt64 = 0) {
         countDenial(request.caller, in: scope)
         let error = verdict == .readOnly ? EROFS : EACCES
@@ -167,11 +169,11 @@ extension ViewFS {
 }
 
 extension OpenFile {
-    /// As whom what the kernel's cache brings is written.
+    /// The user as whom write-back acts.
     var opener: Caller { Caller(uid: uid, gid: gid, pid: pid, umask: 0) }
 }
 
-/// Replies to what creates, removes or renames names: success has no result.
+/// Replies to an operation whose success has no result. `result`: a negative error number, or success.
 @inline(__always)
 func reply(_ request: consuming Request, _ result: Int32) {
     request.reply(error: result < 0 ? Errno.number(of: result) : 0)

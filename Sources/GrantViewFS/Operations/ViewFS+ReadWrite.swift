@@ -6,6 +6,7 @@ import GrantSystem
 import GrantViewTree
 
 extension ViewFS {
+    /// READ: replies with data of a file.
     @inline(__always)
     static func read(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: off_t, _ info: OpenFileInfo) {
         view.onFile(request, info.fh, id, for: .read) { request, file in
@@ -22,7 +23,7 @@ extension ViewFS {
         }
     }
 
-    /// `bytes` is the library's buffer, valid for the call.
+    /// WRITE: writes to a file, for a program or for the kernel's write-back. `bytes`: the library's buffer, valid for the call.
     @inline(__always)
     static func write(
         _ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ bytes: UnsafeRawPointer, _ size: Int, _ offset: off_t,
@@ -31,12 +32,12 @@ extension ViewFS {
         let isWriteBack = info.writepage != 0
         view.onFile(request, info.fh, id, for: isWriteBack ? .cacheWrite : .write, writes: true, writeBackSize: isWriteBack ? size : nil) {
             request, file in
-            // The kernel's own write-back knows where a page belongs; only a write(2) with O_APPEND goes where the end is now.
+            // Write-back knows the position of a page; only write(2) with O_APPEND goes to the current end.
             let appends = !isWriteBack && (file.pointee.appendsOnly || (!view.policy.writeBack && info.flags & O_APPEND != 0))
             if request.killsSetID, view.hasPlainSetGID.load(ordering: .relaxed) {
                 view.settleSetID(of: file.pointee.descriptor, for: request.caller)
             }
-            // The kernel sends no such offset; the sums below must not be what finds out.
+            // The kernel sends no such offset; the sums below must not overflow.
             let (_, isTooFar) = offset.addingReportingOverflow(size)
             if isTooFar || offset < 0 || size < 0 {
                 request.reply(error: EFBIG)
@@ -53,11 +54,11 @@ extension ViewFS {
                         : clinux_pwrite(file.pointee.descriptor, bytes + done, size - done, offset &+ done, appends)
                 }
                 if result <= 0 { break }
-                // A filesystem that says it took more than it was given would lead past the buffer.
+                // A filesystem that claims to have taken more than it was given would lead past the buffer.
                 done &+= min(result, size &- done)
             }
             view.markTimeDirty(of: file.pointee.node)
-            // No close(2) will say that this was the last.
+            // No close(2) will tell that this was the last write.
             if view.kernelOpens, let node = view.tree.nodes.find(id.rawValue) { view.settleCachedTime(of: node, file) }
             if done == 0, result < 0, !isWriteBack {
                 request.reply(failure: result)
@@ -66,7 +67,7 @@ extension ViewFS {
             if isWriteBack {
                 let gate = view.coordinator.gate(ScopeID(rawValue: file.pointee.scope))
                 view.oplocks?.wrote(file.pointee.node)
-                // Of a file that is leaving, too.
+                // For a file that is leaving its grant, too.
                 let isAwaited = gate.pointee.refused != .none || file.pointee.containment.load(ordering: .relaxed) != 0
                 if isAwaited { gate.pointee.flushedBytes.wrappingAdd(UInt64(truncatingIfNeeded: done), ordering: .relaxed) }
                 if done < size { return view.replyShortWrite(request, of: file, size, error: result < 0 ? Errno.number(of: result) : EIO) }
@@ -80,13 +81,16 @@ extension ViewFS {
         }
     }
 
-    /// Answers what the kernel's cache has brought and the file has not taken, or in part: the kernel takes part for all (fs/fuse/file.c, fuse_writepage_end).
+    /// Replies to write-back that the file did not take, or took in part: the kernel takes a partial write for a complete one
+    /// (fs/fuse/file.c, fuse_writepage_end).
     ///
-    /// An error is noted by the kernel for the whole filesystem as well, for syncfs(2) of whoever. That is right of a disk that fails or is full, and not of a write behind
-    /// what a file can have, which is nobody else's: whoever has the file open is told of that by the daemon.
+    /// The kernel also records an error for the whole filesystem, for anybody's syncfs(2). That is right for a disk that fails or
+    /// is full, but not for a write beyond the largest offset of a file, which concerns nobody else: the daemon itself reports that
+    /// to those who have the file open.
     @inline(never)
     private func replyShortWrite(_ request: consuming Request, of file: UnsafeMutablePointer<OpenFile>, _ size: Int, error: Int32) {
-        // Where the kernel opens by itself nobody says who has the file open, so it tells close(2) and fsync(2) by itself.
+        // Where the kernel opens files by itself nobody knows who has the file open, so the kernel reports it to close(2) and
+        // fsync(2).
         if error == EFBIG, policy.writeBack, !kernelOpens {
             lostWrites.add(file.pointee.node, in: file.pointee.scope)
             request.reply(written: size)
@@ -95,29 +99,29 @@ extension ViewFS {
         }
     }
 
-    /// What the daemon has to say of what was written to a file before: an error number, or 0.
+    /// The error that the daemon has to report for earlier writes to a file, or 0.
     @inline(__always)
     private func pendingWriteError(_ file: UnsafeMutablePointer<OpenFile>) -> Int32 {
         if isDropped(file.pointee.node, in: file.pointee.scope) { return EROFS }
         return lostWrites.isAny && lostWrites.takeError(file) ? EFBIG : 0
     }
 
-    /// After an append: whether the file ends where the kernel believes.
+    /// Whether a file ends, after an append, where the kernel believes.
     private func ends(_ file: UnsafeMutablePointer<OpenFile>, at end: off_t) -> Bool {
         var status = FileStatus()
         return clinux_statx(file.pointee.descriptor, nil, &status) == 0 && status.st.st_size == end
     }
 
-    /// The kernel has put what was appended where it believed the end of the file to be. When somebody else had appended before, that is
-    /// wrong in its cache, so it is told to read anew. On a thread of its own: never from a request.
+    /// Invalidates a file's data after an append. The kernel has put the data where it believed the end of the file to be; when
+    /// another process had appended before, its cache is wrong. On a thread of its own: never from a request.
     @inline(never)
     private func invalidateDataSoon(_ node: NodeID) {
         guard let notifier = session?.notifier else { return }
         _ = BackgroundTask { _ = notifier.invalidateData(node) }
     }
 
-    /// close(2) of one descriptor: the locks of its process go, and what the backing file system says of delayed writes is passed on.
-    /// Never refused: close does not fail because a grant was revoked.
+    /// FLUSH, the close(2) of one descriptor: ends the locks of its process, and passes on what the backing filesystem reports of
+    /// delayed writes. Never refused: close does not fail because a grant was revoked.
     static func flush(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ info: OpenFileInfo) {
         if view.kernelOpens {
             request.reply(error: ENOSYS)
@@ -129,7 +133,8 @@ extension ViewFS {
             return
         }
         defer { view.files.drop(info.fh) }
-        // Ending locks asks the backing file system as well, so both happen inside, where a revoker finds whoever is stuck.
+        // Ending locks calls the backing filesystem as well, so both happen inside the scope, where a revoker finds a worker that
+        // is stuck.
         let worker = request.worker
         worker.pointee.isClosing.store(true, ordering: .releasing)
         defer { worker.pointee.isClosing.store(false, ordering: .releasing) }
@@ -177,7 +182,8 @@ extension ViewFS {
         }
     }
 
-    /// Between files of one scope. Of two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its own scope.
+    /// Copies between files of one scope. Between two scopes: EXDEV, upon which the kernel reads and writes by itself, each in its
+    /// own scope.
     static func copyFileRange(
         _ view: ViewFS, _ request: consuming Request, from source: (node: NodeID, handle: UInt64), _ sourceOffset: off_t,
         to target: (node: NodeID, handle: UInt64), _ targetOffset: off_t, _ length: Int, _ flags: Int32
@@ -186,7 +192,7 @@ extension ViewFS {
             let caller = request.caller
             let result = view.withSource(source.node, source.handle, for: caller) { from -> Int in
                 if view.refuses(from.pointee.containment, .read) { return -Int(EACCES) }
-                // Where there are claims the kernel reads by itself, so that it waits for those on the source.
+                // Where claims are held the kernel reads by itself, so that it waits for those on the source.
                 let scope = ScopeID(rawValue: file.pointee.scope)
                 guard from.pointee.scope == scope.rawValue, !view.coordinator.gate(scope).pointee.refused.contains(.claimed) else {
                     return -Int(EXDEV)
@@ -204,7 +210,8 @@ extension ViewFS {
         }
     }
 
-    /// Runs `body` with a file that is read besides the one that an operation works on, open meanwhile. Returns what `body` does, or a negative error number.
+    /// Runs `body` with the source file of a copy, which stays open meanwhile. Returns what `body` does, or a negative error
+    /// number.
     @inline(__always)
     private func withSource(
         _ id: NodeID, _ handle: UInt64, for caller: Caller, _ body: (UnsafeMutablePointer<OpenFile>) -> Int

@@ -4,13 +4,13 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// statfs(2) of the view's root: the sum over filesystems of which some may not answer.
+// statfs(2) of the view's root: the sum over its filesystems, some of which may not answer.
 extension ViewFS {
-    /// How long one that does not answer is waited for; then it counts as it was when it last did.
+    /// How long a filesystem that does not answer is waited for: nanoseconds. Then its last answer counts.
     private static let patience: Int64 = 100_000_000
     private static let blockSize: UInt = 4096
 
-    /// All filesystems under the active grants of the directory together, each counted once.
+    /// Replies with the sum of all filesystems under the active grants of a directory, each counted once.
     func replyFilesystem(ofVirtual id: NodeID, _ request: consuming Request) {
         var seen: Set<dev_t> = []
         let scopes = names.scopes(below: id.rawValue).filter { seen.insert($0.rootStatus.st.st_dev).inserted }
@@ -33,20 +33,20 @@ extension ViewFS {
         request.reply(filesystem: &sum)
     }
 
-    /// Adds a count of blocks of some size, as blocks of the view's.
+    /// Adds a count of blocks of another size, converted to blocks of the view's.
     private static func add(blocks: UInt, of size: UInt, to sum: inout UInt) {
         let bytes = blocks.multipliedFullWidth(by: size)
-        // What does not fit is more than all that can be said.
+        // A count that does not fit is larger than any that can be reported.
         add(bytes.high < blockSize ? blockSize.dividingFullWidth(bytes).quotient : .max, to: &sum)
     }
 
-    /// A server, or whoever made the filesystem, may say any number: the sum ends at the largest.
+    /// Adds a count, up to the largest number: a server, or whoever made the filesystem, may report any number.
     private static func add(_ count: UInt, to sum: inout UInt) {
         let (total, overflows) = sum.addingReportingOverflow(count)
         sum = overflows ? .max : total
     }
 
-    /// Asks a scope's filesystem on a thread of its own, unless that is still under way from before.
+    /// Asks a scope's filesystem on a thread of its own, unless an earlier call is still under way.
     private func askForSpace(_ scope: Scope) {
         guard scope.isAsking.compareExchange(expected: false, desired: true, ordering: .acquiringAndReleasing).exchanged else { return }
         _ = BackgroundTask(mayHang: true) { [self] in

@@ -2,8 +2,8 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-// From the library's C callbacks to the operations: decode, and nothing else.
-/// The file system and the request behind what the library passes.
+// Decodes the library's C callbacks and calls the operations; nothing else.
+/// Calls `body` with the filesystem and the request behind the library's pointer.
 @inline(__always)
 private func serve(_ raw: OpaquePointer?, _ body: (ViewFS, consuming Request) -> Void) {
     Request.state(of: raw!, as: ViewFS.self)._withUnsafeGuaranteedRef { body($0, Request(raw!)) }
@@ -31,7 +31,7 @@ extension ViewFS {
         }
         table.forget_multi = { raw, count, list in
             serve(raw) { view, request in
-                // The list is the library's until the answer, which is why it is read first.
+                // The list belongs to the library until the reply, so it is read first.
                 let slot = request.worker.pointee.slot
                 for place in 0..<count { view.forget(NodeID(list![place].ino), list![place].nlookup, slot: slot) }
                 request.replyNothing()

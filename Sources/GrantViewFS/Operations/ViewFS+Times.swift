@@ -5,15 +5,17 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Times that the file behind has otherwise than they are shown, or gets by what is only looking.
+// Keeps the times of a backing file as the mount shows them, where writing or reading would change them.
 //
-// With write-back the kernel goes by its own time of modification of a regular file. It brings that (`setattr`) before a close(2) or fsync(2) is answered, but only
-// when it has changed: not when a file is written to within the tick of its clock (1/HZ seconds) in which it was made, or brought last
-// (fs/inode.c, inode_needs_update_time). A page that the kernel writes back by itself may also come after the time that belongs to it. Each such write
-// gives the file behind the time of that moment, which would show when the kernel has forgotten the file, and on the host. So the time that the kernel shows
-// is known of each file that is changed, and is given back to it before close(2) and fsync(2) are answered and when it is released.
+// With write-back the kernel goes by its own mtime of a regular file. It sends that (`setattr`) before a close(2) or fsync(2) is
+// answered, but only when it has changed: not when a file is written within the tick of its clock (1/HZ seconds) in which it was
+// created or its mtime last sent (fs/inode.c, inode_needs_update_time). A page that the kernel writes back by itself may also
+// arrive after the time that belongs to it. Each such write sets the backing file's mtime to that moment, which would show on the
+// host, and here when the kernel has evicted the file. So the time that the kernel shows is recorded for each file that is changed,
+// and restored before close(2) and fsync(2) are answered and when the file is released.
 extension ViewFS {
-    /// Before a change of a file's data, which gives it another time: notes the one that the kernel shows, if that is not known. It is the file's own then.
+    /// Records the time that the kernel shows, if it is not known, before a change of the file's data sets another. Until then it
+    /// is the file's own.
     @inline(__always)
     func captureShownTime(of id: UInt64, _ descriptor: Int32) {
         guard policy.writeBack, let node = tree.nodes.find(id), node.pointee.dataVersion.load(ordering: .relaxed) == 0 else { return }
@@ -24,26 +26,26 @@ extension ViewFS {
     private func captureOwnTime(of node: NodePointer, _ descriptor: Int32) {
         var status = FileStatus()
         guard clinux_statx(descriptor, nil, &status) == 0 else { return }
-        // Whoever was first has noted it before anything was changed.
+        // Whoever was first has recorded it before anything changed.
         let time = ShownTime.encoded(status.st.st_mtim)
         _ = node.pointee.dataVersion.compareExchange(expected: 0, desired: time, ordering: .sequentiallyConsistent)
     }
 
-    /// After a change of a file's data, before it is answered.
+    /// Marks a file's time as changed, after a change of its data and before the reply.
     @inline(__always)
     func markTimeDirty(of id: UInt64) {
         guard policy.writeBack, let node = tree.nodes.find(id) else { return }
         node.pointee.isTimeDirty.store(true, ordering: .sequentiallyConsistent)
     }
 
-    /// Before the kernel's time, or one that a program has set, is given to the file: it is what the kernel shows from then on.
+    /// Records the time that the kernel or a program sets, before the file gets it: the kernel shows it from then on.
     @inline(__always)
     func setShownTime(_ time: timespec, of node: NodePointer) {
         if policy.writeBack { node.pointee.dataVersion.store(ShownTime.encoded(time), ordering: .sequentiallyConsistent) }
     }
 
-    /// Gives a file that may have been changed the time that the kernel shows of it, as whoever opened it. To be called outside of scopes: it is the echo of a change,
-    /// and refused where write-back is; then the time stays as it is.
+    /// Gives a file that may have been changed the time that the kernel shows for it, as the file's opener. Call it outside of
+    /// scopes: it is the echo of a change, and refused where write-back is; then the time stays as it is.
     @inline(__always)
     func settleTime(of file: UnsafeMutablePointer<OpenFile>, slot: Int) {
         guard policy.writeBack, file.pointee.canWrite, let node = tree.nodes.find(file.pointee.node),
@@ -68,14 +70,15 @@ extension ViewFS {
         coordinator.leave(slot: slot)
     }
 
-    /// The same for who is inside the scope and acts as the caller. Who may not set times, as of other people's files without CAP_FOWNER, leaves the file its own.
+    /// The same inside the scope, as the caller. Where the caller may not set times, as of other users' files without CAP_FOWNER,
+    /// the file keeps its own.
     @inline(never)
     func restoreTime(of node: NodePointer, _ descriptor: Int32) {
-        // Whoever changes it from here on says so again.
+        // Later changes set it again.
         node.pointee.isTimeDirty.store(false, ordering: .sequentiallyConsistent)
         var shown = node.pointee.dataVersion.load(ordering: .sequentiallyConsistent)
-        // A time that was brought meanwhile is noted first and set afterwards, so it may have been overwritten here, and is looked for once more. Not for as
-        // long as somebody sets times: his last one is set by himself.
+        // A time that arrives meanwhile is recorded first and set afterwards, so it may have been overwritten here, and is checked
+        // again. Not for as long as programs set times: the last one is set by its own request.
         for _ in 0..<Self.timeRounds {
             guard let time = ShownTime.decoded(shown) else { return }
             var status = FileStatus()
@@ -95,20 +98,21 @@ extension ViewFS {
 
     private static let timeRounds = 8
 
-    /// The time of modification that the kernel shows of a file which may have another one; nil where it has no other.
+    /// The mtime that the kernel shows for a file that may have another; nil where the file has the same.
     func shownTime(of node: NodePointer) -> timespec? {
         node.pointee.isTimeDirty.load(ordering: .relaxed) ? ShownTime.decoded(node.pointee.dataVersion.load(ordering: .relaxed)) : nil
     }
 
-    // MARK: the time of last access
+    // MARK: access times
 
-    /// Whether reading files and listing directories leaves their times of last access alone, from their next opening on. By any thread.
+    /// Sets whether reading files and listing directories leaves their access times alone, from their next open on. On any thread.
     public func leaveAccessTimes(offFiles: Bool, offDirectories: Bool) {
         leavesAccessTimes.store(offFiles, ordering: .relaxed)
         leavesDirectoryAccessTimes.store(offDirectories, ordering: .relaxed)
     }
 
-    /// An opened file, after its reading leaves the time of last access alone if it is to. The daemon of a user may that of the user's own files; others it reads as ever.
+    /// Returns an opened file, after making its reads leave the access time alone (O_NOATIME) if that is asked for. A user's daemon
+    /// can do that for the user's own files; others are read as usual.
     @inline(__always)
     func keepingAccessTime(_ opened: Int32) -> Int32 {
         if opened >= 0, leavesAccessTimes.load(ordering: .relaxed) { _ = clinux_keep_access_time(opened) }
@@ -119,7 +123,8 @@ extension ViewFS {
 // UTIME_OMIT
 private let timeOmitted = (1 << 30) - 2
 
-/// A time as one word that is never 0, or 0 for one that has no room in it (before 1677 and after 2262): that is not known then.
+/// Encodes a time as one word that is never 0; 0 for a time that does not fit (before 1677 and after 2262), which then counts as
+/// unknown.
 private enum ShownTime {
     @inline(__always)
     static func encoded(_ time: timespec) -> UInt64 {
@@ -137,6 +142,6 @@ private enum ShownTime {
     }
 
     private static let second: Int64 = 1_000_000_000
-    /// The epoch is a time as any other.
+    /// The epoch is a time like any other.
     private static let bias: UInt64 = 1 << 63
 }

@@ -4,7 +4,8 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// Attributes of `security.` and `trusted.` are neither shown nor set: the daemon would set them with rights its callers lack.
+// Extended attributes. Those of `security.` and `trusted.` are neither shown nor set: the daemon would set them with rights that
+// its callers lack.
 extension ViewFS {
     static func getxattr(_ view: ViewFS, _ request: consuming Request, _ id: NodeID, _ name: UnsafePointer<CChar>, _ size: Int) {
         if id.isVirtual {
@@ -30,8 +31,8 @@ extension ViewFS {
         }
     }
 
-    /// Where on the host the file is. Programs of the desktop ask for it to show it to people: the document portal's own attribute. The host's programs are told alone, as an application
-    /// in a sandbox is not to know what lies where.
+    /// Replies with the file's path on the host, in the document portal's own attribute: programs of the desktop ask for it to show
+    /// it to people. Only the host's programs get it, as an application in a sandbox must not know what lies where.
     private static func replyHostPath(_ request: consuming Request, of descriptor: Int32, asked size: Int) {
         let buffer = request.worker.pointee.buffer
         var status = FileStatus()
@@ -49,7 +50,7 @@ extension ViewFS {
             return
         }
         view.onNode(request, id, for: .read) { request, _, descriptor in
-            // Read whole even when only the size is asked for: what is hidden does not count.
+            // Read whole even when only the size is requested: hidden names do not count.
             let buffer = request.worker.pointee.buffer
             let result = clinux_listxattr_descriptor(descriptor, buffer.assumingMemoryBound(to: CChar.self), 65_536)
             let shown = result < 0 ? result : removeReserved(buffer, result)
@@ -108,7 +109,7 @@ private func isReserved(_ name: UnsafePointer<CChar>) -> Bool {
     strncmp(name, "security.", 9) == 0 || strncmp(name, "trusted.", 8) == 0
 }
 
-/// Closes the gaps that reserved names leave in a list of NUL-terminated names. Returns the new length.
+/// Removes the reserved names from a list of NUL-terminated names. Returns the new length.
 private func removeReserved(_ list: UnsafeMutableRawPointer, _ length: Int) -> Int {
     var (from, to) = (0, 0)
     while from < length {

@@ -3,11 +3,12 @@ import GrantFUSE
 import Glibc
 import GrantSystem
 
-/// Openings and truncations of files on which somebody beside the mount has a lease (fcntl(2), F_SETLEASE), without a worker.
+/// Opens and truncations that wait for a lease which a program beside the mount holds (fcntl(2), F_SETLEASE), parked without a
+/// worker.
 ///
-/// The kernel has told the lease's holder that somebody comes, who lets go when he has put his things in order, or loses the lease
-/// after /proc/sys/fs/lease-break-time seconds. open(2) and truncate(2) wait for that; the daemon's do not (O_NONBLOCK), and their requests are put aside and
-/// served from the start now and then. Who asked with O_NONBLOCK himself gets EWOULDBLOCK, as natively.
+/// The kernel has notified the lease's holder, who releases it or loses it after /proc/sys/fs/lease-break-time seconds. open(2) and
+/// truncate(2) block until then; the daemon's calls do not (O_NONBLOCK), so their requests are parked and served from the start at
+/// intervals. A caller that used O_NONBLOCK itself gets EWOULDBLOCK, as natively.
 ///
 /// Locking: `state` is rank 2: while it is held, nothing is answered and no file is looked at.
 final class LeaseWaitQueue: @unchecked Sendable {
@@ -18,36 +19,37 @@ final class LeaseWaitQueue: @unchecked Sendable {
     private struct State {
         var waiting: [UInt64: Waiter] = [:]
         var queues: [UInt32: Queue] = [:]
-        /// Those that are being tried again, and since when they wait.
+        /// Requests that are being retried. Their waiters keep the deadline.
         var trying: [UInt64: Waiter] = [:]
         var next: Int64 = 0
     }
 
     private struct Waiter {
         let scope: UInt32
-        /// When it is over at the latest; nil: never.
+        /// The time at which it gives up; nil: never.
         let deadline: Int64?
         let call: AuditTrail.PendingCall?
     }
 
-    /// Those of one scope, in turn. So many are tried at once; more as long as leases are given back.
+    /// The waiters of one scope in order of arrival. `batch` of them are retried at once; the batch grows while leases are
+    /// released.
     private struct Queue {
         var uniques: [UInt64] = []
         var batch = Queue.fewest
-        /// Who was tried last and has not come back.
+        /// How many retried requests have not been parked again.
         var tried = 0
         static let fewest = 4
         static let most = 64
     }
 
-    /// Nanoseconds between two tries for a scope.
+    /// Nanoseconds between two retries in a scope.
     private static let pause: Int64 = 5_000_000
 
     /// How many requests wait.
     var count: Int { state.withLock { $0.waiting.count } }
 
-    /// Puts a request aside that a lease is in the way of. Inside the scope. EAGAIN when it has waited for longer than a lease can last: then
-    /// it was something else that said so.
+    /// Parks a request that met a lease. Call it inside the scope. Replies EAGAIN when the request has waited longer than a lease
+    /// can last: then the error had another cause.
     func wait(_ request: consuming Request, in scope: UInt32, _ call: AuditTrail.PendingCall?) {
         guard let session = view.session else { return }
         let number = request.unique
@@ -71,17 +73,18 @@ final class LeaseWaitQueue: @unchecked Sendable {
             state.waiting[unique] = waiter
             state.queues[scope, default: Queue()].uniques.append(unique)
         }
-        // It was interrupted before it could be found here.
+        // It was interrupted before it was in the table.
         if !session.isParked(unique) { cancel(unique) }
         session.wakeMonitor()
     }
 
-    /// A request is about to be answered because it was interrupted.
+    /// Removes a request that is about to be answered because it was interrupted.
     func cancel(_ unique: UInt64) {
         if let waiter = state.withLock({ $0.waiting.removeValue(forKey: unique) }) { recordOutcome(waiter.call, error: EINTR) }
     }
 
-    /// Tries again whom it is time for, and refuses who waits below a withdrawn grant. For the thread that watches workers. Whether anybody waits.
+    /// Resumes the waiters that are due, and refuses those below a withdrawn grant. For the thread that monitors workers. Returns
+    /// whether any request waits.
     func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic
@@ -108,11 +111,12 @@ final class LeaseWaitQueue: @unchecked Sendable {
         return isAny
     }
 
+    /// Takes the next batch of every scope for a retry.
     private func takeTurns(_ state: inout State) -> [UInt64] {
         var again: [UInt64] = []
         for scope in state.queues.keys {
             guard var queue = state.queues[scope] else { continue }
-            // Somebody got through: others may, too.
+            // A request got through: others may, too.
             queue.batch = queue.tried > 0 ? min(queue.batch * 2, Queue.most) : Queue.fewest
             queue.tried = 0
             var taken = 0
@@ -134,7 +138,8 @@ final class LeaseWaitQueue: @unchecked Sendable {
         if let call { view.audit?.record(call, error: error) }
     }
 
-    /// Nanoseconds of `Clock.monotonic`. With some seconds more, for a machine that is busy; nil where leases are never taken away.
+    /// The deadline of a request that begins to wait (`Clock.monotonic`, nanoseconds), with some seconds added for a busy machine;
+    /// nil where leases never expire.
     private static func deadline() -> Int64? {
         guard let text = try? File.contents(of: "/proc/sys/fs/lease-break-time".utf8),
             let seconds = Int64(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self), radix: 10)
@@ -144,9 +149,10 @@ final class LeaseWaitQueue: @unchecked Sendable {
 }
 
 extension ViewFS {
-    /// What `truncate` says when a lease is in the way: no error number.
+    /// What `truncate` returns when a lease is in the way: not an error number.
     static let leaseInTheWay = Int32.min
 
-    /// Whether EAGAIN of an opening with O_NONBLOCK says that somebody has a lease on the file. On a filesystem with a server it may be the server's.
+    /// Whether EAGAIN from an open with O_NONBLOCK means that the file has a lease. On a filesystem with a server it may be the
+    /// server's own error.
     func isLease(_ error: Int32, _ node: NodePointer) -> Bool { error == -EAGAIN && !node.pointee.usesCallerGroups }
 }

@@ -3,23 +3,23 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// The two threads behind oplocks. One hears of openings and answers them; it waits for nobody, since workers of this daemon open such files
-// themselves, and so does every other mount's. The other has written down what is to be, each file on a thread of its own, as that can hang.
+// The two threads behind oplocks. One receives and answers open events; it blocks on nothing, since workers of this daemon and of
+// every other mount open such files as well. The other has data written back, each file on a thread of its own, as that can hang.
 extension Oplocks {
-    /// Starts the threads. Where openings cannot be made to wait (without CAP_SYS_ADMIN, before Linux 6.1), nothing happens and every file counts as
-    /// somebody else's, too.
+    /// Starts the threads. Where opens cannot be made to wait (without CAP_SYS_ADMIN, before Linux 6.1), does nothing, and every
+    /// file counts as opened by others as well.
     func start(for view: ViewFS) {
         self.view = view
         let hasBegun = Semaphore()
         do throws(Errno) {
             try WorkerThread.start("grantfs-openers") { [self] in
-                // Here, because what it opens is this thread's own.
+                // Made here, because its descriptors are in this thread's own table.
                 guard let openings = try? OpenPermissionEvents(wakeup: wakeup) else { return hasBegun.post() }
                 hasOpenings.store(true, ordering: .releasing)
                 hasBegun.post()
                 watch(openings)
             }.detach()
-            // Until it has done what cannot be done any more once the daemon has given up what it need not do.
+            // Waits until the thread has done what it cannot do any more once the daemon has dropped its capabilities.
             hasBegun.wait()
             guard hasOpenings.load(ordering: .acquiring) else { return }
             try WorkerThread.start("grantfs-oplocks") { [self] in runJobs() }.detach()
@@ -32,7 +32,7 @@ extension Oplocks {
     private func watch(_ openings: borrowing OpenPermissionEvents) {
         let own = getpid()
         var marks: [NodeKey: OpenPermissionEvents.Mark] = [:]
-        // Each opening that waits is a descriptor. When the table had no room for the next, the kernel would deny it.
+        // Each waiting open is a descriptor. Without room in the table for the next event the kernel would deny that open.
         let room = min(OpenPermissionEvents.capacity / 4, 1024)
         var waiting = 0
         while true {
@@ -70,7 +70,7 @@ extension Oplocks {
         }
     }
 
-    /// Whether an opening need not wait.
+    /// Whether an open may pass at once; otherwise it is added to those that wait for the file.
     private func mayPass(_ opening: OpenPermissionEvents.Opening, isOwn: Bool) -> Bool {
         guard let key = NodeKey(descriptor: opening.descriptor) else { return true }
         let (passes, breaks) = state.withLock { state -> (Bool, Bool) in
@@ -94,13 +94,15 @@ extension Oplocks {
         return passes
     }
 
+    /// The timeout of the next wait for events; -1 when no write-back has a deadline.
     private var millisecondsUntilLate: Int32 {
         let deadline = state.withLock { state in state.breaking.isEmpty ? .max : state.nextDeadline }
         if deadline == .max { return -1 }
         return Int32(clamping: max(0, deadline - Clock.monotonic) / 1_000_000 + 1)
     }
 
-    /// Whoever has waited too long goes on: a file may be incomplete, but nobody waits for ever for a program or a filesystem that hangs.
+    /// Releases opens whose deadline has passed: the file may be incomplete, but nobody waits for ever for a program or a
+    /// filesystem that hangs.
     private func releaseExpired() {
         let (requests, hasLate) = state.withLock { state -> ([GrantSystem.Semaphore], Bool) in
             let now = Clock.monotonic
@@ -108,7 +110,7 @@ extension Oplocks {
             let late = state.breaking.values.filter { state.entries[$0].map { $0.deadline <= now } ?? false }
             var requests: [GrantSystem.Semaphore] = []
             for key in late { if let entry = state.entries[key] { requests += end(key, entry, &state) } }
-            // One word for all of them, and the next look not too soon, however many there are.
+            // One log message for all of them, and the next check not too soon, however many there are.
             if !late.isEmpty { state.jobs.append(.late) }
             let next = state.breaking.values.compactMap { state.entries[$0]?.deadline }.min()
             state.nextDeadline = next.map { max($0, now + 50_000_000) } ?? .max
@@ -118,9 +120,9 @@ extension Oplocks {
         if hasLate { jobsPending.post() }
     }
 
-    // MARK: writing down
+    // MARK: write-back
 
-    /// For as long as the daemon lives.
+    /// Carries out the queued jobs, for as long as the daemon lives.
     private func runJobs() {
         while true {
             jobsPending.waitForAny()
@@ -130,7 +132,7 @@ extension Oplocks {
             }) {
                 switch job {
                 case .writeBack(let key, let node, let scope, let number):
-                    // Nobody's share of tasks: there is no user 2³² − 1.
+                    // Counts against no user's quota of tasks: there is no user 2³² − 1.
                     writers.run(for: UInt64(truncatingIfNeeded: scope) << 32 | 0xFFFF_FFFF) { [self] in
                         view?.writeBackData(node)
                         written(key, number)

@@ -5,43 +5,45 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// Which locked files nobody but programs of this mount has open: what Samba calls an oplock. Nobody else can have changed such a file or read it, so
-/// its locks are answered at once (`Oplock`). Whoever opens it after all, on the host or in another mount, is kept waiting until the kernel has
-/// written down what programs here have stored in mappings of it.
+/// The locked files that only programs of this mount have open: oplocks, as Samba calls them. Nobody else can have changed or read
+/// such a file, so its locks are answered at once (`Oplock`). A process that opens it elsewhere, on the host or in another mount,
+/// has to wait until the kernel has written back what programs here stored in mappings of it.
 ///
-/// That nobody else has a file open is found out when it is first locked, while it is open once: first its openings are made to wait
-/// (`OpenPermissionEvents`), then the kernel is asked who has it open. Who opened it before is counted by then, and who opens it later has to wait.
+/// A file is probed when it is first locked, while it is open once: first, opens of it are made to wait (`OpenPermissionEvents`),
+/// then the kernel is asked who has it open. An earlier opener is counted then, a later one has to wait.
 ///
 /// Locking: rank 2, held for a moment.
 final class Oplocks: @unchecked Sendable {
-    // Safe to share: everything is behind `state` but the flag, which is atomic, and `view`, which is set before there are others.
+    // Safe to share: everything is behind `state`, except the atomics and `view`, which is set before there are others.
 
     struct Entry {
         enum Stage {
-            /// A worker is finding out who has the file open.
+            /// A worker is probing who has the file open.
             case looking
+            /// Only programs of this mount have it open.
             case held
-            /// Somebody else opens it, and the kernel is writing down what programs here have stored.
+            /// Another process opens it and waits while the kernel writes back what programs here stored.
             case breaking
         }
 
         let node: UInt64
         let scope: UInt32
-        /// Tells it from others of the same file, before and after it.
+        /// Distinguishes it from earlier and later entries of the same file.
         let number: UInt64
         var stage = Stage.looking
         var openings: [OpenPermissionEvents.Opening] = []
-        /// Requests that open the file through another grant.
+        /// Requests that opened the file through another grant and wait.
         var requests: [GrantSystem.Semaphore] = []
-        /// Somebody else opened it while it was being looked at.
+        /// Another process opened it during the probe.
         var isContended = false
-        /// When those who wait go on unless something is written down until then, and when they do in any case, CLOCK_MONOTONIC in nanoseconds.
+        /// When the waiting opens are released unless something was written back until then, and when they are in any case:
+        /// `Clock.monotonic`, nanoseconds.
         var (deadline, end): (Int64, Int64) = (0, 0)
 
         init(node: UInt64, scope: UInt32, number: UInt64) { (self.node, self.scope, self.number) = (node, scope, number) }
     }
 
-    /// What the watching thread is to do, in this order: marks come and go as entries do.
+    /// Commands for the watching thread, carried out in this order: marks come and go as entries do.
     enum Command {
         case mark(NodeKey, descriptor: Int32, answer: MarkResult)
         case unmark(NodeKey)
@@ -55,7 +57,7 @@ final class Oplocks: @unchecked Sendable {
         var isMarked = false
     }
 
-    /// What is to be written down, or was not in time.
+    /// A file to be written back, or a report that one was not in time.
     enum Job {
         case writeBack(NodeKey, node: UInt64, scope: UInt32, number: UInt64)
         case late
@@ -63,11 +65,11 @@ final class Oplocks: @unchecked Sendable {
 
     struct State {
         var entries: [NodeKey: Entry] = [:]
-        /// Which of them are below one grant.
+        /// The entries below each grant.
         var scopes: [UInt32: Set<NodeKey>] = [:]
-        /// The files that are being written down, by node.
+        /// The files that are being written back, by node.
         var breaking: [UInt64: NodeKey] = [:]
-        /// No deadline of theirs comes before; CLOCK_MONOTONIC in nanoseconds.
+        /// A lower bound of their deadlines: `Clock.monotonic`, nanoseconds.
         var nextDeadline: Int64 = .max
         var commands: [Command] = []
         var jobs: [Job] = []
@@ -77,20 +79,21 @@ final class Oplocks: @unchecked Sendable {
     let state = Lock(State())
     let wakeup: OpenPermissionEvents.Wakeup
     let jobsPending = Semaphore()
-    /// Whether openings can be made to wait.
+    /// Whether opens can be made to wait.
     let hasOpenings = Atomic<Bool>(false)
-    /// How many files there can be: each takes a descriptor of the watching thread's. 0 as long as nobody watches.
+    /// The limit of entries: each takes a descriptor in the watching thread's table. 0 while nothing is watched.
     let limit = Atomic<Int>(0)
-    /// What it was before `breakAll`.
+    /// The limit as it was before `breakAll`.
     private let stopped = Atomic<Int>(0)
-    /// Which there may be, a bit for the last digits of an inode's number, so that an opening need not take the lock for other files. Cleared when there are none.
+    /// A filter of the entries, a bit for the low digits of each inode number, so that an open of another file need not take the
+    /// lock. Cleared when there are no entries.
     let entryBits = Atomic<UInt64>(0)
-    /// How many of them are being written down.
+    /// How many files are being written back.
     let breakingCount = Atomic<Int>(0)
     let writers: ThreadPool
     weak nonisolated(unsafe) var view: ViewFS?
 
-    /// For so long somebody else's opening waits while nothing is written down, and for so long in any case.
+    /// How long an open elsewhere waits while nothing is written back, and how long in any case: nanoseconds.
     static let (stallTimeout, maxTimeout): (Int64, Int64) = (2_000_000_000, 30_000_000_000)
 
     init(writers: ThreadPool) throws(Errno) {
@@ -98,8 +101,9 @@ final class Oplocks: @unchecked Sendable {
         wakeup = try OpenPermissionEvents.Wakeup()
     }
 
-    /// Finds out who has a file open that is open once in this mount, behind `descriptor`. For a lock of the file, before it is taken, and for an opening of
-    /// a file that was locked before; not when it is known. Waits for the watching thread, which waits for nobody.
+    /// Probes who else has the file behind `descriptor` open, if it is open once in this mount. For a lock, before it is taken, and
+    /// for an open of a file that was locked before; not when the answer is known. Waits for the watching thread, which waits for
+    /// nobody.
     func probe(_ id: UInt64, _ node: NodePointer, _ descriptor: Int32) {
         let limit = limit.load(ordering: .acquiring)
         guard limit > 0, node.pointee.openers.load(ordering: .relaxed) == 1 else { return }
@@ -136,10 +140,11 @@ final class Oplocks: @unchecked Sendable {
         wakeup.signal()
     }
 
-    /// A file was opened through this mount. If it is another grant's as well, what was stored through that is written down first, as for an opening on
-    /// the host.
+    /// Handles an open through this mount. If the file has an entry of another grant, waits until what was stored through that is
+    /// written back, as an open on the host does.
     func opened(_ id: UInt64, _ key: NodeKey) {
-        // The opening came before this look, as the entry comes before the look at who has the file open: one of both sees the other.
+        // The open came before this load, as the entry comes before the kernel is asked who has the file open: one of the two sees
+        // the other.
         guard entryBits.load(ordering: .sequentiallyConsistent) & Self.bit(of: key) != 0 else { return }
         let written = Semaphore()
         let mustWait = state.withLock { state -> Bool in
@@ -164,7 +169,7 @@ final class Oplocks: @unchecked Sendable {
     @inline(__always)
     private static func bit(of key: NodeKey) -> UInt64 { 1 << (key.inode & 63) }
 
-    /// The kernel has written down something of a file: whoever waits for the rest has reason to.
+    /// Extends the deadline of those who wait for a file: the kernel has written back a part of it.
     @inline(__always)
     func wrote(_ id: UInt64) {
         if breakingCount.load(ordering: .relaxed) > 0 { extend(id) }
@@ -178,7 +183,7 @@ final class Oplocks: @unchecked Sendable {
         }
     }
 
-    /// A file may have been closed for the last time in this mount: what comes next is looked at anew.
+    /// Handles a close that may be the file's last in this mount: the next open is probed again.
     func closed(_ id: UInt64, _ node: NodePointer) {
         let known = node.pointee.oplock.load(ordering: .relaxed)
         if known == .unknown || known == .rare, node.pointee.lockRequests.load(ordering: .relaxed) == 0 { return }
@@ -193,7 +198,7 @@ final class Oplocks: @unchecked Sendable {
         if isWatched { wakeup.signal() }
     }
 
-    /// Lets go of the files of a scope that is shut and in which nobody is inside; returns when nothing of them is open here.
+    /// Removes the entries of a shut scope that no operation is inside; returns when the watching thread has nothing of them open.
     func release(_ scope: UInt32) {
         guard limit.load(ordering: .acquiring) > 0 else { return }
         let isDone = Semaphore()
@@ -212,8 +217,8 @@ final class Oplocks: @unchecked Sendable {
         isDone.wait()
     }
 
-    /// Has nobody's opening wait any more, once what programs have stored is written down. False when that is not so by `deadline` (`Clock.monotonic`): then all is as before.
-    /// From a thread that serves no requests.
+    /// Breaks all oplocks, so that no open waits any more, once what programs stored is written back. False when that is not so by
+    /// `deadline` (`Clock.monotonic`): then all is as before. From a thread that serves no requests.
     func breakAll(until deadline: Int64) -> Bool {
         let before = limit.exchange(0, ordering: .acquiringAndReleasing)
         stopped.store(before, ordering: .releasing)
@@ -236,7 +241,7 @@ final class Oplocks: @unchecked Sendable {
         return true
     }
 
-    /// Looks again who else has files open, after `breakAll`.
+    /// Allows oplocks again, after `breakAll`.
     func resume() {
         let before = stopped.exchange(0, ordering: .acquiringAndReleasing)
         if before > 0 { limit.store(before, ordering: .releasing) }
@@ -244,7 +249,8 @@ final class Oplocks: @unchecked Sendable {
 
     // MARK: with the lock held
 
-    /// From here on locks are answered as for a file that others have open, also those that are just being tried for.
+    /// Begins to break an oplock. From here on the file's locks are handled as if others had it open, including locks that are
+    /// being tried.
     func startBreaking(_ entry: inout Entry, _ key: NodeKey, _ state: inout State) {
         view?.tree.nodes.find(entry.node)?.pointee.oplock.store(.shared, ordering: .sequentiallyConsistent)
         entry.stage = .breaking
@@ -256,7 +262,7 @@ final class Oplocks: @unchecked Sendable {
         state.jobs.append(.writeBack(key, node: entry.node, scope: entry.scope, number: entry.number))
     }
 
-    /// Takes an entry away and lets those go on who opened the file; returns the requests that wait.
+    /// Removes an entry and releases the opens that wait for it; returns the waiting requests, which the caller wakes.
     func end(_ key: NodeKey, _ entry: Entry, _ state: inout State) -> [GrantSystem.Semaphore] {
         remove(key, &state)
         if !entry.openings.isEmpty { state.commands.append(.allow(entry.openings)) }

@@ -2,9 +2,11 @@ import CGrantSystem
 import Glibc
 import GrantSystem
 
-/// What the next daemon has to know of claims, should this one die: a log in memory that outlives it, in which the last entry of each claim counts. What an entry says is the caller's.
+/// A log of claims for crash recovery, in memory that outlives the daemon. The last entry of each claim counts; its content is the
+/// caller's.
 ///
-/// An entry counts from the moment when the word that says how long the log is includes it, so there is never half of one. When most of a log is old it is written anew into the other file.
+/// An entry is valid once the word with the log's length includes it, so there is never half of one. When most of a log is
+/// obsolete, it is rewritten to the other file.
 ///
 /// Locking: its own, while bytes are copied into memory.
 public final class ClaimRecords: Sendable {
@@ -18,25 +20,25 @@ public final class ClaimRecords: Sendable {
     }
 
     private struct State {
-        /// What is valid of all claims, by their numbers.
+        /// The current descriptions of all claims, by number.
         var live: [UInt64: [UInt8]] = [:]
         var liveBytes = 0
-        /// The highest number that was ever noted.
+        /// The highest number ever recorded.
         var last: UInt64 = 0
         var usesSecond = false
         var bytes = 0
     }
 
-    /// What an entry begins with.
+    /// The header of an entry.
     private struct Head {
         var claim: UInt64
-        /// `removed` for one that has ended.
+        /// The size of the description; `removed` for a claim that has ended.
         var count: UInt64
         static let bytes = 16
         static let removed = UInt64.max
     }
 
-    /// A log that is shorter is not written anew.
+    /// A shorter log is not rewritten.
     private static let least = 1 << 20
 
     init(_ supervisor: Supervisor) throws(Errno) {
@@ -45,7 +47,8 @@ public final class ClaimRecords: Sendable {
         supervisor.page.pointee.claims = (first.descriptor.number, second.descriptor.number)
     }
 
-    /// From now on the next daemon has the claim, as `description` says. Where there is no memory for it, it ends with this daemon.
+    /// Records a claim, so that the next daemon has it, as `description` says. Without memory for it the claim ends with this
+    /// daemon.
     public func note(_ claim: UInt64, _ description: [UInt8]) {
         state.withLock { state in
             state.liveBytes += description.count - (state.live[claim]?.count ?? 0)
@@ -55,7 +58,7 @@ public final class ClaimRecords: Sendable {
         }
     }
 
-    /// The claim has ended. One that was not noted changes nothing.
+    /// Records that a claim has ended. One that was not recorded changes nothing.
     public func remove(_ claim: UInt64) {
         state.withLock { state in
             guard let description = state.live.removeValue(forKey: claim) else { return }
@@ -64,6 +67,7 @@ public final class ClaimRecords: Sendable {
         }
     }
 
+    /// Records the number of presenters.
     public func note(presenters count: Int) { supervisor.page.pointee.presenter_count = UInt32(clamping: count) }
 
     private func append(_ claim: UInt64, _ description: [UInt8]?, _ state: inout State) {
@@ -73,9 +77,10 @@ public final class ClaimRecords: Sendable {
         publish(state)
     }
 
+    /// Rewrites the log to the other file. False when there was no memory: then the old one stays valid.
     private func rewrite(_ state: inout State) -> Bool {
         let second = !state.usesSecond
-        // So that no number comes again.
+        // Keeps the highest number, so that no number comes again.
         var bytes = write(state.last, nil, at: 0, second: second)
         for (claim, description) in state.live {
             guard let place = bytes else { return false }
@@ -92,7 +97,7 @@ public final class ClaimRecords: Sendable {
         clinux_publish_claims(supervisor.page, word)
     }
 
-    /// Where the next entry begins; nil when there was no memory.
+    /// Writes an entry. Returns the position behind it; nil when there was no memory.
     private func write(_ claim: UInt64, _ description: [UInt8]?, at place: Int, second: Bool) -> Int? {
         let head = Head(claim: claim, count: description.map { UInt64(truncatingIfNeeded: $0.count) } ?? Head.removed)
         var entry = withUnsafeBytes(of: head) { Array($0) }
@@ -108,16 +113,17 @@ public final class ClaimRecords: Sendable {
         return place + entry.count
     }
 
-    // MARK: reading what was left
+    // MARK: reading after a crash
 
-    /// What a daemon that has died has left: each claim with what was said of it, in the order of their numbers; the highest number ever; and how many presenters there were.
+    /// What a crashed daemon left: each claim with its description, ordered by number; the highest number ever; and how many
+    /// presenters there were.
     public struct Left: Sendable {
         public var claims: [(number: UInt64, description: [UInt8])] = []
         public var last: UInt64 = 0
         public var presenterCount = 0
     }
 
-    /// EBADMSG when it makes no sense.
+    /// Reads the log of a crashed daemon. Throws EBADMSG when it makes no sense.
     public static func read(from left: CrashedDescriptors) throws(Errno) -> Left {
         let (page, word) = (left.page, left.page.pointee.claims_valid)
         let count = Int(truncatingIfNeeded: word & ~(1 << 63))

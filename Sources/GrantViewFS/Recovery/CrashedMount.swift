@@ -7,19 +7,21 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-/// A mount whose daemon has died, as that has left it in memory: written down as a living daemon would have handed it over (`ViewFS.handOver`).
+/// A mount whose daemon crashed. Reads the state that the daemon left in memory, and writes it as a living daemon would hand it
+/// over (`ViewFS.handOver`).
 ///
-/// Whatever is not certain is not taken over: a scope that was withdrawn, or is no more what the store says, stays withdrawn; a request that may have been done is not done again.
+/// What is not certain is not taken over: a scope that was withdrawn, or no longer matches the store, stays withdrawn; a request
+/// that may have been carried out is not carried out again.
 public struct CrashedMount {
     private let left: CrashedDescriptors
     private let scopes: [RecoveryRecords.ScopeRecord]
 
-    /// The scopes that go on, by their grants.
+    /// The scopes that continue, by their grants.
     public let live: [(grant: GrantID, isReadOnly: Bool)]
-    /// How many are withdrawn, and follow those.
+    /// How many scopes are withdrawn; they follow the live ones.
     public let closedCount: Int
 
-    /// What never changes once it is mounted, as the daemon wrote it (`ViewFS.writeFixed`).
+    /// What never changes once the view is mounted, as the daemon wrote it (`ViewFS.writeFixed`).
     public struct Fixed: Sendable {
         let device: Int32
         let negotiation: Negotiation
@@ -33,14 +35,15 @@ public struct CrashedMount {
         }
     }
 
-    /// `isLive`: which grants are active in which activation. EPROTO when it died as it could not be read.
+    /// Reads the scopes. `isLive`: whether a grant is active in an activation. Throws EPROTO when the daemon died in a state that
+    /// cannot be read.
     public init(_ left: CrashedDescriptors, isLive: (GrantID, Int64) -> Bool) throws(Errno) {
         self.left = left
         let chunks = try MappedChunks<RecoveryRecords.ScopeRecord>(of: try left.take(left.page.pointee.scopes), withElements: true)
         var (live, closed): ([RecoveryRecords.ScopeRecord], [RecoveryRecords.ScopeRecord]) = ([], [])
         chunks.forEach { _, record in
             let grant = GrantID(high: record.pointee.grant.high, low: record.pointee.grant.low)
-            // Of two scopes of one grant the later one is meant.
+            // Of two scopes of one grant the later one counts.
             let isMeant = record.pointee.withdrawal == .none && isLive(grant, record.pointee.activation)
             if isMeant { live.append(record.pointee) } else { closed.append(record.pointee) }
         }
@@ -55,17 +58,17 @@ public struct CrashedMount {
         scopes = live + closed
     }
 
-    /// Writes what `ViewFS.takeOver` reads. The descriptors that are written are those of the daemon that has died.
+    /// Writes what `ViewFS.takeOver` reads. The descriptors that are written are those of the crashed daemon.
     public func write(_ fixed: Fixed, to state: inout HandoverWriter) throws(Errno) {
         let page = left.page
         guard page.pointee.next_scope > 0, page.pointee.device_count <= UInt32(CLINUX_SUPERVISED_DEVICES) else { throw Errno(EPROTO) }
-        // With a supervisor, the kernel asks for openings.
+        // With a supervisor the kernel sends OPEN: it does not open files by itself.
         state.put(flag: false)
         state.put(descriptor: fixed.device)
         state.put(bytes: fixed.negotiation.request)
         state.put(bytes: fixed.negotiation.answer)
         state.put(page.pointee.next_scope)
-        // Whether such a file was met is not known: then writing looks.
+        // Whether a file with a plain set-gid bit was met is unknown, so writes check.
         state.put(flag: true)
         state.put(flag: fixed.leavesAccessTimes)
         state.put(flag: fixed.leavesDirectoryAccessTimes)
@@ -79,14 +82,14 @@ public struct CrashedMount {
         try openings.writeDirectories(to: &state)
         state.put(UInt64(truncatingIfNeeded: scopes.count))
         for scope in scopes { scope.handOver(to: &state) }
-        // Losses that somebody was not told of, and writes that were dropped.
+        // Unreported losses, and dropped writes: none are known.
         state.put(0 as UInt64)
         state.put(0 as UInt64)
-        // The root: names have changed now, for all that is known.
+        // The root: its names count as changed now.
         state.put(Clock.realtime)
         state.put(0 as UInt64)
         try writeLocks(of: openings.handles, to: &state)
-        // Where this is none the kernel asks again for all requests.
+        // Without a journal there are none: the kernel resends all requests.
         let device = try left.take(fixed.device)
         let unserved = try CrashedRequests.take(page, device: device.number)
         for messages in [unserved.served, unserved.refused] {
@@ -97,17 +100,17 @@ public struct CrashedMount {
 
     // MARK: locks
 
-    /// The locks are still the descriptions'; the kernel says which.
+    /// Writes the locks. They still belong to the open file descriptions; the kernel tells which there are.
     private func writeLocks(of handles: Set<UInt64>, to state: inout HandoverWriter) throws(Errno) {
         let chunks = try MappedChunks<LockRecord>(of: try left.take(left.page.pointee.locks), withElements: true)
         var records: [LockRecord] = []
         chunks.forEach { _, record in records.append(record.pointee) }
         let known = Set(scopes.map(\.scope))
-        // What was locked through a file that is released ends with it.
+        // Locks taken through a file that is released end with it.
         records.removeAll { !known.contains($0.scope) || !handles.contains($0.handle) }
         let descriptors = try left.take(records.map(\.descriptor))
         defer { for descriptor in descriptors { close(descriptor) } }
-        // Who locks nothing is nobody.
+        // Owners without locks are left out.
         let held = zip(records, descriptors).map { ($0, LockedRange.all(through: $1)) }.filter { !$1.isEmpty }
         state.put(UInt64(truncatingIfNeeded: held.count))
         for (record, ranges) in held {
@@ -129,7 +132,7 @@ public struct CrashedMount {
 }
 
 extension LockedRange {
-    /// What is locked through an open file description (proc(5), /proc/PID/fdinfo), in order.
+    /// The ranges locked through an open file description (proc(5), /proc/PID/fdinfo), in order.
     static func all(through descriptor: Int32) -> [LockedRange] {
         let text = (try? File.contents(of: Array("/proc/self/fdinfo/\(descriptor)".utf8))) ?? []
         let ranges = text.split(separator: UInt8(ascii: "\n")).compactMap { line -> LockedRange? in
@@ -159,7 +162,7 @@ extension RecoveryRecords.ScopeRecord {
         }
     }
 
-    /// As `ViewFS.handOver` writes a scope.
+    /// Writes a scope as `ViewFS.handOver` does.
     fileprivate func handOver(to state: inout HandoverWriter) {
         state.put(scope)
         state.put(grant.high)
@@ -171,10 +174,10 @@ extension RecoveryRecords.ScopeRecord {
         state.put(flag: isLocal)
         state.put(flag: isMoveTold)
         state.put(flag: isReadOnly)
-        // A withdrawal or narrowing that was under way is carried through anew.
+        // A withdrawal or narrowing that was under way is carried out again.
         state.put(refusals.rawValue)
         state.put(flag: withdrawal == .done)
-        // Whether its descriptors were let go of is found out anew.
+        // Whether its descriptors were released is determined again.
         state.put(flag: false)
         state.put(0 as Int64)
         state.put(flag: false)
@@ -185,7 +188,7 @@ extension RecoveryRecords.ScopeRecord {
 }
 
 extension ViewFS {
-    /// Writes what never changes from now on, for the daemon that comes next should this one die. Once it is mounted.
+    /// Writes what never changes from now on, for crash recovery. Call it once the view is mounted.
     public func writeFixed(to state: inout HandoverWriter) {
         guard let session else { return }
         state.put(session.device)

@@ -7,11 +7,12 @@ import GrantSystem
 import Synchronization
 import GrantViewTree
 
-/// What the next daemon has to know of this one should it die, in memory that outlives it, besides the tables of nodes, open files and open directories, which are there themselves.
+/// Records for crash recovery: what the next daemon must know if this one dies, in memory that outlives it. The tables of nodes,
+/// open files and open directories lie in such memory themselves.
 ///
-/// A record is written before what it stands for can be used, and goes before its descriptor is closed.
+/// A record is written before the object that it describes can be used, and removed before its descriptor is closed.
 public final class RecoveryRecords: LockRecorder {
-    /// A grant that is live.
+    /// A live grant.
     struct ScopeRecord {
         var scope: UInt32
         /// The handle base, or -1.
@@ -30,7 +31,7 @@ public final class RecoveryRecords: LockRecorder {
         var isMoveTold: Bool
         var isReadOnly: Bool
         var withdrawal: Withdrawal
-        /// What the daemon itself held of the granted directory it has let go of: that is done once, whoever does it.
+        /// Whether the daemon has released its own lookup of the granted directory. That is done once, whichever daemon does it.
         var isReleased: Bool
     }
 
@@ -65,7 +66,7 @@ public final class RecoveryRecords: LockRecorder {
 
     // MARK: scopes
 
-    /// Before the scope is shown. `isShut`: it is being withdrawn already. ENOMEM when there is no room.
+    /// Adds a scope, before it is shown. `isShut`: it is already being withdrawn. Throws ENOMEM when there is no room.
     func add(_ scope: Scope, next: UInt32, isShut: Bool = false) throws(Errno) {
         guard let root = scope.nodes.rootKey else { throw Errno(EINVAL) }
         let record = ScopeRecord(
@@ -76,25 +77,26 @@ public final class RecoveryRecords: LockRecorder {
             isMoveTold: scope.isMoveTold, isReadOnly: scope.wantsReadOnly.load(ordering: .acquiring),
             withdrawal: scope.isClosed.load(ordering: .acquiring) ? .done : isShut ? .begun : .none,
             isReleased: scope.closing.withLock { $0.isReleased })
-        // The number first: it never comes twice.
+        // The number first: it is never used twice.
         supervisor.page.pointee.next_scope = max(supervisor.page.pointee.next_scope, next)
         guard let id = scopes.insert(record) else { throw Errno(ENOMEM) }
         numbers.withLock { $0[scope.id.rawValue] = id }
     }
 
-    /// How far the withdrawal of everything has come.
+    /// Records how far a full withdrawal has come.
     func update(_ withdrawal: Withdrawal, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.withdrawal = withdrawal }
     }
 
-    /// Whether nothing is written through it any more: what was written before has been written back, or everything is to be.
+    /// Records whether nothing is written through the scope any more: earlier writes have been written back. False while any may
+    /// still come.
     func update(isReadOnly: Bool, of scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReadOnly = isReadOnly }
     }
 
-    /// Before it is.
+    /// Records that the scope's own lookup is released, before that is done.
     func markReleased(_ scope: ScopeID) {
         let id = numbers.withLock { $0[scope.rawValue] }
         if let id { scopes.find(id)?.pointee.isReleased = true }

@@ -2,13 +2,14 @@ import GrantCoordinator
 import GrantFUSE
 import GrantSystem
 
-/// Who was refused last in each scope, by name: whoever tells it later finds many a process ended.
+/// The last refused caller of each scope, with its process's name. The name is taken at once, because by the time of a report many
+/// a process has ended.
 ///
 /// Locking: rank 2, held for a moment.
 public final class LastRefused: Sendable {
     public struct RefusedCaller: Sendable {
         public let uid: UInt32
-        /// The process's, and its name: see `ProcessName.ofProcess`.
+        /// The process and its name: see `ProcessName.ofProcess`.
         public let pid: Int32
         public let program: [UInt8]
 
@@ -30,14 +31,14 @@ public final class LastRefused: Sendable {
 }
 
 extension ViewFS {
-    /// Counts a refusal, with who asked.
+    /// Counts a refusal and records its caller.
     @inline(never)
     func countDenial(_ caller: Caller, in scope: UInt32) {
         lastRefused.record(caller, in: scope)
         coordinator.countDenial(ScopeID(rawValue: scope))
     }
 
-    /// Refused operations of a scope since the last call, and who was the last; nil when there were none.
+    /// Refused operations of a scope since the last call, and the last caller; nil when there were none.
     public func takeDenials(of scope: Scope) -> (count: UInt64, last: LastRefused.RefusedCaller?)? {
         let count = coordinator.takeDenials(scope.id)
         return count == 0 ? nil : (count, lastRefused.last(in: scope.id.rawValue))

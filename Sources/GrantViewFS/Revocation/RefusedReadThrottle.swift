@@ -4,23 +4,23 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-/// Who asks for data of a file again at once after it was refused, and goes on so: refused a moment later, so that it takes no processor from anybody.
+/// Delays refusals for programs that ask for a file's data again at once after each one, so that they take no processor from
+/// others.
 ///
-/// Before Linux 6.9 (631426ba1d45) the kernel does so by itself: `madvise` with MADV_POPULATE_READ or MADV_POPULATE_WRITE, of a mapping whose pages are refused, sends
-/// READ after READ until its process is killed. Nothing but data would end that.
+/// Before Linux 6.9 (631426ba1d45) the kernel does that by itself: `madvise` with MADV_POPULATE_READ or MADV_POPULATE_WRITE, on a
+/// mapping whose pages are refused, sends READ after READ until its process is killed. Only data would end that.
 ///
-/// Each file has a bucket that holds `most` refusals; one leaks out every `pause`. What comes when it is full is put aside for `pause`, without a worker. Files may share
-/// a bucket, which costs them those milliseconds.
+/// Each file has a leaky bucket that holds `most` refusals; one leaks out every `pause`. A read that finds it full is parked for
+/// `pause`, without a worker. Files may share a bucket, which costs them those milliseconds.
 ///
-/// Locking: `held` is rank 2: while it is held, nothing is answered. Whoever is not refused comes nowhere near.
+/// Locking: `held` is rank 2: while it is held, nothing is answered. Callers that are not refused never get here.
 final class RefusedReadThrottle: @unchecked Sendable {
     // Safe to share: `view` is set before the first request comes, `buckets` are atomic and never freed before this.
     nonisolated(unsafe) unowned var view: ViewFS!
-    /// `milliseconds << 8 | level`. Of two who come at the same time one may go uncounted.
+    /// `milliseconds << 8 | level`. Of two concurrent refusals one may go uncounted.
     private let buckets: UnsafeMutablePointer<Atomic<UInt64>>
     private let held = Lock<[Held]>([])
-    /// How many withdrawals are being carried out. What the kernel has to forget for one waits for pages that are being read, so nothing is held back
-    /// meanwhile.
+    /// How many withdrawals are under way. Their invalidations wait for pages that are being read, so no read is delayed meanwhile.
     let withdrawals = Atomic<Int>(0)
 
     private struct Held {
@@ -34,7 +34,8 @@ final class RefusedReadThrottle: @unchecked Sendable {
     private static let most: UInt64 = 64
     private static let pause: Int64 = 10_000_000
     private static let pauseMilliseconds: UInt64 = 10
-    /// So many wait at a time, a small part of what the kernel reads ahead for a whole mount (`Session.configure`): who is refused must not take all of that.
+    /// The limit of delayed reads, a small part of what the kernel reads ahead for a whole mount (`Session.configure`): refused
+    /// callers must not use up all of that.
     private static let heldAtMost = 256
 
     init() {
@@ -47,7 +48,7 @@ final class RefusedReadThrottle: @unchecked Sendable {
         buckets.deallocate()
     }
 
-    /// Answers with EACCES: at once, or, where the file's data was refused very often just now, a little later.
+    /// Replies EACCES: at once, or, where the file's data was refused very often just now, a little later.
     @inline(never)
     func refuse(_ request: consuming Request, node: UInt64, scope: UInt32) {
         let now = Clock.monotonic
@@ -65,7 +66,7 @@ final class RefusedReadThrottle: @unchecked Sendable {
         }
     }
 
-    /// A request is about to be answered because it was interrupted: it is refused all the same.
+    /// Refuses a delayed request that is about to be answered because it was interrupted.
     func cancel(_ unique: UInt64) {
         let isHeld = held.withLock { held -> Bool in
             guard let index = held.firstIndex(where: { $0.unique == unique }) else { return false }
@@ -75,12 +76,12 @@ final class RefusedReadThrottle: @unchecked Sendable {
         if isHeld { view.session?.answer(parked: unique, error: EACCES) }
     }
 
-    /// Answers those whose time has come. For the thread that watches workers. Whether anybody still waits.
+    /// Answers the requests that are due. For the thread that monitors workers. Returns whether any still waits.
     func poll() -> Bool {
         guard let session = view.session else { return false }
         let now = Clock.monotonic
         let (due, isAny) = held.withLock { held -> ([UInt64], Bool) in
-            // In the order of their coming.
+            // They are in order of arrival.
             let count = held.firstIndex { $0.due > now } ?? held.count
             let due = held.prefix(count).map(\.unique)
             held.removeFirst(count)
@@ -90,16 +91,16 @@ final class RefusedReadThrottle: @unchecked Sendable {
         return isAny
     }
 
-    /// Counts one refusal. Whether there were too many.
+    /// Counts one refusal. Returns whether there were too many.
     private func isFull(_ node: UInt64, _ now: Int64) -> Bool {
-        // Numbers of nodes differ in their lowest bits.
+        // Node numbers differ in their lowest bits.
         let bucket = buckets + Int(truncatingIfNeeded: node & UInt64(truncatingIfNeeded: Self.count - 1))
         let time = UInt64(truncatingIfNeeded: now / 1_000_000)
         let before = bucket.pointee.load(ordering: .relaxed)
         let leaked = (time &- before >> 8) / Self.pauseMilliseconds
         let level = before & 0xFF
         if level >= Self.most, leaked == 0 { return true }
-        // What has leaked in part counts next time.
+        // A partial leak counts next time.
         let rest = level > leaked ? level - leaked : 0
         let since = rest == 0 ? time : before >> 8 &+ leaked &* Self.pauseMilliseconds
         bucket.pointee.store(since << 8 | (rest + 1), ordering: .relaxed)

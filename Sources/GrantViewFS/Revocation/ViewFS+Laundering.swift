@@ -4,18 +4,20 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// What the kernel still holds dirty of a scope that is being closed, and the write-back that brings it.
+// Writes back what the kernel still holds dirty of a scope that is being closed.
 extension ViewFS {
-    /// While dirty files are written back: so many at once, when one makes no progress for so long; and so long after the gate was shut for all of them
-    /// they are no longer waited for.
+    /// Limits of the write-back of dirty files: how many files at once; after how long without progress in one others start beside
+    /// it; and how long write-back is still waited for after the gate was shut for all of it.
     static let launderedAtOnce = 16
     static let stillNanoseconds: Int64 = 50_000_000
     static let abandoningNanoseconds: Int64 = 500_000_000
-    /// So many of what could not be forgotten are named.
+    /// How many nodes that could not be invalidated are named.
     static let namedAtMost = 8
 
-    /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing file system that hangs there would
-    /// hold us as well, so this runs on threads of its own while we watch for progress and release what makes none.
+    /// Invalidates data that may be dirty, which makes the kernel write it back and wait. A backing filesystem that hangs would
+    /// block that call, so it runs on threads of its own, while this one watches the progress and releases workers that make none.
+    ///
+    /// `patience`: milliseconds without progress. `stuck`: the operations that were released are added.
     func launder(
         _ files: [UInt64], _ scope: Scope, _ notifier: Notifier, _ withdrawal: Withdrawal, patience: Int,
         stuck: inout [Coordinator.Occupant]
@@ -36,18 +38,19 @@ extension ViewFS {
                 continue
             }
             let still = Clock.monotonic - moved
-            // A file that is not written back costs no other its data.
+            // A file that is not written back does not hold up the data of others.
             if still > Self.stillNanoseconds { invalidator.poll() }
             guard still > Int64(truncatingIfNeeded: patience) &* 1_000_000 else { continue }
-            // Given up: what has not reached us yet is refused at once, so that it takes no worker each.
+            // Gives up: write-back that has not arrived yet is refused at once, so that it does not take a worker each.
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             releaseCacheWrites(scope, withdrawal, &stuck)
             usleep(1_000)
-            // What is left then waits for something else than us: the last step names it.
+            // What is left then waits for something other than this daemon: the last step names it.
             if still > Int64(truncatingIfNeeded: patience) &* 1_000_000 + Self.abandoningNanoseconds { return }
         }
     }
 
+    /// Waits at most `patience` milliseconds for operations inside the scope to end, and releases those that are left.
     func waitForCacheWrites(
         _ scope: Scope, _ withdrawal: Withdrawal, patience: Int, stuck: inout [Coordinator.Occupant]
     ) {
@@ -55,6 +58,7 @@ extension ViewFS {
         releaseCacheWrites(scope, withdrawal, &stuck)
     }
 
+    /// Answers operations that are still inside, in place of their workers.
     private func releaseCacheWrites(_ scope: Scope, _ withdrawal: Withdrawal, _ stuck: inout [Coordinator.Occupant]) {
         for occupant in unreleased(in: scope, withdrawal, besides: stuck) {
             release(occupant, withdrawal)
@@ -62,6 +66,7 @@ extension ViewFS {
         }
     }
 
+    /// The operations inside the scope that the withdrawal is about and has not released yet.
     private func unreleased(
         in scope: Scope, _ withdrawal: Withdrawal, besides stuck: [Coordinator.Occupant]
     ) -> [Coordinator.Occupant] {

@@ -3,9 +3,10 @@ import GrantFUSE
 import GrantSystem
 import GrantViewTree
 
-// Grants that become read-only while files are open for writing, and read-write again. What is taken away goes the way of a revocation (`finish`).
+// Narrows grants to read-only while files are open for writing, and widens them again. A narrowing goes the way of a revocation
+// (`finish`).
 extension ViewFS {
-    /// Lets writes in again after a read-only grant was widened, unless it is to be read-only once more.
+    /// Allows writes again after a read-only grant was widened, unless it has become read-only once more.
     ///
     /// Locking: the scope's `closing` lock: a narrowing under way is carried through first.
     public func widen(_ scope: Scope) {
@@ -17,15 +18,15 @@ extension ViewFS {
         }
     }
 
-    /// Says that the grant is to be read-write again; `widen` carries it out.
+    /// Records that the grant is to be read-write again; `widen` carries it out.
     public func wantWriting(_ scope: Scope) { scope.wantsReadOnly.store(false, ordering: .releasing) }
 
-    /// Whether the kernel is to ask before it lets anybody write to the file.
+    /// Whether the kernel must ask before it lets a program write to the file.
     ///
-    /// With write-back it takes a write(2) into its cache by itself, but for this: once it has attributes anew it asks before the next one
-    /// whether the file has capabilities, and takes them away if it has, which a read-only grant refuses (EROFS), and with that the write
-    /// (fs/inode.c, file_remove_privs; security/commoncap.c, cap_inode_need_killpriv). So that is what it is told of a file that somebody has
-    /// open for writing from before the grant became read-only. Reading goes on as it did.
+    /// With write-back it takes write(2) into its cache by itself, with one exception: after it got new attributes it asks before
+    /// the next write whether the file has capabilities, and removes them if so. A read-only grant refuses that (EROFS), and with
+    /// it the write (fs/inode.c, file_remove_privs; security/commoncap.c, cap_inode_need_killpriv). So the daemon reports
+    /// capabilities for a file that has been open for writing since before its grant became read-only. Reads are not affected.
     func mustAskToWrite(_ node: NodePointer) -> Bool {
         !kernelOpens && policy.writeBack && node.pointee.writers.load(ordering: .relaxed) > 0 && refusesWriting(node.pointee.scope)
     }
@@ -33,10 +34,10 @@ extension ViewFS {
     @inline(__always)
     private func refusesWriting(_ scope: UInt32) -> Bool { coordinator.gate(ScopeID(rawValue: scope)).pointee.refused.contains(.write) }
 
-    /// Answers what the kernel's cache brings of its own accord and a gate has refused: it is dropped, and said to be written. An error would
-    /// make close(2) fail, and syncfs(2) for holders of other grants, as the kernel notes it for the whole filesystem
-    /// (include/linux/pagemap.h, mapping_set_error). Whoever waits for what is written asks by fsync(2) as well, which says so: in a withdrawn
-    /// scope it is refused, in one that is read-only `isDropped` knows, for close(2) of who could write as well.
+    /// Drops write-back that a gate has refused, and reports it as written. An error would make close(2) fail, and syncfs(2) for
+    /// holders of other grants, as the kernel records it for the whole filesystem (include/linux/pagemap.h, mapping_set_error). A
+    /// program that depends on its data calls fsync(2) as well, which reports the loss: in a withdrawn scope it is refused; in a
+    /// read-only one `isDropped` knows, also for close(2) of a file that was open for writing.
     @inline(never)
     func drop(_ request: consuming Request, _ size: Int, of node: UInt64, in scope: UInt32, _ verdict: Verdict) {
         countDenial(request.caller, in: scope)
@@ -44,12 +45,13 @@ extension ViewFS {
         request.reply(written: size)
     }
 
-    /// Whether something that was written to the file before its grant became read-only, or stored in mappings of it later, never reached it.
+    /// Whether data that was written to the file before its grant became read-only, or stored in mappings of it later, never
+    /// reached it.
     @inline(__always)
     func isDropped(_ node: UInt64, in scope: UInt32) -> Bool { refusesWriting(scope) && droppedWrites.has(node, in: scope) }
 }
 
-/// Files of which something was dropped that the kernel's cache brought when their grants were read-only, by scope.
+/// The files whose write-back was dropped because their grants were read-only, by scope.
 ///
 /// Locking: its own, held for a moment.
 final class DroppedWrites: Sendable {
@@ -71,6 +73,6 @@ final class DroppedWrites: Sendable {
         }
     }
     func has(_ node: UInt64, in scope: UInt32) -> Bool { nodes.withLock { $0[scope]?.contains(node) ?? false } }
-    /// The grant is read-write again, or its scope is gone.
+    /// Removes the files of a scope whose grant is read-write again, or that is gone.
     func forget(_ scope: UInt32) { nodes.withLock { _ = $0.removeValue(forKey: scope) } }
 }

@@ -3,23 +3,25 @@ import Glibc
 import GrantSystem
 import Synchronization
 
-// Where nobody says what is open, all that a withdrawn scope knows has to be taken for open, and costs several notifications each. The kernel knows better: it lets go of what nobody uses.
+// Has the kernel evict the unused nodes of a withdrawn scope. Where no request tells what is open, every node that the scope knows
+// counts as open, and costs several notifications. The kernel knows better: it evicts what nobody uses.
 extension ViewFS {
-    /// So long the kernel is waited for: it waits itself for reads that are under way.
+    /// How long the kernel is waited for: it waits itself for reads that are under way.
     private static let pruningMicroseconds = 2_000_000
-    /// When no FORGET has come for so long, the rest is taken for used. One that comes later does no harm.
+    /// After so long without a FORGET the rest counts as used. A FORGET that comes later does no harm.
     private static let quietNanoseconds: Int64 = 3_000_000
     private static let restMicroseconds: UInt32 = 200
 
-    /// Has the kernel let go of the nodes of a scope that nobody uses, and waits for it to say so. Where it cannot (before Linux 6.18), and for a few, does nothing.
+    /// Makes the kernel evict the nodes of a scope that nobody uses, and waits for its FORGETs. Where it cannot (before Linux
+    /// 6.18), and for a few nodes, does nothing.
     ///
-    /// What went does not come back: behind a gate that is closed no name is found. Called by a thread that serves no requests.
+    /// Evicted nodes do not come back: behind a closed gate no name is found. Called by a thread that serves no requests.
     func prune(_ scope: Scope, _ notifier: Notifier) {
         let known = scope.nodes.ids
         guard known.count >= prunedFrom, notifier.prune([]) == 0 else { return }
         prunings.wrappingAdd(1, ordering: .relaxed)
         defer { prunings.wrappingSubtract(1, ordering: .relaxed) }
-        // What lies below first: a directory that was found later lies deeper, more often than not.
+        // Deeper nodes first: a directory that was found later usually lies deeper.
         let pruning = Pruning(known.filter { !isDirectory($0) } + known.filter(isDirectory).sorted(by: >), notifier)
         let tasks = (0..<pruning.threads).map { _ in BackgroundTask(mayHang: true) { pruning.carryOut() } }
         wait(upTo: Self.pruningMicroseconds) { tasks.allSatisfy(\.isDone) }
@@ -32,23 +34,23 @@ extension ViewFS {
         }
     }
 
-    /// Who has just forgotten something waits a moment, while thousands are to be: the kernel wakes a reader for each, which costs it as much as the rest, unless nobody waits for requests; and
-    /// what has come by then is read at once.
+    /// Delays a worker that has handled a FORGET for a moment, while thousands are expected. The kernel wakes a reader for each
+    /// one, which costs it as much as all the rest, unless no reader is idle; what has arrived by then is read at once.
     @inline(__always)
     func throttleForget() {
         if prunings.load(ordering: .relaxed) > 0 { usleep(Self.restMicroseconds) }
     }
 
-    /// What some threads do together, and who waits for them may leave.
+    /// A pruning that several threads carry out together. Who waits for them may leave before they end.
     private final class Pruning: Sendable {
         private let nodes: [UInt64]
         private let notifier: Notifier
-        /// Where nobody has begun yet.
+        /// The first node that no thread has taken yet.
         private let place = Atomic<Int>(0)
 
-        /// So many nodes go in one notification: as many as the kernel takes under its lock at once.
+        /// How many nodes go in one notification: as many as the kernel takes at once under its lock.
         private static let atOnce = 512
-        /// One thread for fewer.
+        /// For fewer nodes one thread is used.
         private static let many = 10_000
 
         init(_ nodes: [UInt64], _ notifier: Notifier) { (self.nodes, self.notifier) = (nodes, notifier) }

@@ -4,13 +4,13 @@ import Glibc
 import GrantSystem
 import GrantViewTree
 
-// What comes after a withdrawal: the descriptors of the scope go, whoever still holds something of it, so that its filesystem can be unmounted.
+// Releases the descriptors of a withdrawn scope, whoever still holds something of it, so that its filesystem can be unmounted.
 extension ViewFS {
     /// Whether no descriptor of the scope is left.
     public func hasReleasedDescriptors(of scope: Scope) -> Bool { scope.releaseState.load(ordering: .acquiring) == .done }
 
-    /// Begins to let go of the descriptors of a scope, on a thread of its own, because closing a file may wait for its filesystem. Nothing
-    /// happens while it is under way, or as long as somebody is inside: then it is to be called again.
+    /// Begins to close the descriptors of a scope, on a thread of its own, because closing a file may wait for its filesystem. Does
+    /// nothing while that is under way, or while an operation is inside: then call it again.
     public func beginRelease(of scope: Scope) {
         guard isUnused(scope),
             scope.releaseState.compareExchange(expected: .notYet, desired: .underWay, ordering: .acquiringAndReleasing).exchanged
@@ -20,16 +20,17 @@ extension ViewFS {
         }
     }
 
-    /// Shut, and nobody inside. It stays so: the gate of a shut scope never opens again, and who is not seen inside now has been refused
-    /// or will be (see `Coordinator`). An operation that hangs in the filesystem has the numbers in its hands, so nothing is done before it
-    /// has left.
+    /// Whether the scope is shut and no operation is inside. It stays so: the gate of a shut scope never opens again, and an
+    /// operation that is not seen inside now has been refused or will be (see `Coordinator`). An operation that hangs in the
+    /// filesystem uses the descriptors, so nothing is closed before it has left.
     private func isUnused(_ scope: Scope) -> Bool {
         coordinator.gate(scope.id).pointee.refused.isSuperset(of: .shut) && coordinator.occupants(of: scope.id).isEmpty
     }
 
+    /// Closes the descriptors. Returns whether none is left.
     private func releaseDescriptors(of scope: Scope) -> Bool {
         if kernelOpens { closeCached(of: scope.nodes) }
-        // First what gives numbers back, of which one is needed then.
+        // First what frees descriptor numbers, since one is needed below.
         scope.nodes.document?.releaseDescriptors()
         let nodesAreGone = tree.release(scope.nodes)
         locks.forget(scope.id)

@@ -5,37 +5,37 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-// The revoker: from the durable withdrawal to the moment when nothing of the scope answers any more. The order of the steps is what
-// makes it leak nothing; docs/ARCHITECTURE.md (the way of a revocation) says why.
+// Revokes grants: from the durable withdrawal to the moment when nothing of the scope answers any more. The order of the steps
+// prevents leaks; docs/ARCHITECTURE.md (the way of a revocation) explains it.
 extension ViewFS {
     /// What a closing takes away.
     public enum Withdrawal: Sendable {
         /// Everything: the grant was revoked, has expired, was removed.
         case all
-        /// Changing: the grant was narrowed to read-only.
+        /// Changes: the grant was narrowed to read-only.
         case writing
     }
 
-    /// Operations that end by themselves within this time are left to; whoever still waits then is released with EACCES.
+    /// How long operations inside may take to end by themselves; those that are left then get EACCES.
     static let graceMicroseconds = 25_000
-    /// Between two looks at what a write-back cache holds.
+    /// The pause between two passes over a write-back cache.
     static let stragglingMicroseconds: UInt32 = 5_000
-    /// How long the backing file system may take to end the locks before they end without being waited for.
+    /// How long the backing filesystem may take to end the locks; after that they end without being waited for.
     static let unlockingMicroseconds = 250_000
 
-    /// Closes the gate for everything but the kernel's write-back of what was written before. At once and without waiting: to be called for
-    /// every scope that is withdrawn before `finish` is called for the first.
+    /// Closes the gate for everything except the kernel's write-back of earlier writes. Takes effect at once and never waits: call
+    /// it for every withdrawn scope before `finish` is called for the first.
     public func shut(_ scope: Scope, _ withdrawal: Withdrawal) {
         if withdrawal == .writing { scope.wantsReadOnly.store(true, ordering: .releasing) }
         coordinator.close(scope.id, withdrawal == .all ? .flushing : .narrowing)
         if withdrawal == .all { records?.update(.begun, of: scope.id) }
     }
 
-    /// Carries a withdrawal through and says what it did. The second call for a scope waits for the first and returns its outcome.
+    /// Carries a withdrawal out and returns what it did. The second call for a scope waits for the first and returns its outcome.
     /// `patience`: milliseconds to wait for write-back that makes no progress.
     ///
-    /// Where a program keeps the kernel from forgetting something, the outcome is not confirmed and says what that is; all else is in force.
-    /// `complete` says when that is over.
+    /// Where a program keeps the kernel from invalidating something, the outcome is not confirmed and names it; everything else is
+    /// in force. `complete` tells when that is over.
     ///
     /// Locking: the scope's `closing` lock (rank 1), which no request takes. Called by a thread that serves no requests.
     public func finish(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> ClosingOutcome {
@@ -56,7 +56,7 @@ extension ViewFS {
         }
     }
 
-    /// What `finish` has to say once the kernel has forgotten the rest as well; nil until then.
+    /// The final outcome of `finish`, once the kernel has invalidated the rest as well; nil until then.
     ///
     /// Locking: the scope's `closing` lock.
     public func complete(_ scope: Scope, _ withdrawal: Withdrawal) -> ClosingOutcome? {
@@ -77,9 +77,10 @@ extension ViewFS {
         }
     }
 
+    /// Carries a withdrawal out. The invalidator tells what the kernel still caches; nil before the mount.
     private func close(_ scope: Scope, _ withdrawal: Withdrawal, patience: Int) -> (ClosingOutcome, DataInvalidator?) {
         let began = Clock.monotonic
-        // Before the mount there is nothing that the kernel could know.
+        // Before the mount the kernel knows nothing.
         guard let notifier = session?.notifier else {
             coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
             if withdrawal == .all { beginRelease(of: scope) }
@@ -94,7 +95,8 @@ extension ViewFS {
         if withdrawal == .all { _ = locks.refuse(scope.id) }
         waiting.end(scope.id, withdrawal)
 
-        // 1. Whoever is inside ends by itself, or is answered in its place. Before anything below, which waits for READs and WRITEs.
+        // 1. Operations inside end by themselves, or are answered in their workers' place. First, because the steps below wait for
+        // READs and WRITEs.
         var inside = coordinator.occupants(of: scope.id).filter { withdrawal == .all || $0.entry.isChange }
         let visited = inside.count
         defer { scope.progress.withLock { $0 = nil } }
@@ -109,9 +111,10 @@ extension ViewFS {
             stuck.append(occupant)
         }
 
-        // 2. What the kernel still holds dirty is written back by the invalidation itself, while the gate lets cache writes through.
-        // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged.
-        // Where the kernel opens by itself, nobody knows who may write: then of all, directories first, once for the rest as well.
+        // 2. The invalidation itself makes the kernel write back what it holds dirty, while the gate lets write-back through.
+        // Attributes first: a write into the write-back cache then asks, is refused, and is not acknowledged. Where the kernel
+        // opens files by itself, nobody knows which may be written: then attributes of all nodes, directories first, which serves
+        // step 4 as well.
         var asked = Set<UInt64>()
         let known = scope.nodes.count
         if kernelOpens, withdrawal == .all {
@@ -122,7 +125,7 @@ extension ViewFS {
         if !kernelOpens || withdrawal == .writing { for file in writable { _ = notifier.invalidateAttributes(NodeID(file)) } }
         scope.progress.withLock { $0 = ClosingProgress(stage: .flushing) }
         for round in 0..<8 where !writable.isEmpty {
-            // Who was let in before may still be on the way to the cache with what it writes, and will be told that it is written.
+            // A write that was admitted before may still be on its way to the cache, and will be acknowledged.
             if policy.writeBack, round > 0 { usleep(Self.stragglingMicroseconds) }
             let before = gate.pointee.flushedBytes.load(ordering: .relaxed)
             scope.progress.withLock { $0?.done = before &- flushedBefore }
@@ -130,17 +133,18 @@ extension ViewFS {
             if gate.pointee.flushedBytes.load(ordering: .relaxed) == before, round > 0 || !policy.writeBack { break }
         }
 
-        // 3. Nothing passes any more.
+        // 3. Shuts the gate: nothing passes any more.
         coordinator.close(scope.id, withdrawal == .all ? .shut : .readOnly)
-        // Who was put aside while the gate was being closed.
+        // Requests that were parked while the gate was being closed.
         waiting.end(scope.id, withdrawal)
         waitForCacheWrites(scope, withdrawal, patience: patience, stuck: &stuck)
 
-        // Ending a lock closes a file, which can hang as well. Others wait for these locks, so a program that keeps the kernel from forgetting keeps none.
+        // Ending a lock closes a file, which can hang as well. Others wait for these locks, so they end even where a program
+        // prevents an invalidation.
         var unlocking: BackgroundTask?
         if withdrawal == .all { unlocking = BackgroundTask(mayHang: true) { [locks] in locks.releaseScope(scope.id) } }
 
-        // 4. The kernel forgets.
+        // 4. Invalidates what the kernel caches.
         let invalidator = DataInvalidator(self, notifier)
         if withdrawal == .all {
             outcome.invalidatedInodes = max(UInt64(clamping: known), invalidateAll(scope, notifier, invalidator, besides: asked))
@@ -154,7 +158,7 @@ extension ViewFS {
         let unforgotten = invalidator.unfinished
         outcome.unforgotten = unforgotten.prefix(Self.namedAtMost).map { placeName($0, in: scope) }
         if withdrawal == .all {
-            // Under write-back the kernel goes by its own size, and answers by that what lies at the end.
+            // With write-back the kernel trusts its own sizes, and by them answers requests for data at the end of a file.
             if policy.writeBack {
                 obscureSizes(of: scope.nodes.ids.filter { tree.nodes.find($0)?.pointee.type == S_IFREG && isOpen($0) }, notifier)
             }
@@ -178,12 +182,13 @@ extension ViewFS {
     /// How far the withdrawal of a scope has come; nil when none is under way.
     public func progress(of scope: Scope) -> ClosingProgress? { scope.progress.withLock { $0 } }
 
-    /// Answers a request in the place of a worker that is stuck in the backing file system.
+    /// Answers a request in place of a worker that is stuck in the backing filesystem.
     func release(_ occupant: Coordinator.Occupant, _ withdrawal: Withdrawal) {
         _ = session?.answer(slot: occupant.slot, error: withdrawal == .all ? EACCES : EROFS) { coordinator.isInside(occupant) }
     }
 
-    /// By several threads where there are many: each takes some microseconds in the kernel, and waits for nobody.
+    /// Hides the sizes of files that stay open: see `Notifier.obscureSize`. By several threads where there are many: each call
+    /// takes some microseconds in the kernel, and waits for nobody.
     private func obscureSizes(of nodes: [UInt64], _ notifier: Notifier) {
         let obscure = { @Sendable (part: ArraySlice<UInt64>) in for node in part { _ = notifier.obscureSize(NodeID(node)) } }
         let threads =
@@ -196,7 +201,8 @@ extension ViewFS {
         for task in tasks { while !task.isDone { usleep(100) } }
     }
 
-    /// Directories first. Returns of which the kernel has forgotten them; others may be on their way to it.
+    /// Invalidates attributes, directories first. Returns the nodes for which that succeeded; replies about the others may be on
+    /// their way to the kernel.
     private func invalidateAttributes(of nodes: [UInt64], _ notifier: Notifier) -> Set<UInt64> {
         var done = Set<UInt64>(minimumCapacity: nodes.count)
         for directories in [true, false] {
@@ -209,18 +215,20 @@ extension ViewFS {
 
     private func openForWriting(_ ids: [UInt64]) -> [UInt64] { ids.filter(isOpenForWriting) }
 
+    /// Whether the kernel may have dirty pages of a file, or get some.
     func isOpenForWriting(_ id: UInt64) -> Bool {
         mayBeDirty(id)
     }
 
-    /// Where the kernel opens files by itself, each may be.
+    /// Whether a node may be open. Where the kernel opens files by itself, each may be.
     func isOpen(_ id: UInt64) -> Bool {
         kernelOpens || (tree.nodes.find(id)?.pointee.openers.load(ordering: .acquiring) ?? 0) > 0
     }
 
     func isDirectory(_ id: UInt64) -> Bool { tree.nodes.find(id)?.pointee.type == S_IFDIR }
 
-    /// Asks `isDone` until it says so or the time is over. The first turns are short: nearly everything ends in microseconds.
+    /// Polls `isDone` until it returns true or the time is over. The first intervals are short: nearly everything ends in
+    /// microseconds.
     func wait(upTo microseconds: Int, _ isDone: () -> Bool) {
         let deadline = Clock.monotonic + Int64(truncatingIfNeeded: microseconds) &* 1_000
         var backoff: UInt32 = 10
@@ -230,7 +238,7 @@ extension ViewFS {
         }
     }
 
-    /// Frees what a closed scope still has, once nobody is inside and the kernel has forgotten its nodes. True when done.
+    /// Frees the rest of a closed scope, once no operation is inside and the kernel has forgotten its nodes. True when done.
     public func reap(_ scope: Scope) -> Bool {
         guard coordinator.occupants(of: scope.id).isEmpty else { return false }
         scope.closing.withLock { closing in
@@ -242,7 +250,7 @@ extension ViewFS {
         }
         beginRelease(of: scope)
         guard hasReleasedDescriptors(of: scope), scope.nodes.count == 0 else { return false }
-        // Whoever forgot the last node may still be on its way out of it: the second look finds nobody.
+        // The worker that forgot the last node may still be leaving the scope: only a second check is certain.
         let isSecondLook = scope.closing.withLock { closing in
             defer { closing.isEmpty = true }
             return closing.isEmpty

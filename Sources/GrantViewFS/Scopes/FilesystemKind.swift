@@ -1,12 +1,12 @@
 import CGrantSystem
 import GrantSystem
 
-/// Who has a say in a granted filesystem besides this machine's kernel. By f_type of statfs(2), as in linux/magic.h.
+/// Who has a say in a granted filesystem besides this machine's kernel. Determined by f_type of statfs(2), as in linux/magic.h.
 struct FilesystemKind {
-    /// A server or another daemon decides what each user may do there, which may be less than the kernel in front believes: NFS with its root
-    /// squashed, sshfs.
+    /// A server or another daemon decides what each user may do there, which may be less than the kernel in front assumes: NFS with
+    /// root squashing, sshfs.
     let hasServer: Bool
-    /// Nothing is renamed or removed there behind the kernel's back.
+    /// Nothing is renamed or removed there without this kernel.
     let isLocal: Bool
 
     /// NFS, FUSE, CIFS, SMB 2, Ceph, AFS, 9P.
@@ -16,7 +16,7 @@ struct FilesystemKind {
         0x0116_1970, 0x7461_636F, 0x0BD0_0BD0, 0x786F_4256, 0x2003_0528, 0x7375_7245, 0x6B41_4653, 0x0187,
     ]
 
-    /// Of an open directory's filesystem. One that cannot be asked counts as having no server and as not local.
+    /// The kind of an open directory's filesystem. If it cannot be determined, it counts as having no server and as not local.
     init(of directory: borrowing FileDescriptor) {
         var (type, number): (Int64, UInt64) = (0, 0)
         let isKnown = clinux_fstatfs_type(directory.number, &type, &number) == 0

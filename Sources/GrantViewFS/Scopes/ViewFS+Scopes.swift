@@ -8,19 +8,21 @@ import Synchronization
 import GrantViewTree
 
 extension FileStatus {
-    /// Of the root directory of this process; nil when it cannot be looked at.
+    /// The status of this process's root directory; nil when it cannot be read.
     fileprivate static var ofRoot: FileStatus? {
         var status = FileStatus()
         return clinux_statx(AT_FDCWD, "/", &status) == 0 ? status : nil
     }
 }
 
-// How grants come in: the road of the administrator, never of a request.
+// Adds grants and follows their directories. The administrative side, never on the way of a request.
 extension ViewFS {
     /// Makes a scope for a grant whose directory is open, without showing it yet.
+    ///
     /// `descriptor`: O_PATH, verified to be the bookmarked directory. Called by one thread at a time.
     ///
-    /// `document`: of a grant of one file; the directory is the one that holds it on the host, or, where the view shows a directory, its workplace.
+    /// `document`: for a grant of one file; the directory is the one that holds it on the host, or, where the view shows a
+    /// directory, its workplace.
     public func makeScope(
         for grant: GrantID, activation: Int64, readOnly: Bool, directory descriptor: consuming FileDescriptor, crossesMounts: Bool,
         document: DocumentPlace? = nil
@@ -44,7 +46,7 @@ extension ViewFS {
         if let document {
             if document.isDirectory { nodes.documentRoot.store(root, ordering: .relaxed) } else { try show(document, in: nodes) }
         }
-        // Above a directory on another mount than the root there are filesystems that perhaps nobody watches.
+        // Above a directory on another mount than the root there may be filesystems that nobody watches.
         let isInRootMount = status.has_mount_id && FileStatus.ofRoot.map { $0.has_mount_id && $0.mount_id == status.mount_id } ?? false
         let isMoveTold = isInRootMount && nodes.watchMeans.load(ordering: .relaxed) == ChangeWatch.Means.names.rawValue
         let scope = Scope(
@@ -54,7 +56,7 @@ extension ViewFS {
         return scope
     }
 
-    /// What open_by_handle_at(2) takes as the filesystem, if this process may open by handle there at all.
+    /// The descriptor that stands for the filesystem in open_by_handle_at(2), if this process may open by handle there.
     private func handleBase(_ directory: borrowing FileDescriptor, _ status: FileStatus) -> HandleBase? {
         let number = directory.number
         let make: () -> HandleBase? = {
@@ -71,7 +73,7 @@ extension ViewFS {
         return status.has_mount_id ? handleBases.base(of: status.mount_id, make) : make()
     }
 
-    /// Whether the granted directory still exists: removed directories have no name any more.
+    /// Whether the granted directory was removed: it has no link any more, or its handle is stale.
     public func isRemoved(_ scope: Scope) -> Bool {
         var isRemoved = true
         tree.withRoot(of: scope.nodes) { descriptor in
@@ -82,7 +84,7 @@ extension ViewFS {
         return isRemoved
     }
 
-    /// Where the granted directory is now. Its filesystem is not asked.
+    /// The granted directory's current path. Does not ask its filesystem.
     public func path(of scope: Scope) -> [UInt8]? { path(of: scope.nodes) }
 
     func path(of scope: ScopeNodes) -> [UInt8]? {
@@ -98,13 +100,13 @@ extension ViewFS {
         return count > 0 ? Array(buffer.prefix(count)) : nil
     }
 
-    /// Whether the granted directory is where it was and was not removed, as far as that can be said without asking its filesystem. False when it
-    /// is not certain: then look. `moves`: `directoryMoves` before.
+    /// Whether the granted directory is certainly still at this path, as far as that is known without asking its filesystem. False
+    /// when it is not certain: then check. `moves`: an earlier `directoryMoves`.
     public func isStill(_ scope: Scope, at path: [UInt8], moves: UInt64?) -> Bool {
-        // Another file can be in a document's place whatever its directory does.
+        // A document can be replaced whatever happens to its directory.
         if scope.nodes.document != nil { return false }
         if let moves, scope.isMoveTold, scope.movesSeen.load(ordering: .relaxed) == moves { return true }
-        // So the kernel writes the path of what was removed, and so a directory can be called.
+        // The kernel marks the path of a removed directory like that, and a directory can have such a name.
         guard scope.isLocal, !path.isEmpty, !path.suffix(10).elementsEqual(" (deleted)".utf8) else { return false }
         var isStill = false
         tree.withRoot(of: scope.nodes) { descriptor in
@@ -119,17 +121,17 @@ extension ViewFS {
         return isStill
     }
 
-    /// What is known of the directory's place is not to be relied on.
+    /// Discards what is known of the directory's place.
     public func doubt(_ scope: Scope) { scope.movesSeen.store(0, ordering: .relaxed) }
 
-    /// Another number when a directory may have been renamed or removed since, where that is told; nil when it cannot be said.
+    /// Changes when a directory may have been renamed or removed, where that is reported; nil when it is not known.
     public var directoryMoves: UInt64? { hostWatch?.movesSeen }
 
-    /// The mounts have changed, and with them where directories are.
+    /// Records that mounts have changed, and with them the paths of directories.
     public func mountsChanged() { hostWatch?.countMove() }
 
-    /// Finds the scopes of which one's directory lies in another's, and has the kernel ask for everything below them, so that what is
-    /// changed through one shows through the other at once. A scope once found stays so.
+    /// Finds scopes whose directories lie in one another, and stops the kernel from caching anything below them, so that a change
+    /// through one shows through the other at once. A scope that was found once stays so.
     public func markOverlaps() {
         let slash = UInt8(ascii: "/")
         let placed = names.open.compactMap { _, scope in
@@ -137,7 +139,7 @@ extension ViewFS {
         }
         var above: [(path: [UInt8], scope: Scope)] = []
         for place in placed.sorted(by: { $0.path.lexicographicallyPrecedes($1.path) }) {
-            // In this order everything below a directory follows it at once.
+            // In this order a directory is followed by everything below it.
             while let last = above.last, !place.path.starts(with: last.path) { above.removeLast() }
             if let last = above.last {
                 for scope in [last.scope, place.scope] { scope.nodes.cacheBypass.bitwiseOr(ScopeNodes.overlap, ordering: .relaxed) }
@@ -146,28 +148,29 @@ extension ViewFS {
         }
     }
 
-    /// How many inodes the kernel knows of a scope, how many operations are in it, and what has gone through it.
+    /// A scope's load: inodes that the kernel knows, operations inside, and what has gone through it.
     public func load(of scope: Scope) -> (inodes: Int, inFlight: Int, counts: ScopeCounts) {
         (scope.nodes.count, coordinator.occupants(of: scope.id).count, coordinator.counts(of: scope.id))
     }
 
-    /// Descriptors that nodes, open files and open directories hold.
+    /// How many descriptors nodes, open files and open directories hold.
     public var descriptorCount: Int { tree.descriptorsInUse + files.count + directories.count }
 
-    /// Requests for a lock that wait for somebody else's.
+    /// How many lock requests wait for another owner's lock.
     public var waitingLockCount: Int { locks.waitingCount }
 
-    /// Whether a withdrawal of everything was carried through.
+    /// Whether a full withdrawal was carried out.
     public func isClosed(_ scope: Scope) -> Bool { scope.isClosed.load(ordering: .acquiring) || session == nil }
 
-    /// Gives memory that was needed for what the kernel has forgotten, and for many requests at once, back to it. To be called once a second by one thread, not on the
-    /// way of a request.
+    /// Returns unused memory to the kernel: that of forgotten nodes, and of many requests at once. Call it once a second from one
+    /// thread, never on the way of a request.
     public func trim() {
         let bytes = tree.trim() + files.trim() + directories.trim()
         let untrimmed = trimmed.wrappingAdd(bytes, ordering: .relaxed).newValue
-        // Names and indices as well. That stops whoever allocates for a moment, so it has to be worth it, or nothing is going on.
+        // Names and indices as well. That blocks every thread that allocates for a moment, so it must be worth it, or the mount
+        // must be idle.
         let isWorthwhile = untrimmed > 0 && (bytes == 0 || untrimmed > Self.worthTrimming)
-        // Each thread's heap keeps what it has ever needed. Hardly anybody is there to be stopped.
+        // Each thread's heap keeps what it has ever needed. In a quiet moment hardly any thread is blocked.
         let taken = session?.requestsTaken ?? 0
         let isQuiet = taken &- takenBefore.exchange(taken, ordering: .relaxed) < Self.fewRequests
         let isAfterMany = taken &- takenAtTrim.load(ordering: .relaxed) > Self.manyRequests
@@ -177,14 +180,15 @@ extension ViewFS {
         clinux_trim_memory()
     }
 
-    /// Whether there are any for `takeDenials` since the last call.
+    /// Whether `takeDenials` has anything new since the last call.
     public func takeHasDenials() -> Bool { coordinator.takeHasDenials() }
 
-    /// Makes the kernel look anew at the times of the root, and of other virtual directories, after a change of their names. It waits for nobody. Holding no lock.
+    /// Invalidates the times of the root, and of other virtual directories, after a change of their names. It waits for nobody.
+    /// Call it without a lock.
     ///
-    /// The names themselves are not told: that would take the lock of the directory (fs/fuse/dir.c, fuse_reverse_inval_entry), which whoever lists it
-    /// holds while entries are copied to memory of his own, for ever if that does not answer. The kernel asks for them again by itself
-    /// before long; `VirtualDirectories.cachedUntil` says when that is for certain.
+    /// The names themselves are not invalidated: that would take the lock of the directory (fs/fuse/dir.c,
+    /// fuse_reverse_inval_entry), which a program that lists it holds while entries are copied to its memory, for ever if that does
+    /// not answer. The kernel looks them up again soon; `VirtualDirectories.cachedUntil` tells when that is certain.
     public func invalidateVirtualDirectories() {
         for id in names.takeUnannounced().union([NodeID.root.rawValue]) { _ = session?.notifier.invalidateAttributes(NodeID(id)) }
     }

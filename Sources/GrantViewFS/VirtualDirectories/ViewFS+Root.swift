@@ -6,12 +6,13 @@ import GrantModel
 import GrantSystem
 import GrantViewTree
 
-// Directories that exist in the mount alone (`VirtualDirectories`): the root, and those that lead from there to grants of several views.
+// Serves directories that exist in the mount alone (`VirtualDirectories`): the root, and those that lead from it to the grants of
+// several views.
 extension ViewFS {
-    /// Seconds for which the kernel may keep the root's attributes.
+    /// Seconds for which the kernel may cache the root's attributes.
     private static let rootTimeout = 0.1
-    /// Seconds for which the kernel may believe that a name at the root leads where it led. A look at one costs two requests then, and a command that
-    /// changes a name waits for so long.
+    /// Seconds for which the kernel may trust that a name at the root leads where it led. Each use after that costs two requests,
+    /// and a command that changes a name waits for so long.
     private static let nameTimeout = 0.04
 
     func lookupVirtual(_ request: consuming Request, _ directory: NodeID, _ text: UnsafePointer<CChar>) {
@@ -36,7 +37,7 @@ extension ViewFS {
         }
     }
 
-    /// Describes a directory between the root and grants, which the kernel knows once more.
+    /// Replies with a directory between the root and grants, which the kernel has looked up once more.
     private func replyDirectory(_ id: NodeID, _ request: consuming Request) {
         guard let attributes = virtualAttributes(of: id) else {
             names.forget(id.rawValue, 1)
@@ -52,7 +53,7 @@ extension ViewFS {
         if !request.reply(entry: &parameters) { names.forget(id.rawValue, 1) }
     }
 
-    /// Counts the granted directory's node once more and describes it, asking nobody but the gate.
+    /// Replies with the granted directory's node and counts the lookup, asking nobody but the gate.
     private func replyRoot(of scope: Scope, _ request: consuming Request) {
         let slot = request.worker.pointee.slot
         let verdict = coordinator.enter(scope.id, for: .closing, slot: slot)
@@ -75,7 +76,7 @@ extension ViewFS {
         guard let status = names.status(of: id.rawValue) else { return nil }
         var attributes = stat()
         attributes.st_ino = ino_t(truncatingIfNeeded: VirtualDirectories.inode(of: id.rawValue))
-        // fusermount3 mounts only where its user may write, by the mode; the daemon refuses that all the same.
+        // fusermount3 mounts only where its user may write, by the mode; the daemon refuses writes all the same.
         attributes.st_mode = S_IFDIR | (status.isMountpoint ? 0o755 : 0o555) & (names.isPrivate ? 0o700 : 0o777)
         attributes.st_nlink = nlink_t(truncatingIfNeeded: 2 + status.entries)
         attributes.st_uid = geteuid()
@@ -93,8 +94,8 @@ extension ViewFS {
             request.reply(error: ESTALE)
             return
         }
-        // Every path into the mount begins with a look at them. Whoever changes the table makes the kernel forget them; but when the daemon
-        // dies it is this look that says so, so it must not wait for long.
+        // Every path lookup in the mount begins with these attributes. A change of the table invalidates them; but when the daemon
+        // dies this is the request that shows it, so their timeout is short.
         let timeout = min(policy.timeout, Self.rootTimeout)
         if request.wantsBirth {
             request.reply(attributes: attributes, birth: nil, timeout: timeout)
@@ -103,7 +104,7 @@ extension ViewFS {
         }
     }
 
-    /// `.`, `..`, then what is listed. See `VirtualDirectories.listing` for the positions.
+    /// Lists `.`, `..`, then the names. See `VirtualDirectories.listing` for the positions.
     func replyVirtualListing(_ request: consuming Request, _ id: NodeID, _ size: Int, _ offset: UInt64, plus: Bool) {
         guard let entries = names.listing(of: id.rawValue), let parent = names.status(of: id.rawValue)?.parent else {
             request.reply(error: ESTALE)
@@ -148,11 +149,13 @@ extension ViewFS {
         request.reply(bytes: listing.buffer, count: listing.used)
     }
 
-    /// Keeps the kernel from keeping the root's listing, where it opens directories by itself and would: whoever reads a kept listing can hold its page's lock for ever, and
-    /// with that all who list the root (docs/decisions/held-kernel-locks.md). For the thread that has mounted the view, before anybody else can use it.
+    /// Keeps the kernel from caching the root's listing, where it opens directories by itself and would: a program that reads a
+    /// cached listing can hold its page's lock for ever, and so block all who list the root (docs/decisions/held-kernel-locks.md).
+    /// For the thread that has mounted the view, before anybody else can use it.
     ///
-    /// The kernel puts an entry to those that it keeps if it lies where the last one ended (fs/fuse/readdir.c, fuse_add_dirent_to_cache), and uses them once a listing
-    /// has ended there. So one listing ends after its first entry, at a place that nobody will ever begin from.
+    /// The kernel adds an entry to the cached ones if it lies where the last one ended (fs/fuse/readdir.c,
+    /// fuse_add_dirent_to_cache), and uses them once a listing has ended there. So one listing ends after its first entry, at a
+    /// position from which no other will ever begin.
     public func keepRootListingUncached(_ root: borrowing FileDescriptor) {
         guard kernelOpens, let directory = try? FileDescriptor.openAt(root.number, ".".utf8, O_RDONLY | O_DIRECTORY) else { return }
         rootLister.store(clinux_gettid(), ordering: .releasing)
