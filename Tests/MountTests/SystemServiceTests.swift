@@ -37,9 +37,20 @@ extension MountTests {
                 """, "sh", base, Programs.grantfs,
             ])
             let socket = base + "/run/system.sock"
-            try machine.fixture.wait(until: "the service listens") { access(socket, F_OK) == 0 }
+            try machine.fixture.wait(until: "the service listens") { access(socket, F_OK) == 0 && Self.listens(service.pid) }
             chmod(socket, 0o666)
             return service
+        }
+
+        /// Whether a process has a UNIX socket that listens. Its file is there a moment sooner, and refuses connections until then.
+        private static func listens(_ pid: pid_t) -> Bool {
+            let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(pid)/fd")) ?? []
+            let open = entries.compactMap { try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/\(pid)/fd/\($0)") }
+            // Num RefCount Protocol Flags Type St Inode Path; the flag is __SO_ACCEPTCON (net/unix/af_unix.c, unix_seq_show).
+            return Processes.kernelText("/proc/net/unix").split(separator: "\n").contains { line in
+                let fields = line.split(separator: " ")
+                return fields.count > 6 && fields[3] == "00010000" && open.contains("socket:[\(fields[6])]")
+            }
         }
 
         private func asUser(_ words: [String], _ identity: Identity) throws -> Output {
@@ -117,7 +128,7 @@ extension MountTests {
             let words = ["systemd-socket-activate", "-a", "--inetd", "-l", path, "cat"]
             let other = try Child(["setpriv", "--reuid=61002", "--regid=61002", "--clear-groups", "--"] + words)
             defer { other.kill() }
-            try machine.fixture.wait(until: "another listens") { access(path, F_OK) == 0 }
+            try machine.fixture.wait(until: "another listens") { access(path, F_OK) == 0 && Self.listens(other.pid) }
             chmod(path, 0o666)
             let refused = try asUser(["list", "--system"], ann)
             #expect(refused.status == 1 && refused.errors.contains("cannot be reached: Operation not permitted"), "\(refused)")
