@@ -4,7 +4,7 @@ VIEW is mounted at MOUNT; ROOM is a directory of the host for the documents. FOR
 `native`, where nobody is killed, as with GRANTFS_SAVING=whole; GRANTFS_SAVING=exclusive for a mount with cache=exclusive. For each program it prints a line: how many steps it has, what was left on the host, and how it ended where nobody killed it. Exits with 1 when the document was neither the old nor the new one,
 77 when a program cannot be run here. GRANTFS_STORE says where the grants are.
 """
-import itertools, os, re, shutil, subprocess, sys, tempfile, time, zipfile
+import itertools, os, re, shutil, subprocess, sys, tempfile, time, zipfile, zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLD, NEW = ('o' * 69 + '\n') * 2000, ('n' * 69 + '\n') * 2000
@@ -42,7 +42,7 @@ PROGRAMS = {
     'sed -i': ['sed', '-i', 's/o/n/g'],
     'soffice': [PYTHON, os.path.join(HERE, 'saving-office.py')],
 }
-# Those that write the document itself and keep a copy beside it: whoever ends them in between leaves a part, as natively, and the copy goes with the document's directory.
+# Those that write the document itself and keep a copy beside it: whoever ends them in between leaves a part, and the copy goes with the document's directory. That part is to be what the same kill leaves natively.
 IN_PLACE = ('vim backupcopy=yes', 'emacs backup-by-copying')
 # Those that move the old one away and write another under its name. Under cache=exclusive nobody says when that is closed, so it takes the place as soon as it is made, as natively.
 MOVING = ('vim backupcopy=auto', 'vim backupcopy=no', 'emacs')
@@ -52,9 +52,9 @@ class Document:
     """One in a directory of its own on the host; through the mount, unless it is native."""
     numbers = itertools.count()
 
-    def __init__(self, setting, program):
-        self.setting, self.number = setting, next(Document.numbers)
-        self.is_office = program == 'soffice'
+    def __init__(self, setting, program, form=None):
+        self.setting, self.number, self.form = setting, next(Document.numbers), form or setting.form
+        self.is_office, self.is_alone = program == 'soffice', False
         self.name = 'report.odt' if self.is_office else 'report.txt'
         self.directory = f'{setting.room}/{self.number}'
         os.mkdir(self.directory)
@@ -68,7 +68,7 @@ class Document:
             self.old = file.read()
         self.grant = f'{setting.form}{self.number}'
         self.path = self.host
-        if setting.form != 'native':
+        if self.form != 'native':
             setting.grantfs('grant', self.host, '--view', setting.view, '--name', self.grant, *(['--as-directory'] if setting.form == 'directory' else []))
             self.path = f'{setting.mount}/{self.grant}' + (f'/{self.name}' if setting.form == 'directory' else '')
             until(lambda: os.path.exists(self.path), f'{self.path} is shown')
@@ -88,16 +88,22 @@ class Document:
                     return 'new' if archive.testzip() is None and b'and more' in archive.read('content.xml') else 'NEITHER: another text'
             except (zipfile.BadZipFile, KeyError) as error:
                 return f'NEITHER: {error}'
-        return 'new' if there == NEW.encode() else f'NEITHER: {len(there)} bytes'
+        return 'new' if there == NEW.encode() else f'NEITHER: {len(there)} bytes (CRC {zlib.crc32(there):08x})'
+
+    def stand_alone(self):
+        """Natively as in the form of a file: nothing can be made beside it."""
+        self.is_alone = True
+        os.chmod(self.directory, 0o555)
 
     def withdraw(self):
-        if self.setting.form != 'native':
+        if self.form != 'native':
             self.setting.grantfs('remove', self.grant, '--view', self.setting.view)
 
     def end(self):
         """What is on the host when it was withdrawn, and what else has been left there."""
         until(lambda: all(not name.startswith('.grantfs-') for name in os.listdir(self.directory)), 'the workplace is gone')
         found, beside = self.left(), sorted(set(os.listdir(self.directory)) - {self.name})
+        os.chmod(self.directory, 0o755)
         shutil.rmtree(self.directory)
         return found, beside
 
@@ -113,9 +119,11 @@ class Setting:
 
     def run(self, program, document, strace):
         words = PROGRAMS[program] + ([document.path] if program.startswith(('vim', 'sed')) else [])
+        # For root a directory's mode counts for nothing without this.
+        drop = ['setpriv', '--bounding-set=-dac_override,-dac_read_search'] if document.is_alone and os.geteuid() == 0 else []
         environment = dict(self.environment, D=document.path)
         # With its own process group, so that nothing of it is left.
-        child = subprocess.Popen(['strace', '-f', '-qq', '-y', '-s', '0', *strace, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+        child = subprocess.Popen([*drop, 'strace', '-f', '-qq', '-y', '-s', '0', *strace, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
         try:
             said = child.communicate(timeout=120)[0]
         finally:
@@ -146,7 +154,7 @@ def office_document(setting):
 
 def steps(trace, document):
     """The calls of a run that touch the document's directory and change something: (name, how many of that name its thread had made by then)."""
-    place = os.path.dirname(document.path) if document.setting.form != 'file' else document.path
+    place = os.path.dirname(document.path) if document.form != 'file' and not document.is_alone else document.path
     found, counts = [], {}
     for line in trace:
         match = re.match(r'(\d+) +(\w+)\((.*)', line)
@@ -164,11 +172,39 @@ def steps(trace, document):
     return [step for run in runs for step in (run if len(run) <= 3 else run[:2] + run[-1:])]
 
 
-def watch(setting, program):
+def traced(setting, program, document):
+    """Saves it, and nobody is killed: the status, what was said, and the steps."""
     with tempfile.NamedTemporaryFile('r', dir=setting.scratch) as trace:
-        document = Document(setting, program)
         status, said = setting.run(program, document, ['-o', trace.name, '-e', f'trace={",".join("?" + call for call in CALLS)}'])
-        calls = steps(trace.read().splitlines(), document)
+        return status, said, steps(trace.read().splitlines(), document)
+
+
+def kill(setting, program, document, call, number):
+    return setting.run(program, document, ['-o', '/dev/null', '-e', f'trace={call}', '-e', f'inject={call}:signal=KILL:when={number}'])
+
+
+def natively(setting, program):
+    """What there can be on the host when the program is killed as it saves in the directory itself: of each call, everything that was found. In the form of a file it is one where nothing can be made."""
+    def document():
+        made = Document(setting, program, 'native')
+        if setting.form == 'file':
+            made.stand_alone()
+        return made
+
+    first = document()
+    calls = traced(setting, program, first)[2]
+    first.end()
+    found = {}
+    for call, number in calls:
+        killed = document()
+        kill(setting, program, killed, call, number)
+        found.setdefault(call, set()).add(killed.end()[0])
+    return found
+
+
+def watch(setting, program):
+    document = Document(setting, program)
+    status, said, calls = traced(setting, program, document)
     found = document.left()
     document.withdraw()
     after, beside = document.end()
@@ -182,19 +218,24 @@ def watch(setting, program):
     killed = []
     for call, number in [] if setting.form == 'native' or mode == 'whole' else calls:
         document = Document(setting, program)
-        status, said = setting.run(program, document, ['-o', '/dev/null', '-e', f'trace={call}', '-e', f'inject={call}:signal=KILL:when={number}'])
-        killed.append((f'killed at {call} {number}', document, document.left(), f'status {status}: {said}'))
+        status, said = kill(setting, program, document, call, number)
+        killed.append((call, f'killed at {call} {number}', document, document.left(), f'status {status}: {said}'))
         document.withdraw()
-    results = {}
+    results, native = {}, None
     # The workplaces go within a second, all of them meanwhile.
-    for when, document, found, said in killed:
+    for call, when, document, found, said in killed:
         after, beside = document.end()
         results[found] = results.get(found, 0) + 1
-        # What is written in place is neither while it is being written, natively as well.
-        if (found.startswith('NEITHER') and not writes_in_place) or after != found:
+        is_wrong = after != found
+        if found.startswith('NEITHER') and not is_wrong:
+            # What is written in place is neither while it is being written: byte by byte what the same kill leaves natively, or it is a fault of ours.
+            if native is None:
+                native = natively(setting, program) if writes_in_place else {}
+            is_wrong = found not in native.get(call, ())
+        if is_wrong:
             is_right = False
-            print(f'  {program}, {when}: {found}, then {after}; {beside} beside it; {said}')
-    print(f'{program}: {ended}; {len(calls)} steps: ' + (', '.join(f'{count} × {what}' for what, count in sorted(results.items())) or 'nobody was killed') + (' (written in place)' if writes_in_place else ''), flush=True)
+            print(f'  {program}, {when}: {found}, then {after}; {beside} beside it; natively {sorted((native or {}).get(call, ()))}; {said}')
+    print(f'{program}: {ended}; {len(calls)} steps: ' + (', '.join(f'{count} × {what}' for what, count in sorted(results.items())) or 'nobody was killed') + (' (written in place, as natively)' if native else ''), flush=True)
     return is_right
 
 
