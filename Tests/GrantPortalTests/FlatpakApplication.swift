@@ -39,6 +39,13 @@ final class FlatpakApplication {
         let programs = base + "/flatpak/app/files/bin/"
         try Command.run(["install", "-m", "755", session.program, programs + "client"]).orThrow()
         try Command.run(["install", "-m", "755", Programs.probe, programs + "probe"]).orThrow()
+        // Those of the compiler, which are no part of the system; Flatpak has /app/lib looked at.
+        let libraries = try fixture.directory("flatpak/app/files/lib")
+        for line in try Command.run(["ldd", Programs.probe]).orThrow().text.split(separator: "\n") {
+            let words = line.split(separator: " ").map { $0.trimmingCharacters(in: .whitespaces) }
+            guard words.count > 2, words[1] == "=>", !words[2].hasPrefix("/lib"), !words[2].hasPrefix("/usr/lib") else { continue }
+            try Command.run(["install", "-m", "755", words[2], libraries]).orThrow()
+        }
         try flatpak("build-export", "--runtime", base + "/flatpak/repo", base + "/flatpak/runtime", "1").orThrow()
         try flatpak("build-export", base + "/flatpak/repo", base + "/flatpak/app", "1").orThrow()
         try flatpak("remote-add", "--user", "--no-gpg-verify", "here", base + "/flatpak/repo").orThrow()
