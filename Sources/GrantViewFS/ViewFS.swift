@@ -53,6 +53,8 @@ public final class ViewFS: @unchecked Sendable {
     let leavesAccessTimes = Atomic<Bool>(false)
     let leavesDirectoryAccessTimes = Atomic<Bool>(false)
     let departures = Departures()
+    /// Whether a file was ever reached through grants of several views, so that changes made through one must be relayed to others.
+    let haveViewsOverlapped = Atomic<Bool>(false)
     /// What the next daemon must know if this one dies; nil when there will be none.
     public let records: RecoveryRecords?
     private let supervisor: Supervisor?

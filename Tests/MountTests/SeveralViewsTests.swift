@@ -150,6 +150,56 @@ extension MountTests {
     }
 }
 
+extension MountTests.AMountOfSeveralViews {
+    /// Mounts two views that have the same directory; a third has a directory in it, and the first one in that.
+    private func mountOverlapping() throws -> (one: String, other: String) {
+        let source = try fixture.source("same")
+        for number in 0..<50 { try Data("x".utf8).write(to: URL(fileURLWithPath: source + "/f\(number)")) }
+        let inside = try fixture.source("same/inside")
+        for (view, directory) in [("job-1", source), ("job-2", source), ("job-3", inside), ("job-1", inside)] {
+            try fixture.grant(directory, view: view)
+        }
+        try fixture.grantfs("mount", "--views", "job-*", mountpoint).orThrow()
+        return (mountpoint + "/job-1/same", mountpoint + "/job-2/same")
+    }
+
+    @Test(
+        "tells each view what another one that has the same directory changes there, as soon as what the host does",
+        arguments: MountTests.HostChanges.cases)
+    func changesOfAnotherView(_ what: MountTests.HostChanges.Case) throws {
+        _ = try mountOverlapping()
+        let (one, other) = (mountpoint + "/job-2/same", mountpoint + "/job-3/inside")
+        try MountTests.HostChanges.expectShown(what, changedIn: one + "/inside", shownIn: other, as: .current)
+    }
+
+    @Test("keeps names and attributes of a directory that another view has too, and of one that overlaps in its own view it does not")
+    func cachedBesideAnotherView() throws {
+        let (one, other) = try mountOverlapping()
+        func requests(of directory: String) throws -> Int {
+            func now() throws -> Int {
+                let requests = try fixture.status().mounts[0].requests
+                return requests["LOOKUP", default: 0] + requests["GETATTR", default: 0]
+            }
+            let stat = ["sh", "-c", "cd \"$1\" && stat -c %s f*", "sh", directory]
+            // Whether views overlap is looked at after they are shown.
+            return try (0..<5).map { _ in
+                try Command.run(stat).orThrow()
+                let before = try now()
+                try Command.run(stat).orThrow()
+                return try now() - before
+            }.min()!
+        }
+        #expect(try requests(of: other) < 25)
+        #expect(try requests(of: one) >= 50)
+        // Through another view's directory that lies between.
+        for round in 0..<20 {
+            try Data(repeating: 0, count: round).write(to: URL(fileURLWithPath: one + "/inside/grows"))
+            let size = try FileManager.default.attributesOfItem(atPath: mountpoint + "/job-1/inside/grows")[.size] as? Int
+            #expect(size == round)
+        }
+    }
+}
+
 extension MountTests.AHeldKernelLock {
     @Test(
         "of one view's directory holds up no other view's program, nor a grant, revocation or removal in any",

@@ -49,12 +49,13 @@ final class HostChangeRelay {
         if kinds.contains(.overflow) || kinds.contains(.moved) { view.hostWatch?.countRename() }
         if kinds.contains(.overflow) { return invalidateAll() }
         guard let notifier = view.session?.notifier else { return }
-        // The kernel knows changes that came through this mount.
+        // The kernel knows changes that came through this mount, in the scope through which they came.
         let isOwn = change.process == process
-        if watch.means == .data { return relayData(change, isOwn: isOwn, notifier) }
-        let found = change.has_directory && (!isOwn || kinds.contains(.moved)) ? places.places(under: change.directory) : []
+        let mayConcernOthers = !isOwn || view.haveViewsOverlapped.load(ordering: .relaxed)
+        if watch.means == .data { return relayData(change, isOwn: isOwn && !(mayConcernOthers && isKnownInSeveral(change)), notifier) }
+        let found = change.has_directory && (mayConcernOthers || kinds.contains(.moved)) ? places.places(under: change.directory) : []
         if kinds.contains(.moved) { lookAfter(change, movedFrom: found, isOwn: isOwn) }
-        if isOwn { return }
+        if isOwn && !(mayConcernOthers && (found.contains { $0.scope != found[0].scope } || isKnownInSeveral(change))) { return }
         if kinds.contains(.ended) {
             places.remove(change.directory)
             watch.remove(directory: change.directory, isGone: true)
@@ -169,6 +170,20 @@ final class HostChangeRelay {
         scopes.first { $0.filesystem.load(ordering: .relaxed) == change.filesystem && isRelayed($0) }
     }
 
+    /// Whether the kernel knows the changed file in more than one scope. What is in one alone was changed through that one.
+    private func isKnownInSeveral(_ change: Change) -> Bool {
+        if change.file.length == 0 { return false }
+        var key: NodeKey?
+        var count = 0
+        for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
+            if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
+            guard let key else { return false }
+            if view.tree.find(key, in: scope) != nil { count += 1 }
+            if count > 1 { return true }
+        }
+        return false
+    }
+
     // MARK: what was moved
 
     /// Checks whether a renamed file left its grant. A rename through this mount cannot do that, unless one grant lies in another.
@@ -181,7 +196,8 @@ final class HostChangeRelay {
         guard change.file.length > 0 else { return }
         var key: NodeKey?
         for scope in scopes where scope.filesystem.load(ordering: .relaxed) == change.filesystem {
-            if isOwn, scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.overlap == 0 { continue }
+            let mayOverlap = scope.cacheBypass.load(ordering: .relaxed) & ScopeNodes.overlap != 0
+            if isOwn, !mayOverlap, !view.haveViewsOverlapped.load(ordering: .relaxed) { continue }
             if key == nil { key = view.tree.withFile(change.file, in: scope) { NodeKey(descriptor: $0) } ?? nil }
             guard let key else { return }
             if let node = view.tree.find(key, in: scope) { view.departures.check(at: node, in: scope.scope) }

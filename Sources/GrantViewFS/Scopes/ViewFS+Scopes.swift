@@ -130,22 +130,43 @@ extension ViewFS {
     /// Records that mounts have changed, and with them the paths of directories.
     public func mountsChanged() { hostWatch?.countMove() }
 
-    /// Finds scopes whose directories lie in one another, and stops the kernel from caching anything below them, so that a change
-    /// through one shows through the other at once. A scope that was found once stays so.
-    public func markOverlaps() {
+    /// Finds scopes whose directories lie in one another. In one view the kernel then caches nothing below them, so that a change
+    /// through one shows through the other at once. Those of different views are as in two mounts: what is changed through one is
+    /// relayed to the other (`HostChangeRelay`). Scopes that were found once stay so.
+    ///
+    /// `views`: the view of each grant, where several are shown; a grant without one counts as of the same view as any other such.
+    public func markOverlaps(views: [GrantID: ViewName] = [:]) {
+        // With write-back the kernel trusts its own sizes and data, which a change in another view would have to wait for.
+        let areApart = !policy.writeBack
         let slash = UInt8(ascii: "/")
         let placed = names.open.compactMap { _, scope in
-            path(of: scope).map { (path: $0 + ($0.last == slash ? [] : [slash]), scope: scope) }
+            path(of: scope).map { path in
+                OverlapPlace(
+                    path: path + (path.last == slash ? [] : [slash]), scope: scope, view: areApart ? views[scope.grant] : nil)
+            }
         }
-        var above: [(path: [UInt8], scope: Scope)] = []
+        // The directories above the one that is looked at, the innermost last: those of each view, and those of all.
+        var above: [ViewName?: [OverlapPlace]] = [:]
+        var aboveOfAll: [(place: OverlapPlace, areOfSeveralViews: Bool)] = []
+        // In this order a directory is followed by everything below it.
         for place in placed.sorted(by: { $0.path.lexicographicallyPrecedes($1.path) }) {
-            // In this order a directory is followed by everything below it.
-            while let last = above.last, !place.path.starts(with: last.path) { above.removeLast() }
-            if let last = above.last {
+            while let last = above[place.view]?.last, !place.path.starts(with: last.path) { above[place.view]?.removeLast() }
+            if let last = above[place.view]?.last {
                 for scope in [last.scope, place.scope] { scope.nodes.cacheBypass.bitwiseOr(ScopeNodes.overlap, ordering: .relaxed) }
             }
-            above.append(place)
+            above[place.view, default: []].append(place)
+            while let last = aboveOfAll.last, !place.path.starts(with: last.place.path) { aboveOfAll.removeLast() }
+            let areOfSeveralViews = aboveOfAll.last.map { $0.areOfSeveralViews || $0.place.view != place.view } ?? false
+            if areOfSeveralViews { haveViewsOverlapped.store(true, ordering: .relaxed) }
+            aboveOfAll.append((place, areOfSeveralViews))
         }
+    }
+
+    /// A granted directory, by its path with a slash at the end.
+    private struct OverlapPlace {
+        let path: [UInt8]
+        let scope: Scope
+        let view: ViewName?
     }
 
     /// A scope's load: inodes that the kernel knows, operations inside, and what has gone through it.

@@ -52,7 +52,8 @@ extension MountedView {
     /// Invalidates the kernel's caches of the root after grants were shown, and records renewed bookmarks.
     private func bring(_ shown: [GrantID], _ renewals: [Renewal]) {
         if !shown.isEmpty {
-            opening.withLock { _ in files.markOverlaps() }
+            let views = self.shown.onlyView == nil ? state.withLock { $0.grants.mapValues(\.grant.view) } : [:]
+            opening.withLock { _ in files.markOverlaps(views: views) }
             files.invalidateVirtualDirectories()
             claims?.rebind(until: 0)
             claims?.relocatePresenters(afterOpening: shown)
