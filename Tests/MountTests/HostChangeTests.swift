@@ -87,7 +87,7 @@ extension MountTests {
                 S=$1 M=$2
                 now() { echo $(( ${EPOCHREALTIME/./} / 1000 )); }
                 for i in 1 2 3 4 5 6 7 8; do
-                    \(what.prepare)
+                    { \(what.prepare); } >/dev/null
                     # What is told of that does not come between.
                     sleep 0.1
                     start=$(now)

@@ -235,7 +235,7 @@ extension MountTests.AHeldKernelLock {
 
 extension MountTests.AMountOfSeveralViews {
     @Test(
-        "of the desktop's documents says to the host where they are, and to no application; gives each application a directory before it has any"
+        "of the desktop's documents says where they are, to whoever may reach them; gives each application a directory before it has any"
     )
     func documents() throws {
         let source = try fixture.source("papers")
@@ -263,8 +263,16 @@ extension MountTests.AMountOfSeveralViews {
         }
         #expect(try hostPath("0a1b2c3d/paper.txt").text == source + "/paper.txt")
         #expect(try hostPath("4e5f6a7b/papers/paper.txt").text == source + "/paper.txt")
-        #expect(try hostPath("by-app/org.example.One/0a1b2c3d/paper.txt").status != 0)
-        #expect(try hostPath("by-app/org.example.One/4e5f6a7b/papers/paper.txt").status != 0)
+        let one = "by-app/org.example.One/"
+        #expect(try hostPath(one + "0a1b2c3d/paper.txt").text == source + "/paper.txt")
+        #expect(try hostPath(one + "4e5f6a7b/papers/paper.txt").text == source + "/paper.txt")
+        // What lies beside a document lies nowhere that an application should know.
+        try Command.shell("touch \"$1\"", mountpoint + "/0a1b2c3d/beside").orThrow()
+        #expect(try hostPath("0a1b2c3d/beside").status != 0 && hostPath("0a1b2c3d").status != 0)
+        #expect(rename(source + "/paper.txt", source + "/renamed.txt") == 0)
+        try fixture.wait(until: "it is followed") { try hostPath(one + "0a1b2c3d/paper.txt").text == source + "/renamed.txt" }
+        #expect(rename(source + "/renamed.txt", source + "/paper.txt") == 0)
+        try fixture.wait(until: "it is followed back") { try hostPath("0a1b2c3d/paper.txt").text == source + "/paper.txt" }
         #expect(try fixture.revoke("0a1b2c3d", "--view", "app:org.example.One")[0].isConfirmed)
         #expect(try !shows("by-app/org.example.One/0a1b2c3d/paper.txt") && shows("0a1b2c3d/paper.txt"))
         // One more grant for the program's, not for the mount's own directory.

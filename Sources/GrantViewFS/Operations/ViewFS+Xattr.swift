@@ -14,8 +14,8 @@ extension ViewFS {
         }
         if view.kernelOpens, size == 0, strcmp(name, capabilityName) == 0 { return probeWritable(view, request, id) }
         view.onNode(request, id, for: .read) { request, node, descriptor in
-            if strcmp(name, hostPathName) == 0, view.names.isBesideNursery(node.pointee.scope) {
-                return replyHostPath(request, of: descriptor, asked: size)
+            if view.names.showsDocuments, strcmp(name, hostPathName) == 0 {
+                return replyHostPath(request, of: node, descriptor, asked: size)
             }
             if isReserved(name) {
                 if size == 0, view.mustAskToWrite(node), strcmp(name, capabilityName) == 0 {
@@ -31,12 +31,16 @@ extension ViewFS {
         }
     }
 
-    /// Replies with the file's path on the host, in the document portal's own attribute: programs of the desktop ask for it to show
-    /// it to people. Only the host's programs get it, as an application in a sandbox must not know what lies where.
-    private static func replyHostPath(_ request: consuming Request, of descriptor: Int32, asked size: Int) {
+    /// Replies with the file's path on the host, in the document portal's own attribute: programs ask for it to show it to people,
+    /// also applications, which may ask `GetHostPaths` of their documents as well. What a program makes beside a document has none:
+    /// it lies in a workplace, which is nobody's business.
+    private static func replyHostPath(
+        _ request: consuming Request, of node: NodePointer, _ descriptor: Int32, asked size: Int
+    ) {
         let buffer = request.worker.pointee.buffer
         var status = FileStatus()
-        guard clinux_statx(descriptor, nil, &status) == 0, status.st.st_nlink > 0 else {
+        let isShown = node.pointee.withOwner { scope in scope.document.map { $0.key == node.pointee.key } ?? true }
+        guard isShown, clinux_statx(descriptor, nil, &status) == 0, status.st.st_nlink > 0 else {
             request.reply(error: ENODATA)
             return
         }

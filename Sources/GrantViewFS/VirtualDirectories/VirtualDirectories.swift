@@ -158,11 +158,8 @@ public final class VirtualDirectories: Sendable {
         return open.filter { $0.path.directories.starts(with: names) }.map(\.scope)
     }
 
-    /// Whether the mount has a nursery and the scope is shown outside it.
-    func isBesideNursery(_ scope: UInt32) -> Bool {
-        guard nursery != nil, let path = open.first(where: { $0.scope.id.rawValue == scope })?.path else { return false }
-        return table.withLock { table in nursery.flatMap { table.directories[$0]?.name } != path.directories.first }
-    }
+    /// Whether the mount is that of the desktop's documents.
+    var showsDocuments: Bool { nursery != nil }
 
     /// Changes whenever a name comes or goes; never 0.
     var version: UInt64 { table.withLock { $0.version } }
