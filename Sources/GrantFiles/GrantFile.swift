@@ -15,6 +15,8 @@ public struct DeclaredGrant: Sendable {
     public let asDirectory: Bool
     /// The hosts that a grant of the fleet is for; nil: all.
     public let hosts: String?
+    /// The filesystem, from whose root on the path of a grant of the fleet goes; nil: the path is that on the hosts.
+    public let filesystem: FilesystemName?
     /// The declaration's location: `FILE:LINE`.
     public let place: String
 }
@@ -76,6 +78,7 @@ private struct GrantFileReader: TOMLReading {
         var expires: Instant?
         var asDirectory = false
         var hosts: String?
+        var filesystem: FilesystemName?
         for (key, item) in items {
             switch key {
             case "view": view = try self.view(item)
@@ -90,15 +93,20 @@ private struct GrantFileReader: TOMLReading {
                 guard case .boolean(let value) = item.kind else { throw wrong(item, "“asDirectory” is true or false") }
                 asDirectory = value
             case "hosts" where isFleet: hosts = try text(item, key)
-            case "hosts": throw wrong(item, "“hosts” is for grants of a fleet", advice: "grantfs fleet apply")
-            default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts"] : []))
+            case "filesystem" where isFleet:
+                filesystem = FilesystemName(try text(item, key))
+                if filesystem == nil {
+                    throw wrong(item, "“filesystem” names none", advice: "UUID=…, or the source of a network mount, server:/export")
+                }
+            case "hosts", "filesystem": throw wrong(item, "“\(key)” is for grants of a fleet", advice: "grantfs fleet apply")
+            default: throw unknown(key, item, among: GrantFileReader.keys + (isFleet ? ["hosts", "filesystem"] : []))
             }
             if isFleet, ["asDirectory", "nameHex", "pathHex"].contains(key) { throw wrong(item, "“\(key)” is not for grants of a fleet") }
         }
         guard let path else { throw wrong(value, "the grant has no path", advice: "path = \"/srv/data\"") }
         return DeclaredGrant(
             view: view, name: name, path: path, access: access, expires: expires, coordination: coordination, asDirectory: asDirectory,
-            hosts: hosts, place: "\(file):\(value.line)")
+            hosts: hosts, filesystem: filesystem, place: "\(file):\(value.line)")
     }
 
     private func view(_ value: TOMLValue) throws(GrantError) -> ViewName {

@@ -142,9 +142,12 @@ extension FleetAgent {
             desiredGrant.activation = own?.fleetActivation.map { min($0, grant.activation - 1) } ?? 0
         }
         guard desiredGrant.isActive, own == nil else { return desiredGrant }
-        switch administrator.bookmark(ofFleetDirectory: grant.path, view: grant.view, access: grant.access) {
+        let found =
+            grant.shared.map { administrator.bookmark(of: $0, view: grant.view, access: grant.access) }
+            ?? administrator.bookmark(ofFleetDirectory: grant.path, view: grant.view, access: grant.access)
+        switch found {
         case .success(let bookmark): desiredGrant.bookmark = bookmark
-        case .failure(let error): problems[grant.id] = error.cause.map { "\(grant.path): \($0)" } ?? error.description
+        case .failure(let error): problems[grant.id] = error.cause.map { "\(grant.place): \($0)" } ?? error.description
         }
         return desiredGrant
     }

@@ -2,13 +2,18 @@ import GrantModel
 
 /// A grant of the fleet, as it is in etcd.
 public struct FleetGrant: Sendable, Equatable {
-    static let version: Int64 = 1
+    /// The format of grants by path, and of those by filesystem, which programs that know the first alone must not take for a path.
+    static let (version, sharedVersion): (Int64, Int64) = (1, 2)
 
     public let id: GrantID
     public var view: ViewName
     public var name: GrantName
-    /// The path of the directory, on every host.
+    /// The path of the directory on every host; with `filesystem`, from the root of that on.
     public let path: String
+    /// The filesystem on which it lies, wherever that is mounted.
+    public let filesystem: FilesystemName?
+    /// What the directory is, by what the filesystem says to every host; nil where that was not known.
+    public let identity: FileIdentity?
     public var access: Access
     public var state: RecordedState
     public var expires: Instant?
@@ -23,13 +28,27 @@ public struct FleetGrant: Sendable, Equatable {
     public var revision: Int64 = 0
 
     public init(
-        id: GrantID = .random(), view: ViewName, name: GrantName, path: String, access: Access, expires: Instant? = nil,
-        coordination: Coordination = .advisory, hosts: HostSelector, created: Instant
+        id: GrantID = .random(), view: ViewName, name: GrantName, path: String, filesystem: FilesystemName? = nil,
+        identity: FileIdentity? = nil, access: Access, expires: Instant? = nil, coordination: Coordination = .advisory,
+        hosts: HostSelector, created: Instant
     ) {
+        (self.filesystem, self.identity) = (filesystem, identity)
         (self.id, self.view, self.name, self.path, self.access) = (id, view, name, path, access)
         (self.state, self.expires, self.coordination, self.activation) = (.active, expires, coordination, 1)
         (self.hosts, self.created) = (hosts, created)
     }
+
+    /// The directory on its filesystem; nil for one that is named by its path on the hosts.
+    public var shared: SharedDirectory? { filesystem.map { SharedDirectory(filesystem: $0, path: path, identity: identity) } }
+
+    /// Whether the other grant names the same directory in the same way. What the directory is may be known of one alone.
+    public func isOfSameDirectory(as other: FleetGrant) -> Bool {
+        guard let identity, let others = other.identity else { return path == other.path && filesystem == other.filesystem }
+        return path == other.path && filesystem == other.filesystem && identity.agrees(with: others)
+    }
+
+    /// Where the directory is, for people.
+    public var place: String { shared?.description ?? path }
 
     public func state(at now: Instant) -> RecordedState {
         if state == .active, let expires, expires <= now { return .expired }
@@ -37,20 +56,28 @@ public struct FleetGrant: Sendable, Equatable {
     }
 
     var json: JSONValue {
-        .object([
-            "format": .integer(FleetGrant.version), "id": .string(id.description), "view": .string(view.description),
+        var members: [String: JSONValue] = [
+            "format": .integer(filesystem == nil ? FleetGrant.version : FleetGrant.sharedVersion), "id": .string(id.description),
+            "view": .string(view.description),
             "name": .string(name.description), "path": .string(path), "access": .string(access.rawValue), "state": .string(state.rawValue),
             "expires": expires.map { .integer($0.nanoseconds) } ?? .null, "coordination": .string(coordination.rawValue),
             "activation": .integer(activation), "hosts": .string(hosts.description), "created": .integer(created.nanoseconds),
             "by": .string(by),
-        ])
+        ]
+        if let filesystem { members["filesystem"] = .string(filesystem.description) }
+        if let identity {
+            members["inode"] = .integer(Int64(bitPattern: identity.inode))
+            members["generation"] = identity.generation.map { .integer(Int64($0)) } ?? .null
+            members["birth"] = identity.birthTime.map { .integer($0.nanoseconds) } ?? .null
+        }
+        return .object(members)
     }
 
     /// Decodes an entry of etcd, which has to match its key. `.storeNewer`, `.storeDamaged` with the reason as the cause.
     init(_ entry: EtcdEntry) throws(GrantError) {
         let flaw = { (why: String) in GrantError(.storeDamaged, "\(entry.key) is no grant", cause: why) }
         guard let json = try? JSONValue(text: entry.value), let version = json["format"]?.integer else { throw flaw("it makes no sense") }
-        guard version == FleetGrant.version else {
+        guard version == FleetGrant.version || version == FleetGrant.sharedVersion else {
             throw GrantError(
                 .storeNewer, "\(entry.key) cannot be read", cause: "it is of version \(version), which this program does not know")
         }
@@ -64,6 +91,9 @@ public struct FleetGrant: Sendable, Equatable {
         else { throw flaw("a member is missing or makes no sense") }
         guard let path = json["path"]?.string, FleetGrant.isPath(path) else { throw flaw("its path is none") }
         (self.id, self.view, self.name, self.path, self.access) = (id, view, name, path, access)
+        filesystem = json["filesystem"]?.string.flatMap { FilesystemName($0) }
+        guard (filesystem != nil) == (version == FleetGrant.sharedVersion) else { throw flaw("its filesystem makes no sense") }
+        identity = try FleetGrant.identity(json, flaw)
         switch json["expires"] {
         case .integer(let time)?: expires = Instant(nanoseconds: time)
         case .null?: expires = nil
@@ -74,6 +104,21 @@ public struct FleetGrant: Sendable, Equatable {
         by = String((json["by"]?.string ?? "").prefix(200))
         revision = entry.modified
         guard FleetKeys.grant(self) == entry.key else { throw flaw("it stands under another's key") }
+    }
+
+    /// nil where none was recorded. What makes no sense must not be taken for that, because then any directory would do.
+    private static func identity(_ json: JSONValue, _ flaw: (String) -> GrantError) throws(GrantError) -> FileIdentity? {
+        switch (json["inode"], json["generation"], json["birth"]) {
+        case (nil, nil, nil): return nil
+        case (let inode?, let generation?, let birth?):
+            guard let inode = inode.integer, generation == .null || generation.integer.flatMap({ UInt32(exactly: $0) }) != nil,
+                birth == .null || birth.integer != nil
+            else { throw flaw("its identity makes no sense") }
+            return FileIdentity(
+                inode: UInt64(bitPattern: inode), generation: generation.integer.flatMap { UInt32(exactly: $0) },
+                birthTime: birth.integer.map { Instant(nanoseconds: $0) })
+        default: throw flaw("its identity makes no sense")
+        }
     }
 
     /// Whether the path is absolute and canonical.

@@ -43,7 +43,7 @@ enum StateJSON {
         }
         return .object([
             "id": .string(grant.id.description), "view": text(grant.view.description), "name": text(grant.name.description),
-            "path": text(grant.path), "access": .string(grant.access.rawValue), "state": .string(grant.state(at: snapshot.time).rawValue),
+            "path": text(grant.place), "access": .string(grant.access.rawValue), "state": .string(grant.state(at: snapshot.time).rawValue),
             "for": text(grant.hosts.description), "expires": time(grant.expires), "by": text(grant.by, most: 200),
             "revision": .integer(grant.revision), "confirmed": .integer(counts[.confirmed] ?? 0),
             "waiting": .integer(counts[.waiting] ?? 0), "gone": .integer(counts[.gone] ?? 0), "problems": .integer(problems),

@@ -105,7 +105,7 @@ extension FleetTop {
         line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), colour: counts.waiting > 0 ? .warning : .plain)
         if !isNarrow {
             line.add("  " + DisplayWidth.fitted(grant.access.rawValue, to: 10) + "  " + VisibleText.of(grant.view.description) + "  ")
-            line.add(DisplayWidth.cutStart(VisibleText.of(grant.path), to: max(1, size.columns - line.width)))
+            line.add(DisplayWidth.cutStart(VisibleText.of(grant.place), to: max(1, size.columns - line.width)))
         }
         return line.cut(to: size.columns)
     }

@@ -171,7 +171,7 @@ public struct FleetTop: LiveConsole {
         var grants = snapshot.grants.filter { grant in
             if let view, grant.view != view { return false }
             if hidesWithdrawn, grant.state(at: snapshot.time) != .active { return false }
-            return has([VisibleText.of(grant.name.bytes), VisibleText.of(grant.path), grant.view.description, grant.hosts.description])
+            return has([VisibleText.of(grant.name.bytes), VisibleText.of(grant.place), grant.view.description, grant.hosts.description])
         }
         switch order {
         case .name: break

@@ -16,7 +16,7 @@ enum GrantCommand {
             OptionDeclaration(
                 "as-directory", help: "shows a file in a directory of its own, in which programs can save it by a rename"),
             OptionDeclaration("tag", help: "the directory gets a tag, an extended attribute by which a restored copy is recognised"),
-            FleetOptions.fleet, FleetOptions.hosts, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
+            FleetOptions.fleet, FleetOptions.hosts, FleetOptions.filesystem, FleetOptions.dryRun, CommonOptions.timeout, CommonOptions.json,
         ],
         notes: [
             "What is granted already in the same way (directory, view, name, access, expiry) is left as it is: its id is printed, and the exit status is 0. Of "

@@ -11,7 +11,7 @@ enum FleetApply {
         let now = Instant(nanoseconds: Clock.realtime)
         let declared = try GrantFileInput.declared([file], isFleet: true)
         var wanted: [(grant: FleetGrant, place: String)] = []
-        for item in declared.grants { wanted.append((try grant(item, now), item.place)) }
+        for item in declared.grants { wanted.append((try grant(item, now, arguments), item.place)) }
         let fleet = try arguments.openFleet()
         let (known, invalidEntries) = try fleet.grants()
         // An unreadable grant could be one of the declared ones.
@@ -37,7 +37,7 @@ enum FleetApply {
     }
 
     /// Converts a declared grant. `.invalidFile`, with the line.
-    private static func grant(_ item: DeclaredGrant, _ now: Instant) throws(GrantError) -> FleetGrant {
+    private static func grant(_ item: DeclaredGrant, _ now: Instant, _ arguments: ParsedArguments) throws(GrantError) -> FleetGrant {
         let path = String(decoding: item.path, as: UTF8.self)
         guard Array(path.utf8) == item.path, FleetGrant.isPath(path) else {
             throw GrantError(
@@ -54,7 +54,9 @@ enum FleetApply {
             throw GrantError(.invalidFile, "\(item.place): \(error.message)", cause: error.cause, advice: error.advice)
         }
         return FleetGrant(
-            view: item.view, name: name, path: path, access: item.access, expires: item.expires, coordination: item.coordination,
+            view: item.view, name: name, path: path, filesystem: item.filesystem,
+            identity: try FleetGrants.identity(item.filesystem, path, arguments), access: item.access, expires: item.expires,
+            coordination: item.coordination,
             hosts: hosts,
             created: now)
     }
@@ -97,15 +99,15 @@ enum FleetApply {
             if old.activation != new.activation { differences.append("active again") }
             return ("~", differences.joined(separator: ", "), 33)
         case .replace(let old, let new):
-            return ("!", described(new) + ", instead of \(Terminal.visible(old.path)) for \(old.hosts)", 31)
-        case .withdraw(let grant): return ("-", "\(Terminal.visible(grant.path)), withdrawn and forgotten", 31)
+            return ("!", described(new) + ", instead of \(Terminal.visible(old.place)) for \(old.hosts)", 31)
+        case .withdraw(let grant): return ("-", "\(Terminal.visible(grant.place)), withdrawn and forgotten", 31)
         case .keep: return nil
         case .leave(_, _, let reason): return ("?", reason, 33)
         }
     }
 
     private static func described(_ grant: FleetGrant) -> String {
-        var text = "\(Terminal.visible(grant.path)) for \(grant.hosts), \(grant.access.rawValue)"
+        var text = "\(Terminal.visible(grant.place)) for \(grant.hosts), \(grant.access.rawValue)"
         if let expires = grant.expires { text += ", until \(Timestamp.local(expires))" }
         if grant.coordination != .advisory { text += ", \(grant.coordination.rawValue)" }
         return text

@@ -12,6 +12,7 @@ enum FleetGrants {
         let now = Instant(nanoseconds: Clock.realtime)
         let expires = try arguments.text("expires").map { text throws(GrantError) in try Expiry.parse(text, now: now) }
         let (view, name, hosts) = (try arguments.view() ?? .standard, try arguments.name(), try arguments.selector())
+        let filesystem = try arguments.filesystem()
         guard arguments.operands.count == 1 || name == nil else { throw GrantError(.usage, "--name is for one directory") }
         var wanted: [FleetGrant] = []
         for operand in arguments.operands {
@@ -22,7 +23,9 @@ enum FleetGrants {
             }
             wanted.append(
                 FleetGrant(
-                    view: view, name: chosen, path: path, access: arguments.has("read-only") ? .readOnly : .readWrite, expires: expires,
+                    view: view, name: chosen, path: path, filesystem: filesystem,
+                    identity: try identity(filesystem, path, arguments), access: arguments.has("read-only") ? .readOnly : .readWrite,
+                    expires: expires,
                     hosts: hosts, created: now))
         }
         let fleet = try arguments.openFleet()
@@ -41,15 +44,29 @@ enum FleetGrants {
         return FleetOutput.exitStatus(of: changes, "the grant")
     }
 
+    /// What a directory of a shared filesystem is, if this machine has it mounted; else each host takes what it finds first, which is
+    /// said.
+    static func identity(_ filesystem: FilesystemName?, _ path: String, _ arguments: ParsedArguments) throws(GrantError) -> FileIdentity? {
+        guard let filesystem else { return nil }
+        let place = SharedDirectory(filesystem: filesystem, path: path)
+        let found = try GrantAdministrator.identity(of: place, store: try arguments.storeDirectory(), probe: .command)
+        if found == nil {
+            Terminal.note(
+                "\(Terminal.visible(filesystem.description)) is not mounted here, so no host can tell whether its "
+                    + "\(Terminal.visible(path)) is the one that you mean: each takes what it finds")
+        }
+        return found
+    }
+
     /// Returns an equal grant that exists already.
     private static func same(as grant: FleetGrant, _ fleet: FleetStore) throws(GrantError) -> FleetGrant? {
         guard let own = try fleet.grants().grants.first(where: { $0.view == grant.view && $0.name == grant.name }) else { return nil }
-        guard own.path == grant.path, own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,
+        guard own.isOfSameDirectory(as: grant), own.access == grant.access, own.hosts == grant.hosts, own.expires == grant.expires,
             own.state(at: grant.created) == .active
         else {
             throw GrantError(
                 .alreadyExists, "the fleet's view “\(grant.view)” has a grant named “\(grant.name)” already",
-                cause: "it is of \(own.path), for \(own.hosts), \(own.access.rawValue) and \(own.state(at: grant.created).rawValue)",
+                cause: "it is of \(own.place), for \(own.hosts), \(own.access.rawValue) and \(own.state(at: grant.created).rawValue)",
                 advice: "choose another with --name, or remove that one")
         }
         Terminal.note("“\(grant.name)” is granted to the fleet's view “\(grant.view)” already, in the same way")
@@ -92,7 +109,7 @@ enum FleetGrants {
                 [
                     Terminal.visible(grant.name.bytes), Terminal.visible(grant.view.description), grant.access.rawValue,
                     grant.state(at: now).rawValue, grant.expires.map { Timestamp.local($0) } ?? "never", grant.hosts.description,
-                    String(grant.id.description.prefix(12)), Terminal.visible(grant.path),
+                    String(grant.id.description.prefix(12)), Terminal.visible(grant.place),
                 ], grant.state(at: now) == .active ? nil : .gone)
         }
         try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput)))

@@ -10,6 +10,11 @@ enum FleetOptions {
     static let hosts = OptionDeclaration(
         "hosts", value: "WHICH",
         help: "with --fleet: the hosts with these labels, such as role=build,zone!=b or host=NAME; all when left out")
+    static let filesystem = OptionDeclaration(
+        "filesystem", value: "FS",
+        help:
+            "with --fleet: directories are paths from the root of this filesystem on, UUID=… or the source of a network mount (server:/export), and are found wherever a host has it mounted"
+    )
     static let dryRun = OptionDeclaration("dry-run", help: "with --fleet: say what would change on which host, and change nothing")
 }
 
@@ -17,7 +22,7 @@ extension ParsedArguments {
     /// Whether the command is about the fleet. `.usage` for options that need --fleet.
     func isAboutFleet() throws(GrantError) -> Bool {
         if has("fleet") { return true }
-        for option in ["hosts", "dry-run"] where has(option) && command != "revoke" {
+        for option in ["hosts", "dry-run", "filesystem"] where has(option) && command != "revoke" {
             throw GrantError(.usage, "\(command): --\(option) is for --fleet")
         }
         return false
@@ -55,6 +60,18 @@ extension ParsedArguments {
             throw GrantError(.permission, "no fleet is administered from here", cause: "\(file) is a host's and not an administrator's")
         }
         return credentials
+    }
+
+    /// What `--filesystem` names. `.usage` for what is none.
+    func filesystem() throws(GrantError) -> FilesystemName? {
+        guard let text = try text("filesystem") else { return nil }
+        guard let name = FilesystemName(text) else {
+            throw GrantError(
+                .usage, "“\(text)” names no filesystem",
+                cause: text.hasPrefix("/") ? "a device has another name on each host" : nil,
+                advice: "UUID=… (lsblk -f says which), or the source of a network mount, server:/export (findmnt)")
+        }
+        return name
     }
 
     func selector() throws(GrantError) -> HostSelector { try HostSelector(try text("hosts") ?? "all") }

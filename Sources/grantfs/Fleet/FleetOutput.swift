@@ -8,7 +8,8 @@ enum FleetOutput {
         let now = Instant(nanoseconds: Clock.realtime)
         return [
             ("id", .string(grant.id.description)), ("view", .string(grant.view.description)), ("name", .string(grant.name.description)),
-            ("path", .string(grant.path)), ("access", .string(grant.access.rawValue)), ("state", .string(grant.state(at: now).rawValue)),
+            ("path", .string(grant.path)), ("filesystem", grant.filesystem.map { .string($0.description) } ?? .null),
+            ("access", .string(grant.access.rawValue)), ("state", .string(grant.state(at: now).rawValue)),
             ("for", .string(grant.hosts.description)), ("created", JSON.time(grant.created)), ("expires", JSON.time(grant.expires)),
             ("coordination", .string(grant.coordination.rawValue)), ("revision", .integer(grant.revision)),
         ]
@@ -90,7 +91,7 @@ enum FleetOutput {
         for (grant, hosts) in concerned {
             let names = hosts.map { $0.lease == nil ? "\($0.id) (not heard of)" : $0.id }
             try Terminal.print(
-                "would \(command) \(Terminal.visible(grant.name.bytes)) (\(Terminal.visible(grant.path))) in the fleet's view "
+                "would \(command) \(Terminal.visible(grant.name.bytes)) (\(Terminal.visible(grant.place))) in the fleet's view "
                     + "\(Terminal.visible(grant.view.description)) on \(names.isEmpty ? "no host" : names.joined(separator: ", "))")
         }
         return 0

@@ -55,7 +55,7 @@ enum FleetResolution {
         let now = Instant(nanoseconds: Clock.realtime)
         let rows = [
             ("name", Terminal.visible(grant.name.bytes)), ("view", Terminal.visible(grant.view.description)),
-            ("id", grant.id.description), ("path", Terminal.visible(grant.path)), ("access", grant.access.rawValue),
+            ("id", grant.id.description), ("path", Terminal.visible(grant.place)), ("access", grant.access.rawValue),
             ("state", grant.state(at: now).rawValue), ("for", grant.hosts.description), ("created", Timestamp.local(grant.created)),
             ("expires", grant.expires.map { Timestamp.local($0) } ?? "never"),
             ("changed", grant.by.isEmpty ? "-" : Terminal.visible("by \(grant.by)")),

@@ -1,0 +1,68 @@
+/// The name of a filesystem that hosts mount wherever they like.
+public enum FilesystemName: Hashable, Sendable, CustomStringConvertible {
+    /// `UUID=` and hexadecimal digits; dashes and case do not count. 1 to 16 bytes.
+    case uuid([UInt8])
+    /// The source of a network mount as /proc/self/mountinfo has it: `server:/export`.
+    case source(String)
+
+    /// nil for what names no filesystem, and for the name of a device, which means another one on each host.
+    public init?(_ text: String) {
+        if text.hasPrefix("UUID=") {
+            guard let bytes = FilesystemName.bytes(text.dropFirst(5)), bytes.contains(where: { $0 != 0 }) else { return nil }
+            self = .uuid(bytes)
+            return
+        }
+        guard !text.isEmpty, !text.hasPrefix("/"), text.utf8.count < 4096, !text.utf8.contains(0) else { return nil }
+        self = .source(text)
+    }
+
+    public var description: String {
+        switch self {
+        case .source(let text): return text
+        case .uuid(let bytes):
+            let digits = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }
+            // As tools show it: dashes after 4, 6, 8 and 10 of 16 bytes.
+            let dashed = bytes.count == 16 ? [4, 6, 8, 10] : bytes.count == 4 ? [2] : []
+            return "UUID=" + digits.enumerated().map { (dashed.contains($0.offset) ? "-" : "") + $0.element }.joined()
+        }
+    }
+
+    private static func bytes(_ text: Substring) -> [UInt8]? {
+        let digits = text.utf8.filter { $0 != UInt8(ascii: "-") }
+        guard digits.count % 2 == 0, (2...32).contains(digits.count) else { return nil }
+        var result: [UInt8] = []
+        for start in stride(from: 0, to: digits.count, by: 2) {
+            let pair = String(decoding: digits[start..<start + 2], as: UTF8.self)
+            guard pair.allSatisfy(\.isHexDigit), let byte = UInt8(pair, radix: 16) else { return nil }
+            result.append(byte)
+        }
+        return result
+    }
+}
+
+/// A directory of a filesystem that several hosts have, wherever they mount it.
+public struct SharedDirectory: Hashable, Sendable, CustomStringConvertible {
+    public let filesystem: FilesystemName
+    /// From the filesystem's root on: absolute, canonical.
+    public let path: String
+    /// What the directory was when it was granted, as the filesystem says it to every host; nil where nobody could look.
+    public var identity: FileIdentity?
+
+    public init(filesystem: FilesystemName, path: String, identity: FileIdentity? = nil) {
+        (self.filesystem, self.path, self.identity) = (filesystem, path, identity)
+    }
+
+    /// For people.
+    public var description: String { "\(path) of \(filesystem)" }
+}
+
+extension FileIdentity {
+    /// Whether both can be one directory: what both know is the same.
+    public func agrees(with other: FileIdentity) -> Bool {
+        func agrees<Value: Equatable>(_ one: Value?, _ two: Value?) -> Bool {
+            guard let one, let two else { return true }
+            return one == two
+        }
+        return inode == other.inode && agrees(generation, other.generation) && agrees(birthTime, other.birthTime)
+    }
+}
