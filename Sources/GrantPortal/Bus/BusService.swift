@@ -5,12 +5,14 @@ import Synchronization
 
 /// A call that somebody makes, to be answered once.
 struct BusCall: @unchecked Sendable {
-    // Safe to share: the message is touched with its bus's lock alone.
-    fileprivate let message: OpaquePointer
+    // Safe to share: the receipt is touched with its bus's lock alone.
+    /// By which it is answered. The message itself is not kept: nothing of what came with it outlives what was read.
+    fileprivate let receipt: OpaquePointer
     let sender: String
     let interface: String
     let member: String
     let arguments: [BusValue]
+    let load: BusLoad
 }
 
 /// The connection by which calls come in. One thread listens; answers are sent by whoever has them.
@@ -21,6 +23,8 @@ final class BusService: @unchecked Sendable {
     private struct Connection: @unchecked Sendable { var bus: OpaquePointer }
 
     private let bus: Lock<Connection>
+    /// The connection, for handlers, which have the lock.
+    private let listening: OpaquePointer
     private let descriptor: Int32
     private let wake: PipePair
     private let isWoken = Atomic(false)
@@ -41,6 +45,7 @@ final class BusService: @unchecked Sendable {
         _ = try Errno.check(cportal_open_session(&bus))
         guard let bus else { throw Errno(ENOTCONN) }
         self.bus = Lock(Connection(bus: bus))
+        listening = bus
         descriptor = cportal_descriptor(bus)
         wake = try PipePair()
         self.onCall = onCall
@@ -113,23 +118,27 @@ final class BusService: @unchecked Sendable {
             return -EBADMSG
         }
         do throws(Errno) {
-            let arguments = try BusMessage(pointer: message).values()
-            guard let kept = cportal_keep(message) else { return -ENOMEM }
+            let (arguments, load) = try BusMessage(pointer: message).values(within: .ofAMessage)
+            var receipt: OpaquePointer?
+            _ = try Errno.check(cportal_receipt(service.listening, message, &receipt))
+            guard let receipt else { return -ENOMEM }
             service.onCall(
                 BusCall(
-                    message: kept, sender: String(cString: sender), interface: String(cString: interface), member: String(cString: member),
-                    arguments: arguments))
+                    receipt: receipt, sender: String(cString: sender), interface: String(cString: interface),
+                    member: String(cString: member),
+                    arguments: arguments, load: load))
             return 1
         } catch {
-            // sd-bus says so to the caller.
-            return 0 &- error.rawValue
+            guard error == Errno(E2BIG) else { return 0 &- error.rawValue }  // sd-bus says so to the caller.
+            _ = cportal_refuse(message, PortalError.Kind.limitsExceeded.rawValue, "The message carries too much")
+            return 1
         }
     }
 
     private static let receiveSignal: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
         guard let message, let context else { return 0 }
         let handler = Unmanaged<SignalHandler>.fromOpaque(context).takeUnretainedValue()
-        guard let values = try? BusMessage(pointer: message).values() else { return 0 }
+        guard let values = try? BusMessage(pointer: message).values(within: .ofAMessage).values else { return 0 }
         handler.act(values, cportal_sender(message).map { String(cString: $0) } ?? "")
         return 0
     }
@@ -137,15 +146,15 @@ final class BusService: @unchecked Sendable {
     /// Answers a call with values of these types. A caller that has gone hears nothing.
     func reply(to call: BusCall, _ types: String, _ values: [BusValue]) {
         bus.withLock { connection in
-            defer { cportal_drop(call.message) }
+            defer { cportal_drop(call.receipt) }
             var reply: OpaquePointer?
-            guard cportal_new_reply(call.message, &reply) >= 0, let reply else { return }
+            guard cportal_new_reply(call.receipt, &reply) >= 0, let reply else { return }
             defer { cportal_drop(reply) }
             do throws(Errno) {
                 try BusMessage(pointer: reply).append(values, types)
                 _ = try Errno.check(cportal_send(connection.bus, reply))
             } catch {
-                _ = cportal_refuse(call.message, PortalError.Kind.failed.rawValue, "the answer cannot be sent: \(error)")
+                _ = cportal_refuse(call.receipt, PortalError.Kind.failed.rawValue, "the answer cannot be sent: \(error)")
             }
         }
         wakeUp()
@@ -153,17 +162,20 @@ final class BusService: @unchecked Sendable {
 
     func refuse(_ call: BusCall, _ error: PortalError) {
         bus.withLock { _ in
-            _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
-            cportal_drop(call.message)
+            _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
+            cportal_drop(call.receipt)
         }
         wakeUp()
     }
 
     /// The same on the listening thread, which has the lock.
     func refuseWhileListening(_ call: BusCall, _ error: PortalError) {
-        _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
-        cportal_drop(call.message)
+        _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
+        cportal_drop(call.receipt)
     }
+
+    /// On the listening thread: nobody is there any more to be answered.
+    func forgetWhileListening(_ call: BusCall) { cportal_drop(call.receipt) }
 
     func tell(_ receiver: String, path: String, interface: String, signal: String, _ types: String, _ values: [BusValue]) {
         bus.withLock { connection in
