@@ -172,8 +172,16 @@ final class PortalSession {
     }
 
     /// Another program in such a sandbox.
-    func inSandbox(_ app: String, _ command: [String]) throws -> Child {
-        try Child(try sandbox(app, nil, []) + command, identity: fixture.owner, environment: fixture.environment)
+    func inSandbox(_ app: String, _ command: [String], binding places: [(host: String, inside: String)] = []) throws -> Child {
+        try Child(try sandbox(app, nil, places) + command, identity: fixture.owner, environment: fixture.environment)
+    }
+
+    /// The words of bwrap for such a sandbox.
+    func sandbox(of app: String) throws -> [String] { try sandbox(app, nil, []) }
+
+    /// What the portal has open.
+    var descriptors: Int {
+        portal.map { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\($0.pid)/fd").count) ?? 0 } ?? 0
     }
 
     /// A run of the application, as Flatpak notes it: its number, and the file that goes into its sandbox.
@@ -276,9 +284,11 @@ struct PortalAnswer: CustomStringConvertible {
 final class PortalClient {
     static let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("portal-client")
     static let path = 0o10000000
+    static let documents = "org.freedesktop.portal.Documents"
 
     private let child: Child
     let name: String
+    var pid: pid_t { child.pid }
 
     init(_ words: [String], identity: Identity, environment: [String: String]) throws {
         child = try Child(words, identity: identity, environment: environment)
