@@ -53,6 +53,24 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
+        @Test(
+            "A file of a filesystem that the host has not, and that hangs, is refused at once and keeps no worker",
+            .enabled(if: Identity.isRoot, "needs root"))
+        func hangingFileOfItsOwn() throws {
+            let session = try PortalSession.started()
+            let source = try HangingSource("slow", in: session.fixture)
+            defer { source.end() }
+            try source.file("report.txt")
+            let program = try session.sandboxed(app, binding: [(source.directory, "/slow")])
+            let held = try #require(try program.ask(["hold": "/slow/report.txt"])["result"] as? Int)
+            // From here on the sandbox alone has it.
+            try Command.run(["umount", "--lazy", source.directory]).orThrow()
+            try source.hang()
+            var request = PortalClient.request("AddFull", "(ahusas)", [[0], 3, "", [String]()])
+            request["open"] = [[held, 0]]
+            for _ in 0..<4 { #expect(PortalAnswer(try program.ask(request, within: 10)).error == "InvalidArgument") }
+        }
+
         @Test("A message that carries more than is meant to be sent is refused before it is read whole")
         func largeMessages() throws {
             let session = try PortalSession.started()

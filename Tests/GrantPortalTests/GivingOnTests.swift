@@ -116,6 +116,21 @@ extension GrantPortalTests {
             #expect(try listed(session).isEmpty)
         }
 
+        @Test("Whoever has lost it takes it from nobody else and has it forgotten no more", arguments: Way.allCases)
+        func takesNothing(way: Way) throws {
+            let session = try PortalSession.started()
+            let program = try session.sandboxed(app)
+            for number in 0..<3 {
+                let file = try session.file("t\(number)")
+                let id = try session.host.addFull([file], app: app, ["read", "grant-permissions", "delete"]).id
+                #expect(try session.host.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error == nil)
+                try take(id, way, session)
+                #expect(try program.call("RevokePermissions", "(ssas)", [id, other, ["read"]]).error == "NotAllowed")
+                #expect(try program.call("Delete", "(s)", [id]).error == "NotAllowed")
+            }
+            #expect(try listed(session).count == 3)
+        }
+
         @Test("What was narrowed this moment is not given on to write to, and not brought back by giving something else")
         func narrowed() throws {
             let session = try PortalSession.started()

@@ -23,7 +23,7 @@ enum CallerGroup: Hashable, Sendable {
     /// How many workers may be busy for it at a time: a file that is looked at may hang.
     var workers: Int {
         switch self {
-        case .service: 1
+        case .service: 2
         case .owner: 4
         case .app: 2
         case .nobody: 1
@@ -37,8 +37,8 @@ enum CallerGroup: Hashable, Sendable {
         }
     }
 
-    /// There are enough for the owner and the confined ones to have two each, whatever the others' files do, and one for the service.
-    static let allWorkers = 7
+    /// So many that whatever hangs for some keeps none from the others.
+    static let allWorkers = owner.workers + confinedWorkers + service.workers
     /// Of all applications together.
     static let confinedWorkers = 4
     /// What may wait of all applications together.

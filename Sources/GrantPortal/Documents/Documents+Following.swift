@@ -17,9 +17,9 @@ extension Documents {
         for id in ids { _ = try readPermissions(of: id) }
     }
 
-    /// The permission store says that this document was changed. What it has now is made true.
-    func followPermissions(of id: String) {
-        let isNew = changing { () -> Bool in
+    /// The permission store says that this document was changed. What it has now is made true. Whether that is a new document, which is to be taken over.
+    func followPermissions(of id: String) -> Bool {
+        changing {
             do throws(PortalError) {
                 return try readPermissions(of: id)
             } catch {
@@ -27,7 +27,6 @@ extension Documents {
                 return false
             }
         }
-        if isNew { takeOver(id) }
     }
 
     /// Whether the permission store has a document that was not known. `.failed` when it does not answer. The right to change is held.

@@ -89,6 +89,8 @@ extension DocumentPortal {
             guard DocumentNames.isApp(app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
             let asked = try Permissions(asked: words)
             if gives { return try give(asked, of: id, to: app, caller) }
+            // Whoever has lost it takes nothing from others either.
+            if !caller.isOwner, app != caller.app { try documents.catchUp(with: [id]) }
             guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.grant) || app == caller.app else {
                 throw PortalError.notAllowed
             }
@@ -120,14 +122,13 @@ extension DocumentPortal {
 
     private func delete(_ id: String, _ caller: Caller) throws(PortalError) {
         try documents.changing { () throws(PortalError) in
-            guard let document = documents.state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
-            guard permissions(of: caller, document).contains(.delete) else { throw PortalError.notAllowed }
+            if !caller.isOwner { try documents.catchUp(with: [id]) }
+            guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
+            guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.delete) else {
+                throw PortalError.notAllowed
+            }
             try documents.drop(id, inStore: true)
         }
-    }
-
-    func permissions(of caller: Caller, _ document: Document) -> Permissions {
-        caller.app.map { document.permissions[$0] ?? [] } ?? .all
     }
 
     private func info(_ id: String) throws(PortalError) -> Result {

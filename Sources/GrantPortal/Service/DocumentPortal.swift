@@ -39,6 +39,8 @@ public final class DocumentPortal: @unchecked Sendable {
     static let transferInterface = "org.freedesktop.portal.FileTransfer"
     /// Who is told of changes, as a sender of work; no connection's name begins so.
     private static let others = "others"
+    /// Documents of others are looked for, whose files may hang, while changes go on to be followed.
+    private static let found = "found"
 
     let documents: Documents
     let mount: Mount
@@ -85,7 +87,7 @@ public final class DocumentPortal: @unchecked Sendable {
                 queue.end()
                 for worker in workers { worker.join() }
             }
-            for id in missing { queue.add(.takeOver(id), from: Self.others) }
+            for id in missing { queue.add(.takeOver(id), from: Self.found) }
             ready()
             try bus.run()
         } catch {
@@ -182,7 +184,7 @@ public final class DocumentPortal: @unchecked Sendable {
             case .call(let call): answer(call, bus)
             case .permissionsChanged(let id):
                 dirty.withLock { _ = $0.remove(id) }
-                documents.followPermissions(of: id)
+                if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
             case .takeOver(let id): documents.takeOver(id)
             }
