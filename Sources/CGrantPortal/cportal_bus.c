@@ -81,7 +81,7 @@ int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(b
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
 
-/// What sd-bus calls, and what that calls. One of each kind is enough for as long as the bus is open.
+/// What sd-bus calls, and what that calls. One of each kind is enough, also for the connections that follow the first one.
 struct receiver {
     cportal_handler handler;
     void *context;
@@ -91,6 +91,10 @@ static struct receiver receivers[16];
 static size_t receiver_count;
 
 static struct receiver *receiver(cportal_handler handler, void *context) {
+    for (size_t index = 0; index < receiver_count; index++) {
+        if (receivers[index].handler == handler && receivers[index].context == context)
+            return &receivers[index];
+    }
     if (receiver_count == sizeof receivers / sizeof *receivers)
         return NULL;
     receivers[receiver_count] = (struct receiver){handler, context};

@@ -93,6 +93,32 @@ extension GrantPortalTests {
             try ownerIsAnswered(session, file)
         }
 
+        @Test("The largest message that the bus takes, which its reader does not, ends neither the service nor what it serves")
+        func largestMessage() throws {
+            let session = try PortalSession.started()
+            let file = try session.file()
+            let id = try session.host.addFull([file], flags: 1, app: app, ["read"]).id
+            let kept = try session.host.addFull([file], app: app, ["read"]).id
+            let program = try session.sandboxed(app)
+            #expect(try program.call("GetHostPaths", "(as)", [[id]]).dictionary.count == 1)
+            for round in 1...2 {
+                let large = try session.inSandbox(app, ["/usr/bin/python3", "/impostor", "largest"])
+                try large.expect("ready")
+                large.send("")
+                try large.expect("org.freedesktop.DBus.Error.NoReply")
+                try session.fixture.wait(until: "there is another connection") {
+                    session.said.components(separatedBy: "there is another one").count == round + 1
+                }
+                try ownerIsAnswered(session, file)
+            }
+            // Those who were there are known, and so is who came meanwhile, and what is withdrawn.
+            #expect(try program.call("GetHostPaths", "(as)", [[id]]).dictionary.count == 1)
+            #expect(try session.another().call("Info", "(s)", [id]).error == nil)
+            #expect(text("\(session.view(of: app))/\(id)/report.txt") == "old\n")
+            try session.store("SetPermission", "(sbssas)", ["documents", false, kept, app, [String]()])
+            try session.fixture.wait(until: "it is withdrawn") { text("\(session.view(of: app))/\(kept)/report.txt") == nil }
+        }
+
         @Test("An application makes a thousand and twenty-four documents and no more, until one of them ends; the owner makes others")
         func documents() throws {
             let session = try PortalSession.started()

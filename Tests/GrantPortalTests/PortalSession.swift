@@ -77,6 +77,7 @@ final class PortalSession {
           <limit name="max_incoming_unix_fds">250000000</limit>
           <limit name="max_outgoing_bytes">1000000000</limit>
           <limit name="max_outgoing_unix_fds">250000000</limit>
+          <limit name="max_message_size">1000000000</limit>
           <limit name="max_replies_per_connection">50000</limit>
           <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
         </busconfig>

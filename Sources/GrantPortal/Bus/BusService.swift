@@ -23,20 +23,31 @@ final class BusService: @unchecked Sendable {
     private struct Connection: @unchecked Sendable { var bus: OpaquePointer }
 
     private let bus: Lock<Connection>
-    /// The connection, for handlers, which have the lock.
-    private let listening: OpaquePointer
-    private let descriptor: Int32
+    /// The connection, for handlers, which have the lock, and its descriptor, both for the listening thread.
+    private var listening: OpaquePointer
+    private var descriptor: Int32
     private let wake: PipePair
     private let isWoken = Atomic(false)
     private let hasEnded = Atomic(false)
     private let onCall: (BusCall) -> Void
     /// Whether no more calls are to be taken just now.
     private let isFull: () -> Bool
+    private let path: String
     private var onSignals: [SignalHandler] = []
+    private var names: [String] = []
 
     private final class SignalHandler {
         let act: ([BusValue], String) -> Void
-        init(_ act: @escaping ([BusValue], String) -> Void) { self.act = act }
+        let (member, interface, path, sender): (String, String, String?, String?)
+
+        init(_ member: String, _ interface: String, _ path: String?, _ sender: String?, _ act: @escaping ([BusValue], String) -> Void) {
+            (self.member, self.interface, self.path, self.sender, self.act) = (member, interface, path, sender, act)
+        }
+
+        func listen(on bus: OpaquePointer) throws(Errno) {
+            let context = Unmanaged.passUnretained(self).toOpaque()
+            _ = try Errno.check(cportal_match(bus, sender, path, interface, member, BusService.receiveSignal, context))
+        }
     }
 
     /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next; both on the listening thread, under the lock.
@@ -48,6 +59,7 @@ final class BusService: @unchecked Sendable {
         listening = bus
         descriptor = cportal_descriptor(bus)
         wake = try PipePair()
+        self.path = path
         self.onCall = onCall
         self.isFull = isFull
         let context = Unmanaged.passUnretained(self).toOpaque()
@@ -60,20 +72,57 @@ final class BusService: @unchecked Sendable {
     func listen(
         to member: String, of interface: String, at path: String?, from sender: String?, _ act: @escaping ([BusValue], String) -> Void
     ) throws(Errno) {
-        let handler = SignalHandler(act)
+        let handler = SignalHandler(member, interface, path, sender, act)
         onSignals.append(handler)
-        let context = Unmanaged.passUnretained(handler).toOpaque()
-        let result = bus.withLock { cportal_match($0.bus, sender, path, interface, member, BusService.receiveSignal, context) }
-        _ = try Errno.check(result)
+        try bus.withLock { (connection: inout Connection) throws(Errno) in try handler.listen(on: connection.bus) }
     }
 
     /// EEXIST when somebody has it who keeps it.
     func take(name: String, replaces: Bool) throws(Errno) {
         _ = try Errno.check(bus.withLock { cportal_request_name($0.bus, name, replaces) })
+        names.append(name)
     }
 
     /// Listens until `end`, or until the bus has gone, which is an error.
-    func run() throws(Errno) {
+    ///
+    /// A message that sd-bus does not take, although the bus has, stays in the way of all that come after it: the largest that the bus takes is one. Then another connection
+    /// follows. Who waits for an answer on the former one hears from the bus that there is none. `reconnected`: what was said meanwhile was not heard.
+    func run(reconnected: () -> Void) throws(Errno) {
+        while true {
+            do throws(Errno) {
+                return try listen()
+            } catch {
+                guard ![ENOTCONN, ECONNRESET, EPIPE, ESHUTDOWN].contains(error.rawValue) else { throw error }
+                try reconnect()
+                reconnected()
+                // Whoever goes on with it is not served faster than the others.
+                usleep(100_000)
+            }
+        }
+    }
+
+    /// Takes the name over from the former connection before that is closed, so that nobody else gets it.
+    private func reconnect() throws(Errno) {
+        var bus: OpaquePointer?
+        _ = try Errno.check(cportal_open_session(&bus))
+        guard let bus else { throw Errno(ENOTCONN) }
+        do throws(Errno) {
+            _ = try Errno.check(cportal_serve_documents(bus, path, BusService.receiveCall, Unmanaged.passUnretained(self).toOpaque()))
+            for handler in onSignals { try handler.listen(on: bus) }
+            for name in names { _ = try Errno.check(cportal_request_name(bus, name, true)) }
+        } catch {
+            cportal_close(bus)
+            throw error
+        }
+        self.bus.withLock { connection in
+            cportal_close(connection.bus)
+            connection.bus = bus
+            listening = bus
+            descriptor = cportal_descriptor(bus)
+        }
+    }
+
+    private func listen() throws(Errno) {
         while !hasEnded.load(ordering: .acquiring) {
             let isFull = isFull()
             if !isFull {
@@ -173,6 +222,9 @@ final class BusService: @unchecked Sendable {
         _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
         cportal_drop(call.receipt)
     }
+
+    /// As it is in handlers.
+    func whileListening(_ body: () -> Void) { bus.withLock { _ in body() } }
 
     /// On the listening thread: nobody is there any more to be answered.
     func forgetWhileListening(_ call: BusCall) { cportal_drop(call.receipt) }

@@ -17,6 +17,8 @@ final class Connections: Sendable {
 
     func remove(_ name: String) { connections.withLock { _ = $0.removeValue(forKey: name) } }
 
+    var names: Set<String> { connections.withLock { Set($0.keys) } }
+
     /// By `BootClock`; nil when the bus has no such connection.
     func time(of name: String) -> Int64? { connections.withLock { $0[name] } }
 }

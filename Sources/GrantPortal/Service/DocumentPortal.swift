@@ -89,7 +89,7 @@ public final class DocumentPortal: @unchecked Sendable {
             }
             for id in missing { queue.add(.takeOver(id), from: Self.found) }
             ready()
-            try bus.run()
+            try bus.run { lookAgain(bus) }
         } catch {
             throw GrantError(.system, "the session bus has gone", cause: error.description)
         }
@@ -137,13 +137,30 @@ public final class DocumentPortal: @unchecked Sendable {
             if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
         // What is there already; what comes and goes from now on is heard of.
-        for name in askBus("ListNames", [])?.texts ?? [] where name.hasPrefix(":") { connections.add(name) }
-        if let owner = askBus("GetNameOwner", [.text(PermissionStore.service)])?.text { storeName.withLock { $0 = owner } }
+        _ = lookAtConnections()
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
             say(.notice, "somebody else is the portal of documents from now on")
             bus.end()
         }
+    }
+
+    /// Those that have gone; nil when the bus does not say.
+    private func lookAtConnections() -> Set<String>? {
+        let known = connections.names
+        guard let names = askBus("ListNames", [])?.texts else { return nil }
+        for name in names where name.hasPrefix(":") { connections.add(name) }
+        let owner = askBus("GetNameOwner", [.text(PermissionStore.service)])?.text
+        storeName.withLock { $0 = owner }
+        return known.subtracting(names)
+    }
+
+    /// What has come, gone and changed while nobody listened.
+    private func lookAgain(_ bus: BusService) {
+        say(.warning, "a message of somebody's ended the connection to the bus, and there is another one")
+        let gone = lookAtConnections() ?? []
+        bus.whileListening { for name in gone { connectionEnded(name) } }
+        for id in documents.state.withLock({ Array($0.documents.keys) }) { permissionsChanged(id) }
     }
 
     private func askBus(_ member: String, _ arguments: [BusValue]) -> BusValue? {
