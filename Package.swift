@@ -91,7 +91,7 @@ let package = Package(
                 "CGrantPortal", "GrantTerminal", "GrantAdministration", "GrantStore", "GrantControl", "GrantFleet", "GrantModel",
                 "GrantSystem",
             ]),
-        library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantModel", "GrantStore", "GrantSystem"]),
+        library("GrantPortal", ["CGrantPortal", "GrantAdministration", "GrantBookmarks", "GrantModel", "GrantStore", "GrantSystem"]),
         .executableTarget(
             name: "grantfs",
             dependencies: [
@@ -170,7 +170,7 @@ let package = Package(
         tests(
             "GrantKitTests",
             ["GrantKit", "GrantModel", "GrantCoordinator", "GrantSystem", "TestSupport", "DirectoryList", "NoteEditor", "DocumentBrowser"]),
-        tests("GrantPortalTests", ["TestSupport"], data: ["portal-client", "chooser-backend"]),
+        tests("GrantPortalTests", ["GrantPortal", "TestSupport"], data: ["portal-client", "impostor", "chooser-backend"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
         tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),

@@ -21,7 +21,11 @@
     F(sd_bus_send)                                                                                                                      \
     F(sd_bus_reply_method_errorf)                                                                                                       \
     F(sd_bus_error_free)                                                                                                                \
-    F(sd_bus_message_ref)                                                                                                               \
+    F(sd_bus_message_get_cookie)                                                                                                        \
+    F(sd_bus_message_get_expect_reply)                                                                                                  \
+    F(sd_bus_message_set_expect_reply)                                                                                                  \
+    F(sd_bus_message_set_sender)                                                                                                        \
+    F(sd_bus_message_seal)                                                                                                              \
     F(sd_bus_message_unref)                                                                                                             \
     F(sd_bus_message_get_sender)                                                                                                        \
     F(sd_bus_message_get_interface)                                                                                                     \
@@ -77,7 +81,7 @@ int cportal_descriptor(struct cportal_bus *bus) { return library.sd_bus_get_fd(b
 int cportal_events(struct cportal_bus *bus) { return library.sd_bus_get_events(bus_of(bus)); }
 int cportal_process(struct cportal_bus *bus) { return library.sd_bus_process(bus_of(bus), NULL); }
 
-/// What sd-bus calls, and what that calls. One of each kind is enough for as long as the bus is open.
+/// What sd-bus calls, and what that calls. One of each kind is enough, also for the connections that follow the first one.
 struct receiver {
     cportal_handler handler;
     void *context;
@@ -87,6 +91,10 @@ static struct receiver receivers[16];
 static size_t receiver_count;
 
 static struct receiver *receiver(cportal_handler handler, void *context) {
+    for (size_t index = 0; index < receiver_count; index++) {
+        if (receivers[index].handler == handler && receivers[index].context == context)
+            return &receivers[index];
+    }
     if (receiver_count == sizeof receivers / sizeof *receivers)
         return NULL;
     receivers[receiver_count] = (struct receiver){handler, context};
@@ -167,8 +175,24 @@ int cportal_match(
     return kept == NULL ? -ENOSPC : library.sd_bus_match_signal(bus_of(bus), NULL, sender, path, interface, member, on_message, kept);
 }
 
-struct cportal_message *cportal_keep(struct cportal_message *message) {
-    return (struct cportal_message *)library.sd_bus_message_ref(message_of(message));
+int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt) {
+    sd_bus_message *copy = NULL;
+    uint64_t cookie = 0;
+    int result = library.sd_bus_message_get_cookie(message_of(call), &cookie);
+    if (result >= 0)
+        result = library.sd_bus_message_new_method_call(bus_of(bus), &copy, NULL, "/", NULL, "Receipt");
+    if (result >= 0)
+        result = library.sd_bus_message_set_sender(copy, cportal_sender(call));
+    if (result >= 0)
+        result = library.sd_bus_message_set_expect_reply(copy, library.sd_bus_message_get_expect_reply(message_of(call)) > 0);
+    // A time limit other than 0: the library would otherwise put in its own.
+    if (result >= 0)
+        result = library.sd_bus_message_seal(copy, cookie, 1);
+    if (result < 0)
+        library.sd_bus_message_unref(copy);
+    else
+        *receipt = (struct cportal_message *)copy;
+    return result;
 }
 
 void cportal_drop(struct cportal_message *message) { library.sd_bus_message_unref(message_of(message)); }

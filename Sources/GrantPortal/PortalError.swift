@@ -11,6 +11,8 @@ struct PortalError: Error, Sendable {
         case cancelled = "org.freedesktop.portal.Error.Cancelled"
         /// Of file transfers, as programs know them.
         case accessDenied = "org.freedesktop.DBus.Error.AccessDenied"
+        /// A caller has more waiting, open or made than one may have.
+        case limitsExceeded = "org.freedesktop.DBus.Error.LimitsExceeded"
     }
 
     let kind: Kind

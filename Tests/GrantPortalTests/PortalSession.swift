@@ -20,6 +20,9 @@ final class PortalSession {
     /// Others that end with it.
     var companions: [Child] = []
     let program: String
+    /// Another program that speaks to the bus by itself, see `impostor`.
+    let impostor: String
+    private var instances = 0
 
     var mountpoint: String { fixture.base + "/run/doc" }
 
@@ -37,6 +40,9 @@ final class PortalSession {
         // Where whoever owns the session may read it.
         program = fixture.base + "/portal-client"
         try Data(contentsOf: PortalClient.source).write(to: URL(fileURLWithPath: program))
+        impostor = fixture.base + "/impostor"
+        try Data(contentsOf: PortalClient.source.deletingLastPathComponent().appendingPathComponent("impostor")).write(
+            to: URL(fileURLWithPath: impostor))
         try startBus(configuration)
         if hasStore { try startStore() }
     }
@@ -71,6 +77,7 @@ final class PortalSession {
           <limit name="max_incoming_unix_fds">250000000</limit>
           <limit name="max_outgoing_bytes">1000000000</limit>
           <limit name="max_outgoing_unix_fds">250000000</limit>
+          <limit name="max_message_size">1000000000</limit>
           <limit name="max_replies_per_connection">50000</limit>
           <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
         </busconfig>
@@ -155,28 +162,53 @@ final class PortalSession {
     }
 
     /// A program in a sandbox that says that it is the application's, as Flatpak makes them. It sees the system's files, the bus, and what is bound: places on the host,
-    /// and where the program sees them.
-    func sandboxed(_ app: String, info: String? = nil, binding places: [(host: String, inside: String)] = []) throws -> PortalClient {
-        let words = try sandbox(app, info ?? "[Application]\nname=\(app)\n", places)
+    /// and where the program sees them. `info`: what it says of itself, where that is not what Flatpak knows of it. `options`: more of bwrap's.
+    func sandboxed(
+        _ app: String, info: String? = nil, binding places: [(host: String, inside: String)] = [], options: [String] = []
+    ) throws -> PortalClient {
+        let words = try sandbox(app, info, places) + options
         let client = try PortalClient(words + ["/usr/bin/python3", "/client"], identity: fixture.owner, environment: fixture.environment)
         clients.append(client)
         return client
     }
 
     /// Another program in such a sandbox.
-    func inSandbox(_ app: String, _ command: [String]) throws -> Child {
-        try Child(try sandbox(app, "[Application]\nname=\(app)\n", []) + command, identity: fixture.owner, environment: fixture.environment)
+    func inSandbox(_ app: String, _ command: [String], binding places: [(host: String, inside: String)] = []) throws -> Child {
+        try Child(try sandbox(app, nil, places) + command, identity: fixture.owner, environment: fixture.environment)
     }
 
-    private func sandbox(_ app: String, _ info: String, _ places: [(host: String, inside: String)]) throws -> [String] {
-        let file = fixture.base + "/info-\(app)"
-        try info.write(toFile: file, atomically: false, encoding: .utf8)
+    /// The words of bwrap for such a sandbox.
+    func sandbox(of app: String) throws -> [String] { try sandbox(app, nil, []) }
+
+    /// What the portal has open.
+    var descriptors: Int {
+        portal.map { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\($0.pid)/fd").count) ?? 0 } ?? 0
+    }
+
+    /// A run of the application, as Flatpak notes it: its number, and the file that goes into its sandbox.
+    func instance(_ app: String) throws -> (number: Int, file: String) {
+        instances += 1
+        try fixture.directory("run/.flatpak")
+        let file = try fixture.directory("run/.flatpak/\(instances)") + "/info"
+        try Self.information(app, instances).write(toFile: file, atomically: false, encoding: .utf8)
+        chown(file, fixture.owner.uid, fixture.owner.gid)
+        return (instances, file)
+    }
+
+    static func information(_ app: String, _ number: Int) -> String {
+        "[Application]\nname=\(app)\nruntime=runtime/org.test.Runtime/x/1\n\n[Instance]\ninstance-id=\(number)\n"
+    }
+
+    private func sandbox(_ app: String, _ info: String?, _ places: [(host: String, inside: String)]) throws -> [String] {
+        var file = fixture.base + "/info-\(app)"
+        if let info { try info.write(toFile: file, atomically: false, encoding: .utf8) } else { file = try instance(app).file }
         var words = [
             "bwrap", "--die-with-parent", "--unshare-pid", "--proc", "/proc", "--dev", "/dev", "--ro-bind", file, "/.flatpak-info",
         ]
         for place in ["/usr", "/bin", "/lib", "/lib64", "/etc"] where access(place, F_OK) == 0 { words += ["--ro-bind", place, place] }
         words += ["--bind", fixture.base + "/bus", fixture.base + "/bus"]
         words += ["--ro-bind", program, "/client"]
+        words += ["--ro-bind", impostor, "/impostor"]
         // Where Flatpak shows an application its documents.
         words += ["--bind", view(of: app), "/run/flatpak/doc"]
         for place in places { words += ["--bind", place.host, place.inside] }
@@ -253,9 +285,11 @@ struct PortalAnswer: CustomStringConvertible {
 final class PortalClient {
     static let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("portal-client")
     static let path = 0o10000000
+    static let documents = "org.freedesktop.portal.Documents"
 
     private let child: Child
     let name: String
+    var pid: pid_t { child.pid }
 
     init(_ words: [String], identity: Identity, environment: [String: String]) throws {
         child = try Child(words, identity: identity, environment: environment)

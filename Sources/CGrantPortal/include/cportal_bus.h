@@ -9,7 +9,7 @@
 struct cportal_bus;
 struct cportal_message;
 
-/// What becomes of a message: 0, or more when nobody else is to have it. Called by `cportal_process`; whoever keeps the message takes a reference.
+/// What becomes of a message: 0, or more when nobody else is to have it. Called by `cportal_process`; the message is gone when it returns.
 typedef int (*cportal_handler)(struct cportal_message *message, void *context);
 
 /// -ELIBACC when libsystemd is not there, or lacks a function.
@@ -28,7 +28,8 @@ int cportal_serve_documents(struct cportal_bus *bus, const char *path, cportal_h
 int cportal_request_name(struct cportal_bus *bus, const char *name, bool replaces);
 int cportal_match(struct cportal_bus *bus, const char *sender, const char *path, const char *interface, const char *member, cportal_handler handler, void *context);
 
-struct cportal_message *cportal_keep(struct cportal_message *message);
+/// What a call can be answered by when it is gone: it has nothing of what the call carries, no bytes and no descriptors.
+int cportal_receipt(struct cportal_bus *bus, struct cportal_message *call, struct cportal_message **receipt);
 void cportal_drop(struct cportal_message *message);
 const char *cportal_sender(struct cportal_message *message);
 const char *cportal_interface(struct cportal_message *message);

@@ -23,6 +23,9 @@ final class BusClient: Sendable {
         var bus: OpaquePointer?
     }
 
+    /// Those that are asked are trusted, and the lists of the permission store are long.
+    private static let largest = BusLoad(calls: 1, values: .max, bytes: .max, descriptors: 16)
+
     private let connection = Lock(Connection())
 
     deinit { connection.withLock { if let bus = $0.bus { cportal_close(bus) } } }
@@ -55,7 +58,7 @@ final class BusClient: Sendable {
                     return .failure(error)
                 }
                 guard let reply else { throw Errno(EBADMSG) }
-                return .success(try BusMessage(pointer: reply).values())
+                return .success(try BusMessage(pointer: reply).values(within: BusClient.largest).values)
             } catch {
                 return .failure(BusError(name: "", text: error.description))
             }

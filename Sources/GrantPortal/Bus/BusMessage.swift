@@ -2,50 +2,87 @@ import CGrantPortal
 import Glibc
 import GrantSystem
 
+/// What a message carries, or several do: what it costs to keep it.
+struct BusLoad: Sendable {
+    var calls = 0
+    /// Values, those inside of others as well. Each takes more room than its bytes.
+    var values = 0
+    var bytes = 0
+    var descriptors = 0
+
+    static func + (one: BusLoad, other: BusLoad) -> BusLoad {
+        BusLoad(
+            calls: one.calls + other.calls, values: one.values + other.values, bytes: one.bytes + other.bytes,
+            descriptors: one.descriptors + other.descriptors)
+    }
+
+    static func - (one: BusLoad, other: BusLoad) -> BusLoad {
+        BusLoad(
+            calls: one.calls - other.calls, values: one.values - other.values, bytes: one.bytes - other.bytes,
+            descriptors: one.descriptors - other.descriptors)
+    }
+
+    func fits(in most: BusLoad) -> Bool {
+        calls <= most.calls && values <= most.values && bytes <= most.bytes && descriptors <= most.descriptors
+    }
+
+    /// What one message may carry. The longest list that programs send is of files, 253 of which fit into a message of the kernel's.
+    static let ofAMessage = BusLoad(calls: 1, values: 4096, bytes: 262_144, descriptors: 256)
+}
+
 /// A message while it is read or written, by the thread that has its bus.
 struct BusMessage {
     let pointer: OpaquePointer
 
-    /// Everything that it carries, from its beginning. Descriptors are copied.
-    func values() throws(Errno) -> [BusValue] {
+    /// Everything that it carries, from its beginning. Descriptors are copied. E2BIG when it is more than that; what is beyond is not looked at.
+    func values(within most: BusLoad) throws(Errno) -> (values: [BusValue], load: BusLoad) {
+        var load = BusLoad(calls: 1)
+        return (try values(&load, most), load)
+    }
+
+    private func values(_ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> [BusValue] {
         var result: [BusValue] = []
-        while let value = try next() { result.append(value) }
+        while let value = try next(&load, most) { result.append(value) }
         return result
     }
 
-    private func next() throws(Errno) -> BusValue? {
+    private func next(_ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> BusValue? {
         var type: CChar = 0
         var contents: UnsafePointer<CChar>?
         guard try Errno.check(cportal_peek(pointer, &type, &contents)) > 0 else { return nil }
+        load.values += 1
+        guard load.fits(in: most) else { throw Errno(E2BIG) }
         let types = contents.map { String(cString: $0) } ?? ""
         switch UInt8(bitPattern: Int8(truncatingIfNeeded: type)) {
-        case UInt8(ascii: "a") where types == "y": return .bytes(try bytes())
-        case UInt8(ascii: "a"), UInt8(ascii: "r"): return .list(try inside(type, types))
+        case UInt8(ascii: "a") where types == "y": return .bytes(try bytes(&load, most))
+        case UInt8(ascii: "a"), UInt8(ascii: "r"): return .list(try inside(type, types, &load, most))
         case UInt8(ascii: "e"):
-            let parts = try inside(type, types)
+            let parts = try inside(type, types, &load, most)
             guard parts.count == 2 else { throw Errno(EBADMSG) }
             return .pair(parts[0], parts[1])
         case UInt8(ascii: "v"):
-            guard let value = try inside(type, types).first else { throw Errno(EBADMSG) }
+            guard let value = try inside(type, types, &load, most).first else { throw Errno(EBADMSG) }
             return .variant(signature: types, value)
-        default: return try basic(type)
+        default: return try basic(type, &load, most)
         }
     }
 
-    private func inside(_ type: CChar, _ types: String) throws(Errno) -> [BusValue] {
+    private func inside(_ type: CChar, _ types: String, _ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> [BusValue] {
         _ = try Errno.check(cportal_enter(pointer, type, types))
-        let parts = try values()
+        let parts = try values(&load, most)
         _ = try Errno.check(cportal_leave(pointer))
         return parts
     }
 
-    private func bytes() throws(Errno) -> [UInt8] {
+    private func bytes(_ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> [UInt8] {
         var (start, count): (UnsafeRawPointer?, Int) = (nil, 0)
         _ = try Errno.check(cportal_read_bytes(pointer, &start, &count))
+        load.bytes += count
+        guard load.fits(in: most) else { throw Errno(E2BIG) }
         return start.map { Array(UnsafeRawBufferPointer(start: $0, count: count)) } ?? []
     }
 
-    private func basic(_ type: CChar) throws(Errno) -> BusValue {
+    private func basic(_ type: CChar, _ load: inout BusLoad, _ most: BusLoad) throws(Errno) -> BusValue {
         // Large enough for every basic type.
         var room: UInt64 = 0
         _ = try Errno.check(withUnsafeMutableBytes(of: &room) { cportal_read(pointer, type, $0.baseAddress) })
@@ -62,11 +99,15 @@ struct BusMessage {
         // sd-bus gives an int for a boolean.
         case UInt8(ascii: "b"): return .bool(read(Int32.self) != 0)
         case UInt8(ascii: "h"):
+            load.descriptors += 1
+            guard load.fits(in: most) else { throw Errno(E2BIG) }
             let copy = fcntl(read(Int32.self), F_DUPFD_CLOEXEC, 3)
             guard copy >= 0 else { throw Errno(errno) }
             return .descriptor(GivenDescriptor(FileDescriptor(owning: copy)))
         case UInt8(ascii: "s"), UInt8(ascii: "o"), UInt8(ascii: "g"):
             guard let text = UnsafePointer<CChar>(bitPattern: UInt(truncatingIfNeeded: room)) else { throw Errno(EBADMSG) }
+            load.bytes += strlen(text)
+            guard load.fits(in: most) else { throw Errno(E2BIG) }
             return .text(String(cString: text))
         default: throw Errno(EBADMSG)
         }

@@ -5,12 +5,14 @@ import Synchronization
 
 /// A call that somebody makes, to be answered once.
 struct BusCall: @unchecked Sendable {
-    // Safe to share: the message is touched with its bus's lock alone.
-    fileprivate let message: OpaquePointer
+    // Safe to share: the receipt is touched with its bus's lock alone.
+    /// By which it is answered. The message itself is not kept: nothing of what came with it outlives what was read.
+    fileprivate let receipt: OpaquePointer
     let sender: String
     let interface: String
     let member: String
     let arguments: [BusValue]
+    let load: BusLoad
 }
 
 /// The connection by which calls come in. One thread listens; answers are sent by whoever has them.
@@ -21,18 +23,31 @@ final class BusService: @unchecked Sendable {
     private struct Connection: @unchecked Sendable { var bus: OpaquePointer }
 
     private let bus: Lock<Connection>
-    private let descriptor: Int32
+    /// The connection, for handlers, which have the lock, and its descriptor, both for the listening thread.
+    private var listening: OpaquePointer
+    private var descriptor: Int32
     private let wake: PipePair
     private let isWoken = Atomic(false)
     private let hasEnded = Atomic(false)
     private let onCall: (BusCall) -> Void
     /// Whether no more calls are to be taken just now.
     private let isFull: () -> Bool
+    private let path: String
     private var onSignals: [SignalHandler] = []
+    private var names: [String] = []
 
     private final class SignalHandler {
         let act: ([BusValue], String) -> Void
-        init(_ act: @escaping ([BusValue], String) -> Void) { self.act = act }
+        let (member, interface, path, sender): (String, String, String?, String?)
+
+        init(_ member: String, _ interface: String, _ path: String?, _ sender: String?, _ act: @escaping ([BusValue], String) -> Void) {
+            (self.member, self.interface, self.path, self.sender, self.act) = (member, interface, path, sender, act)
+        }
+
+        func listen(on bus: OpaquePointer) throws(Errno) {
+            let context = Unmanaged.passUnretained(self).toOpaque()
+            _ = try Errno.check(cportal_match(bus, sender, path, interface, member, BusService.receiveSignal, context))
+        }
     }
 
     /// Connects to the session bus. `onCall` is told of each call, `isFull` asked before the next; both on the listening thread, under the lock.
@@ -41,8 +56,10 @@ final class BusService: @unchecked Sendable {
         _ = try Errno.check(cportal_open_session(&bus))
         guard let bus else { throw Errno(ENOTCONN) }
         self.bus = Lock(Connection(bus: bus))
+        listening = bus
         descriptor = cportal_descriptor(bus)
         wake = try PipePair()
+        self.path = path
         self.onCall = onCall
         self.isFull = isFull
         let context = Unmanaged.passUnretained(self).toOpaque()
@@ -55,20 +72,57 @@ final class BusService: @unchecked Sendable {
     func listen(
         to member: String, of interface: String, at path: String?, from sender: String?, _ act: @escaping ([BusValue], String) -> Void
     ) throws(Errno) {
-        let handler = SignalHandler(act)
+        let handler = SignalHandler(member, interface, path, sender, act)
         onSignals.append(handler)
-        let context = Unmanaged.passUnretained(handler).toOpaque()
-        let result = bus.withLock { cportal_match($0.bus, sender, path, interface, member, BusService.receiveSignal, context) }
-        _ = try Errno.check(result)
+        try bus.withLock { (connection: inout Connection) throws(Errno) in try handler.listen(on: connection.bus) }
     }
 
     /// EEXIST when somebody has it who keeps it.
     func take(name: String, replaces: Bool) throws(Errno) {
         _ = try Errno.check(bus.withLock { cportal_request_name($0.bus, name, replaces) })
+        names.append(name)
     }
 
     /// Listens until `end`, or until the bus has gone, which is an error.
-    func run() throws(Errno) {
+    ///
+    /// A message that sd-bus does not take, although the bus has, stays in the way of all that come after it: the largest that the bus takes is one. Then another connection
+    /// follows. Who waits for an answer on the former one hears from the bus that there is none. `reconnected`: what was said meanwhile was not heard.
+    func run(reconnected: () -> Void) throws(Errno) {
+        while true {
+            do throws(Errno) {
+                return try listen()
+            } catch {
+                guard ![ENOTCONN, ECONNRESET, EPIPE, ESHUTDOWN].contains(error.rawValue) else { throw error }
+                try reconnect()
+                reconnected()
+                // Whoever goes on with it is not served faster than the others.
+                usleep(100_000)
+            }
+        }
+    }
+
+    /// Takes the name over from the former connection before that is closed, so that nobody else gets it.
+    private func reconnect() throws(Errno) {
+        var bus: OpaquePointer?
+        _ = try Errno.check(cportal_open_session(&bus))
+        guard let bus else { throw Errno(ENOTCONN) }
+        do throws(Errno) {
+            _ = try Errno.check(cportal_serve_documents(bus, path, BusService.receiveCall, Unmanaged.passUnretained(self).toOpaque()))
+            for handler in onSignals { try handler.listen(on: bus) }
+            for name in names { _ = try Errno.check(cportal_request_name(bus, name, true)) }
+        } catch {
+            cportal_close(bus)
+            throw error
+        }
+        self.bus.withLock { connection in
+            cportal_close(connection.bus)
+            connection.bus = bus
+            listening = bus
+            descriptor = cportal_descriptor(bus)
+        }
+    }
+
+    private func listen() throws(Errno) {
         while !hasEnded.load(ordering: .acquiring) {
             let isFull = isFull()
             if !isFull {
@@ -113,23 +167,27 @@ final class BusService: @unchecked Sendable {
             return -EBADMSG
         }
         do throws(Errno) {
-            let arguments = try BusMessage(pointer: message).values()
-            guard let kept = cportal_keep(message) else { return -ENOMEM }
+            let (arguments, load) = try BusMessage(pointer: message).values(within: .ofAMessage)
+            var receipt: OpaquePointer?
+            _ = try Errno.check(cportal_receipt(service.listening, message, &receipt))
+            guard let receipt else { return -ENOMEM }
             service.onCall(
                 BusCall(
-                    message: kept, sender: String(cString: sender), interface: String(cString: interface), member: String(cString: member),
-                    arguments: arguments))
+                    receipt: receipt, sender: String(cString: sender), interface: String(cString: interface),
+                    member: String(cString: member),
+                    arguments: arguments, load: load))
             return 1
         } catch {
-            // sd-bus says so to the caller.
-            return 0 &- error.rawValue
+            guard error == Errno(E2BIG) else { return 0 &- error.rawValue }  // sd-bus says so to the caller.
+            _ = cportal_refuse(message, PortalError.Kind.limitsExceeded.rawValue, "The message carries too much")
+            return 1
         }
     }
 
     private static let receiveSignal: @convention(c) (OpaquePointer?, UnsafeMutableRawPointer?) -> Int32 = { message, context in
         guard let message, let context else { return 0 }
         let handler = Unmanaged<SignalHandler>.fromOpaque(context).takeUnretainedValue()
-        guard let values = try? BusMessage(pointer: message).values() else { return 0 }
+        guard let values = try? BusMessage(pointer: message).values(within: .ofAMessage).values else { return 0 }
         handler.act(values, cportal_sender(message).map { String(cString: $0) } ?? "")
         return 0
     }
@@ -137,15 +195,15 @@ final class BusService: @unchecked Sendable {
     /// Answers a call with values of these types. A caller that has gone hears nothing.
     func reply(to call: BusCall, _ types: String, _ values: [BusValue]) {
         bus.withLock { connection in
-            defer { cportal_drop(call.message) }
+            defer { cportal_drop(call.receipt) }
             var reply: OpaquePointer?
-            guard cportal_new_reply(call.message, &reply) >= 0, let reply else { return }
+            guard cportal_new_reply(call.receipt, &reply) >= 0, let reply else { return }
             defer { cportal_drop(reply) }
             do throws(Errno) {
                 try BusMessage(pointer: reply).append(values, types)
                 _ = try Errno.check(cportal_send(connection.bus, reply))
             } catch {
-                _ = cportal_refuse(call.message, PortalError.Kind.failed.rawValue, "the answer cannot be sent: \(error)")
+                _ = cportal_refuse(call.receipt, PortalError.Kind.failed.rawValue, "the answer cannot be sent: \(error)")
             }
         }
         wakeUp()
@@ -153,17 +211,23 @@ final class BusService: @unchecked Sendable {
 
     func refuse(_ call: BusCall, _ error: PortalError) {
         bus.withLock { _ in
-            _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
-            cportal_drop(call.message)
+            _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
+            cportal_drop(call.receipt)
         }
         wakeUp()
     }
 
     /// The same on the listening thread, which has the lock.
     func refuseWhileListening(_ call: BusCall, _ error: PortalError) {
-        _ = cportal_refuse(call.message, error.kind.rawValue, error.message)
-        cportal_drop(call.message)
+        _ = cportal_refuse(call.receipt, error.kind.rawValue, error.message)
+        cportal_drop(call.receipt)
     }
+
+    /// As it is in handlers.
+    func whileListening(_ body: () -> Void) { bus.withLock { _ in body() } }
+
+    /// On the listening thread: nobody is there any more to be answered.
+    func forgetWhileListening(_ call: BusCall) { cportal_drop(call.receipt) }
 
     func tell(_ receiver: String, path: String, interface: String, signal: String, _ types: String, _ values: [BusValue]) {
         bus.withLock { connection in

@@ -53,16 +53,6 @@ public indirect enum BusValue: Sendable {
     static func path(_ path: [UInt8]) -> BusValue { .bytes(path + [0]) }
     static func texts(_ texts: [String]) -> BusValue { .list(texts.map { .text($0) }) }
     static func number(_ value: UInt32) -> BusValue { .unsigned(UInt64(value)) }
-    /// How many descriptors are in it.
-    var descriptorCount: Int {
-        switch self {
-        case .descriptor: 1
-        case .list(let list): list.reduce(0) { $0 + $1.descriptorCount }
-        case .pair(let key, let value): key.descriptorCount + value.descriptorCount
-        case .variant(_, let value): value.descriptorCount
-        default: 0
-        }
-    }
 }
 
 /// The types of a message, as its signature writes them.

@@ -1,7 +1,7 @@
 import Glibc
 import GrantSystem
 
-/// A run of an application of Flatpak: what `flatpak run` writes of it below $XDG_RUNTIME_DIR/.flatpak.
+/// A run of an application of Flatpak: what `flatpak run` writes of it below $XDG_RUNTIME_DIR/.flatpak, where no application comes.
 ///
 /// An application reaches the bus by a proxy, which is a process of its own with other mounts. Who calls is told by the proxy's sandbox; where the application sees its files,
 /// by the application's.
@@ -9,11 +9,25 @@ enum FlatpakInstance {
     /// The first process in the sandbox; nil when nothing says which that is. Where its files are may be looked up in its mounts, and nothing is to be believed because of it:
     /// it may have ended, and another one may have its number.
     static func firstProcess(of instance: String) -> Int32? {
-        guard !instance.isEmpty, instance.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
-            let runtime = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }),
-            let text = try? File.contents(of: "\(runtime)/.flatpak/\(instance)/bwrapinfo.json".utf8)
-        else { return nil }
+        guard let text = try? contents("bwrapinfo.json", of: instance) else { return nil }
         return childPID(in: text)
+    }
+
+    /// What Flatpak wrote into the sandbox of that run. ENOENT when there is no such run.
+    static func information(of instance: String) throws(Errno) -> [UInt8] { try contents("info", of: instance) }
+
+    private static func contents(_ name: String, of instance: String) throws(Errno) -> [UInt8] {
+        guard isNumber(instance), let runtime = getenv("XDG_RUNTIME_DIR").map({ String(cString: $0) }), runtime.hasPrefix("/") else {
+            throw Errno(ENOENT)
+        }
+        let directory = try FileDescriptor.open(runtime.utf8, OpenFlags.path | O_DIRECTORY)
+        let file = try FileDescriptor.openBeneath(
+            directory.number, ".flatpak/\(instance)/\(name)".utf8, OpenFlags.path | O_NOFOLLOW, crossMounts: false)
+        return try SmallFile.contents(of: file)
+    }
+
+    static func isNumber(_ instance: String) -> Bool {
+        (1...20).contains(instance.utf8.count) && instance.utf8.allSatisfy { (0x30...0x39).contains($0) }
     }
 
     /// The number behind `"child-pid":`, which bubblewrap writes.
@@ -22,5 +36,43 @@ enum FlatpakInstance {
         guard let start = text.indices.first(where: { text[$0...].starts(with: key) }) else { return nil }
         let digits = text[(start + key.count)...].drop { $0 == 0x20 }.prefix { (0x30...0x39).contains($0) }
         return Int32(String(decoding: digits, as: UTF8.self)).flatMap { $0 > 0 ? $0 : nil }
+    }
+}
+
+/// Files that somebody else may have put where they are: looked at before they are opened.
+enum SmallFile {
+    private static let largest = 65_536
+
+    /// `found`: O_PATH. EBADMSG for what is no regular file, belongs to neither this user nor root, or may be written to by everybody; EFBIG for one that is too large.
+    static func contents(of found: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
+        let status = try found.status()
+        guard status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o002 == 0, [0, geteuid()].contains(status.st.st_uid) else {
+            throw Errno(EBADMSG)
+        }
+        guard status.st.st_size <= largest else { throw Errno(EFBIG) }
+        let file = try FileDescriptor.open("/proc/self/fd/\(found.number)".utf8, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+        return try contents(reading: file, most: largest)
+    }
+
+    /// EFBIG when there is more, whatever its size says.
+    static func contents(reading file: borrowing FileDescriptor, most: Int) throws(Errno) -> [UInt8] {
+        var result: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        while result.count <= most {
+            let count = read(file.number, &buffer, buffer.count)
+            if count == 0 { return result }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw Errno(errno)
+            }
+            result += buffer[..<count]
+        }
+        throw Errno(EFBIG)
+    }
+
+    /// Of a process, whose mounts may be many: more than these are not looked at.
+    static func mounts(of pid: Int32) throws(Errno) -> MountTable {
+        let file = try FileDescriptor.open("/proc/\(pid)/mountinfo".utf8, O_RDONLY)
+        return MountTable(parsing: try contents(reading: file, most: 1 << 20))
     }
 }

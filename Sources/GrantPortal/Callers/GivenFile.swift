@@ -1,5 +1,5 @@
-import GrantAdministration
 import Glibc
+import GrantAdministration
 import GrantSystem
 
 /// A file or directory of the host that a caller has proved that he can open.
@@ -11,8 +11,17 @@ struct GivenFile: Sendable {
     let path: [UInt8]
     /// By the caller's descriptor: what he could not write to by it, he gives nobody to write to.
     let isWritable: Bool
+    /// The document, a directory, in which the caller has it; nil for what he has by himself.
+    var source: DocumentSource?
 
     var isDirectory: Bool { status.st.st_mode & S_IFMT == S_IFDIR }
+}
+
+/// A document as somebody has it.
+struct DocumentSource: Sendable {
+    let id: String
+    /// The application in whose part of the mount it is; empty for the host's.
+    let app: String
 }
 
 /// Translates descriptors of callers, who may see other mounts than this process.
@@ -40,16 +49,19 @@ struct FileTranslation: Sendable {
             guard flags >= 0, flags & O_NOFOLLOW == 0, isPath || (takesOpenFiles && flags & O_ACCMODE != O_WRONLY) else {
                 throw Errno(EBADF)
             }
+            // Where it is, before its filesystem is asked anything: what is not on the host as well may be an application's, and never answer.
+            let table = try MountTable.current()
+            let place = try place(of: given, caller, table)
+            guard place.device == documents || table.entries.contains(where: { $0.device == place.device }) else { throw Errno(ENOENT) }
             let status = try given.descriptor.status()
             let type = status.st.st_mode & S_IFMT
             guard (type == S_IFREG && kind != .directory) || (type == S_IFDIR && kind != .file) else { throw Errno(EINVAL) }
             guard may(given, R_OK), type == S_IFREG || may(given, X_OK) else { throw Errno(EACCES) }
             let isWritable = may(given, W_OK) && (isPath || type == S_IFDIR || flags & O_ACCMODE == O_RDWR)
-            let place = try place(of: given, status, caller)
             if let documents, place.device == documents {
                 return .inDocuments(place.path.split(separator: 0x2F).map { Array($0) }, status, isWritable: isWritable)
             }
-            guard let host = open(place, as: status) else { throw Errno(ENOENT) }
+            guard let host = open(place, as: status, table) else { throw Errno(ENOENT) }
             return .host(
                 GivenFile(host: host.descriptor, status: status, path: host.path, isWritable: isWritable))
         } catch {
@@ -64,15 +76,13 @@ struct FileTranslation: Sendable {
 
     /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table, in the caller's, or in
     /// that of the application which calls through a proxy, as every application of Flatpak does. The descriptor holds the mount, so whatever table has its number has this mount.
-    private func place(of given: GivenDescriptor, _ status: FileStatus, _ caller: Caller) throws(Errno) -> Place {
+    private func place(of given: GivenDescriptor, _ caller: Caller, _ table: MountTable) throws(Errno) -> Place {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
         // A mount's number is its own in all namespaces; its device may be another one than its files' (btrfs). What is found is compared in the end.
-        if let entry = try MountTable.current().entry(id: mount.id), let place = place(path, in: entry) { return place }
+        if let entry = table.entry(id: mount.id), let place = place(path, in: entry) { return place }
         for pid in [caller.pid, caller.instance.flatMap { FlatpakInstance.firstProcess(of: $0) }] {
-            guard let pid, let text = try? File.contents(of: "/proc/\(pid)/mountinfo".utf8),
-                let entry = MountTable(parsing: text).entry(id: mount.id)
-            else { continue }
+            guard let pid, let entry = try? SmallFile.mounts(of: pid).entry(id: mount.id) else { continue }
             if let place = place(path, in: entry) { return place }
             // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
             let beneath = Array("/newroot".utf8)
@@ -91,8 +101,7 @@ struct FileTranslation: Sendable {
     }
 
     /// Opens, without following a link, what lies there by any of this process's mounts; nil unless that is the same file.
-    private func open(_ place: Place, as status: FileStatus) -> (descriptor: GivenDescriptor, path: [UInt8])? {
-        guard let table = try? MountTable.current() else { return nil }
+    private func open(_ place: Place, as status: FileStatus, _ table: MountTable) -> (descriptor: GivenDescriptor, path: [UInt8])? {
         for entry in table.entries where entry.device == place.device && MountTable.path(place.path, isAtOrBelow: entry.root) {
             let below = entry.root == [0x2F] ? place.path : Array(place.path.dropFirst(entry.root.count))
             let path = entry.mountpoint == [0x2F] ? below : entry.mountpoint + (below == [0x2F] ? [] : below)

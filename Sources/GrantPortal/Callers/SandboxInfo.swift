@@ -1,47 +1,63 @@
 import Glibc
+import GrantBookmarks
 import GrantSystem
 
 /// What Flatpak writes into every sandbox for portals to read: /.flatpak-info, which the sandbox cannot change.
 enum SandboxInfo {
-    private static let largest = 65_536
-
     struct Sandbox {
         let app: String
         /// The number by which Flatpak knows this run of the application.
-        let instance: String?
+        let instance: String
     }
 
-    /// The sandbox whose root directory the process has; nil when there is none. EACCES when its root cannot be looked at, EBADMSG when it says nothing of use: neither means
-    /// that there is no sandbox.
+    /// The sandbox whose root directory the process has; nil when there is none. EACCES when its root cannot be looked at, EBADMSG when it says nothing of use, or something
+    /// that Flatpak has not written: neither means that there is no sandbox. Never waits for a filesystem that may hang.
     static func sandbox(of pid: Int32) throws(Errno) -> Sandbox? {
         let root = try FileDescriptor.open("/proc/\(pid)/root".utf8, OpenFlags.path | O_DIRECTORY)
-        let file: FileDescriptor
+        var places = Places(of: pid)
+        guard try places.answers(root) else { throw Errno(EACCES) }
+        let found: FileDescriptor
         do throws(Errno) {
-            file = try FileDescriptor.openBeneath(
-                root.number, ".flatpak-info".utf8, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, crossMounts: true)
+            found = try FileDescriptor.openBeneath(root.number, ".flatpak-info".utf8, OpenFlags.path | O_NOFOLLOW, crossMounts: true)
         } catch {
             if error == Errno(ENOENT) { return nil }
             throw error
         }
-        guard try file.status().st.st_mode & S_IFMT == S_IFREG else { throw Errno(EBADMSG) }
-        let text = try text(of: file)
-        guard let app = name(in: text) else { throw Errno(EBADMSG) }
-        return Sandbox(app: app, instance: KeyFile(text).values("instance-id", in: ["Instance"]).only)
+        guard try places.answers(found) else { throw Errno(EBADMSG) }
+        let text = try SmallFile.contents(of: found)
+        guard let sandbox = sandbox(in: text) else { throw Errno(EBADMSG) }
+        // Whoever can make a sandbox can bind a file there. What Flatpak knows of its runs lies where no sandbox comes.
+        guard let known = try? FlatpakInstance.information(of: sandbox.instance), known == text else { throw Errno(EBADMSG) }
+        return sandbox
     }
 
-    private static func text(of file: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
-        var result: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: 4096)
-        while result.count <= largest {
-            let count = read(file.number, &buffer, buffer.count)
-            if count == 0 { return result }
-            if count < 0 {
-                if errno == EINTR { continue }
-                throw Errno(errno)
+    /// Which filesystems answer whoever asks: those that an application could have made hang are not asked who it is.
+    private struct Places {
+        private let pid: Int32
+        private var tables: (own: MountTable, theirs: MountTable)?
+
+        init(of pid: Int32) { self.pid = pid }
+
+        /// What is mounted on the host as well, unless it has a server or a daemon, and a sandbox's own tmpfs.
+        mutating func answers(_ descriptor: borrowing FileDescriptor) throws(Errno) -> Bool {
+            let (mount, root) = (try MountIdentity(of: descriptor), try MountIdentity.withoutAsking("/"))
+            if mount.isSame(as: root) { return true }
+            if tables == nil { tables = (try MountTable.current(), try SmallFile.mounts(of: pid)) }
+            guard let tables, let entry = tables.theirs.entry(id: mount.id) ?? tables.own.entry(id: mount.id) else { return false }
+            if entry.type == "tmpfs" { return true }
+            guard !FilesystemTraits(type: entry.type).isRemote || entry.device == tables.own.entry(id: root.id)?.device else {
+                return false
             }
-            result += buffer[..<count]
+            return tables.own.entries.contains { $0.device == entry.device }
         }
-        throw Errno(EFBIG)
+    }
+
+    /// nil unless it has one name, an application's, and one number of a run.
+    static func sandbox(in text: [UInt8]) -> Sandbox? {
+        guard !text.contains(0), String(validating: text, as: UTF8.self) != nil, let app = name(in: text),
+            let instance = KeyFile(text).values("instance-id", in: ["Instance"]).only, FlatpakInstance.isNumber(instance)
+        else { return nil }
+        return Sandbox(app: app, instance: instance)
     }
 
     /// `name=` of `[Application]`, or of `[Runtime]` where a runtime is run by itself; nil unless there is exactly one, and it is an application's name.

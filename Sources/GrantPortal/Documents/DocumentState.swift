@@ -14,6 +14,9 @@ struct DocumentState: Sendable {
     private var byInode: [UInt64: Set<String>] = [:]
     /// Who has a grant of a document.
     private var apps: [String: Set<String>] = [:]
+    /// Which application has made a document since this program began, and how many there are of each.
+    private var makers: [String: String] = [:]
+    private var made: [String: Int] = [:]
     /// Permissions that the permission store has not taken: what it has instead is not to be believed.
     var unwritten: Set<Key> = []
     /// Whether permissions are kept by the permission store.
@@ -36,7 +39,15 @@ struct DocumentState: Sendable {
         for key in keys(of: id) { set(nil, for: key) }
         documents[id] = nil
         apps[id] = nil
+        if let app = makers.removeValue(forKey: id) { made[app] = made[app].flatMap { $0 > 1 ? $0 - 1 : nil } }
     }
+
+    mutating func set(maker app: String, of id: String) {
+        guard makers.updateValue(app, forKey: id) == nil else { return }
+        made[app, default: 0] += 1
+    }
+
+    func countMade(by app: String) -> Int { made[app] ?? 0 }
 
     func host(_ id: String) -> Grant? { grants[Key(app: "", id: id)] }
 

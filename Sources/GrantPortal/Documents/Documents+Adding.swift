@@ -6,8 +6,7 @@ extension Documents {
     /// What is to become a document, or is one.
     enum Addition: Sendable {
         case file(GivenFile)
-        /// What the caller has of it, by the view that he has it from.
-        case document(String, Permissions)
+        case document(DocumentSource)
     }
 
     /// For whom documents are made, and how.
@@ -19,62 +18,143 @@ extension Documents {
         let caller: Caller
     }
 
+    /// What was found out of a file while others may change documents: its filesystem may take long, or for ever.
+    private struct Look {
+        let addition: Addition
+        var proposal: GrantAdministrator.Proposal?
+        /// The directory that the permission store is told of.
+        var place: FileStatus?
+    }
+
     /// Everything that is to be changed, found before the first change.
     private struct Plan {
         var ids: [String] = []
         var new: [(document: Document, proposal: GrantAdministrator.Proposal)] = []
         /// Permissions that documents get which were there before.
         var more: [(id: String, app: String, permissions: Permissions)] = []
+        /// What the caller must have for it.
+        var needs: [(source: DocumentSource, permissions: Permissions)] = []
     }
 
     /// The ids of the documents, in the order of the files; empty for a file that the application reaches without one. All of them, or none and an error.
     func add(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> [String] {
-        try changing { () throws(PortalError) in
-            let plan = try plan(additions, wish)
-            try make(plan.new)
-            for addition in plan.more {
-                let old = state.withLock { $0.documents[addition.id]?.permissions[addition.app] } ?? []
-                try set(old.union(addition.permissions), of: addition.app, for: addition.id)
+        var looks: [Look] = []
+        for addition in additions { looks.append(try look(at: addition, wish)) }
+        return try changing { () throws(PortalError) in
+            try catchUp(with: documents(of: looks))
+            let plan = try plan(looks, wish)
+            try make(plan.new, by: wish.caller.app)
+            var before: [Permissions] = []
+            do throws(PortalError) {
+                for addition in plan.more {
+                    let old = permissions(of: addition.app, for: addition.id)
+                    before.append(old)
+                    try set(old.union(addition.permissions), of: addition.app, for: addition.id)
+                }
+                // Whoever lost it while it was given on has given nothing on.
+                if !plan.needs.isEmpty {
+                    try catchUp(with: Set(plan.needs.map(\.source.id)))
+                    try require(plan.needs, wish.caller)
+                }
+            } catch {
+                for (addition, old) in zip(plan.more, before).reversed() {
+                    let now = permissions(of: addition.app, for: addition.id)
+                    try? set(now.subtracting(addition.permissions.subtracting(old)), of: addition.app, for: addition.id)
+                }
+                for (document, _) in plan.new { try? drop(document.id, inStore: true) }
+                throw error
             }
             return plan.ids
         }
     }
 
-    private func plan(_ additions: [Addition], _ wish: Wish) throws(PortalError) -> Plan {
+    func permissions(of app: String, for id: String) -> Permissions { state.withLock { $0.documents[id]?.permissions[app] } ?? [] }
+
+    /// What a caller has of a document that is his, or in the part of an application. The owner has everything.
+    func permissions(of caller: Caller, by source: DocumentSource) -> Permissions {
+        guard source.app.isEmpty else { return permissions(of: source.app, for: source.id) }
+        return caller.app.map { permissions(of: $0, for: source.id) } ?? .all
+    }
+
+    private func require(_ needs: [(source: DocumentSource, permissions: Permissions)], _ caller: Caller) throws(PortalError) {
+        for (source, needed) in needs where !permissions(of: caller, by: source).isSuperset(of: needed) { throw PortalError.notAllowed }
+    }
+
+    /// `.limitsExceeded` when an application gives a document to one application more, and that is too much.
+    func requireRoom(for app: String, in id: String, _ caller: Caller) throws(PortalError) {
+        guard !caller.isOwner else { return }
+        let known = Set(
+            state.withLock { state in state.keys(of: id).map(\.app) + (state.documents[id]?.permissions.keys.map { $0 } ?? []) })
+        guard known.contains(app) || known.count < Self.mostApps else {
+            throw PortalError(.limitsExceeded, "Too many applications have the document")
+        }
+    }
+
+    private func look(at addition: Addition, _ wish: Wish) throws(PortalError) -> Look {
+        var look = Look(addition: addition)
+        guard case .file(let file) = addition else { return look }
+        if wish.permissions.contains(.write), !file.isWritable { throw PortalError.notAllowed }
+        if wish.flags.contains(.asNeededByApp), !wish.app.isEmpty,
+            AppFiles.reaches(wish.app, file.path, writing: wish.permissions.contains(.write))
+        {
+            return look
+        }
+        look.proposal = try propose(file)
+        look.place = file.isDirectory ? file.status : try parent(of: file)
+        return look
+    }
+
+    /// Those that there are of what was given.
+    private func documents(of looks: [Look]) -> Set<String> {
+        var ids: Set<String> = []
+        for look in looks {
+            switch look.addition {
+            case .document(let source): ids.insert(source.id)
+            case .file(let file):
+                if let source = file.source { ids.insert(source.id) }
+                if let proposal = look.proposal { ids.formUnion(state.withLock { $0.documents(of: proposal.bookmark).map(\.id) }) }
+            }
+        }
+        return ids
+    }
+
+    private func plan(_ looks: [Look], _ wish: Wish) throws(PortalError) -> Plan {
         var plan = Plan()
-        for addition in additions {
-            switch addition {
-            case .document(let id, let own):
+        for look in looks {
+            switch look.addition {
+            case .document(let source):
+                let (id, own) = (source.id, permissions(of: wish.caller, by: source))
+                guard state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDescriptor }
                 // A copy of its own would outlive what is taken away of the first.
                 guard wish.flags.contains(.reuseExisting) else { throw PortalError.noDescriptor }
-                guard own.isSuperset(of: wish.permissions.intersection([.read, .write])) else { throw PortalError.notAllowed }
-                if !wish.app.isEmpty, !wish.permissions.isEmpty {
-                    guard wish.app == wish.caller.app || own.isSuperset(of: wish.permissions.union(.grant)) else {
-                        throw PortalError.notAllowed
-                    }
-                    if wish.app != wish.caller.app { plan.more.append((id, wish.app, wish.permissions)) }
+                var needed = wish.permissions.intersection([.read, .write]).union(.read)
+                if !wish.app.isEmpty, !wish.permissions.isEmpty, wish.app != wish.caller.app {
+                    needed.formUnion(wish.permissions.union(.grant))
+                    try requireRoom(for: wish.app, in: id, wish.caller)
+                    plan.more.append((id, wish.app, wish.permissions))
                 }
+                guard own.isSuperset(of: needed) else { throw PortalError.notAllowed }
+                plan.needs.append((source, needed))
                 plan.ids.append(id)
-            case .file(let file): try extend(&plan, by: file, wish)
+            case .file(let file): try extend(&plan, by: file, look, wish)
             }
         }
         return plan
     }
 
-    private func extend(_ plan: inout Plan, by file: GivenFile, _ wish: Wish) throws(PortalError) {
-        if wish.permissions.contains(.write), !file.isWritable { throw PortalError.notAllowed }
-        if wish.flags.contains(.asNeededByApp), !wish.app.isEmpty,
-            AppFiles.reaches(wish.app, file.path, writing: wish.permissions.contains(.write))
-        {
-            plan.ids.append("")
-            return
-        }
+    private func extend(_ plan: inout Plan, by file: GivenFile, _ look: Look, _ wish: Wish) throws(PortalError) {
+        // By what he may do with the directory now, and not when he held it out.
+        let own = file.source.map { permissions(of: wish.caller, by: $0) } ?? .all
+        guard own.contains(.read), !wish.permissions.contains(.write) || own.contains(.write) else { throw PortalError.notAllowed }
+        let isWritable = file.isWritable && own.contains(.write)
+        if let source = file.source { plan.needs.append((source, isWritable ? [.read, .write] : .read)) }
+        guard let proposal = look.proposal, let place = look.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
         if let caller = wish.caller.app, caller != wish.app {
             gets[caller] = [.read, .grant]
-            if file.isWritable { gets[caller]?.insert(.write) }
+            if isWritable { gets[caller]?.insert(.write) }
             // One that nobody else is given may be forgotten by whoever made it.
-            if file.isWritable, !wish.flags.contains(.reuseExisting) { gets[caller]?.insert(.delete) }
+            if isWritable, !wish.flags.contains(.reuseExisting) { gets[caller]?.insert(.delete) }
         }
         if !wish.app.isEmpty, !wish.permissions.isEmpty { gets[wish.app] = wish.permissions }
 
@@ -82,11 +162,13 @@ extension Documents {
         // What nobody keeps ends with the session.
         let hasStore = state.withLock { $0.hasStore }
         if !hasStore { flags.insert(.transient) }
-        let proposal = try propose(file)
         if wish.flags.contains(.reuseExisting) {
             if let known = state.withLock({ $0.documents(of: proposal.bookmark).first { $0.flags == flags } }) {
                 plan.ids.append(known.id)
-                for (app, permissions) in gets { plan.more.append((known.id, app, permissions)) }
+                for (app, permissions) in gets {
+                    try requireRoom(for: app, in: known.id, wish.caller)
+                    plan.more.append((known.id, app, permissions))
+                }
                 return
             }
             let twin = plan.new.first {
@@ -95,9 +177,11 @@ extension Documents {
             }
             if let twin { return plan.ids.append(twin.document.id) }
         }
+        if let app = wish.caller.app, state.withLock({ $0.countMade(by: app) }) + plan.new.count >= Self.mostOfAnApp {
+            throw PortalError(.limitsExceeded, "The application has made too many documents")
+        }
         var id = DocumentNames.random()
         while state.withLock({ $0.documents[id] != nil || $0.host(id) != nil }) || plan.ids.contains(id) { id = DocumentNames.random() }
-        let place = file.isDirectory ? file.status : try parent(of: file)
         plan.ids.append(id)
         plan.new.append(
             (
@@ -127,7 +211,7 @@ extension Documents {
     }
 
     /// Grants the documents to the host and to their applications, all in one step, and writes them into the permission store.
-    func make(_ new: [(document: Document, proposal: GrantAdministrator.Proposal)]) throws(PortalError) {
+    func make(_ new: [(document: Document, proposal: GrantAdministrator.Proposal)], by app: String?) throws(PortalError) {
         guard !new.isEmpty else { return }
         var choices: [GrantAdministrator.Choice] = []
         for (document, proposal) in new {
@@ -144,7 +228,10 @@ extension Documents {
         do throws(GrantError) {
             let changes = try administrator.grant(choices, timeout: timeout)
             state.withLock { state in
-                for (document, _) in new { state.set(document) }
+                for (document, _) in new {
+                    state.set(document)
+                    if let app { state.set(maker: app, of: document.id) }
+                }
                 for change in changes { if let key = DocumentState.Key(change.grant) { state.set(change.grant, for: key) } }
             }
         } catch {

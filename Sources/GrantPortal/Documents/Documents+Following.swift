@@ -5,35 +5,49 @@ import GrantSystem
 
 // What others change: Flatpak's commands in the permission store, grantfs's in the store of grants.
 extension Documents {
-    /// The permission store says that this document was changed. What it has now is made true.
-    func followPermissions(of id: String) {
-        guard DocumentNames.isStoredID(id) else { return }
-        let isNew = changing { () -> Bool in
-            guard state.withLock({ $0.hasStore }) else { return false }
-            let stored: Document?
-            do throws(BusError) {
-                stored = try permissions.document(id)
-            } catch {
-                say(.warning, "document \(id): the permission store does not answer: \(error.text)")
-                return false
-            }
-            let known = state.withLock { $0.documents[id] }
+    /// Hears what others have taken away of these documents by now, before anything of them is given on. The right to change is held. `.failed` when nobody says: what may have
+    /// been taken away is not given.
+    func catchUp(with ids: Set<String>) throws(PortalError) {
+        do throws(GrantError) {
+            let now = try administrator.store.dataVersion()
+            if version.withLock({ $0 != now }) { try readGrants() }
+        } catch {
+            throw PortalError(.failed, "the grants cannot be read: \(error)")
+        }
+        for id in ids { _ = try readPermissions(of: id) }
+    }
+
+    /// The permission store says that this document was changed. What it has now is made true. Whether that is a new document, which is to be taken over.
+    func followPermissions(of id: String) -> Bool {
+        changing {
             do throws(PortalError) {
-                switch (known, stored) {
-                case (nil, nil): break
-                case (nil, let stored?):
-                    state.withLock { $0.set(stored) }
-                    return true
-                case (let known?, nil):
-                    if !known.isTransient { try drop(id, inStore: false) }
-                case (let known?, let stored?): try follow(known, stored)
-                }
+                return try readPermissions(of: id)
             } catch {
                 say(.warning, "document \(id): \(error.message)")
+                return false
             }
-            return false
         }
-        if isNew { takeOver(id) }
+    }
+
+    /// Whether the permission store has a document that was not known. `.failed` when it does not answer. The right to change is held.
+    private func readPermissions(of id: String) throws(PortalError) -> Bool {
+        guard DocumentNames.isStoredID(id), state.withLock({ $0.hasStore }) else { return false }
+        let stored: Document?
+        do throws(BusError) {
+            stored = try permissions.document(id)
+        } catch {
+            throw PortalError(.failed, "the permission store does not answer: \(error.text)")
+        }
+        switch (state.withLock({ $0.documents[id] }), stored) {
+        case (nil, nil): break
+        case (nil, let stored?):
+            state.withLock { $0.set(stored) }
+            return true
+        case (let known?, nil):
+            if !known.isTransient { try drop(id, inStore: false) }
+        case (let known?, let stored?): try follow(known, stored)
+        }
+        return false
     }
 
     private func follow(_ known: Document, _ stored: Document) throws(PortalError) {
@@ -57,22 +71,28 @@ extension Documents {
     /// them back.
     func followGrants() {
         changing {
-            let grants: [Grant]
             do throws(GrantError) {
-                grants = try administrator.store.grants()
+                try readGrants()
             } catch {
                 say(.error, "the grants cannot be read: \(error)")
-                return
             }
-            var now: [DocumentState.Key: Grant] = [:]
-            for grant in grants { if let key = DocumentState.Key(grant) { now[key] = grant } }
-            let before = state.withLock { $0.grants }
-            for key in Set(before.keys).union(now.keys) {
-                do throws(PortalError) {
-                    try follow(key, before[key], now[key])
-                } catch {
-                    say(.warning, "document \(key.id): \(error.message)")
-                }
+        }
+    }
+
+    /// The right to change is held.
+    private func readGrants() throws(GrantError) {
+        // What changes from here on is another version.
+        let number = try administrator.store.dataVersion()
+        let grants = try administrator.store.grants()
+        version.withLock { $0 = number }
+        var now: [DocumentState.Key: Grant] = [:]
+        for grant in grants { if let key = DocumentState.Key(grant) { now[key] = grant } }
+        let before = state.withLock { $0.grants }
+        for key in Set(before.keys).union(now.keys) {
+            do throws(PortalError) {
+                try follow(key, before[key], now[key])
+            } catch {
+                say(.warning, "document \(key.id): \(error.message)")
             }
         }
     }

@@ -98,18 +98,23 @@ extension Documents {
 
     /// Makes grants of a document that was there before this program, when what stands at its path lies where it lay then.
     func takeOver(_ id: String) {
-        changing {
-            guard let document = state.withLock({ $0.documents[id] }), state.withLock({ $0.host(id) == nil }) else { return }
-            do throws(PortalError) {
-                guard let file = find(document) else { throw PortalError(.notFound, "it is not where it was when it was made") }
-                let proposal = try propose(file)
+        // Where it lies may not answer: others change documents meanwhile.
+        guard let document = notTakenOver(id) else { return }
+        do throws(PortalError) {
+            guard let file = find(document) else { throw PortalError(.notFound, "it is not where it was when it was made") }
+            let proposal = try propose(file)
+            try changing { () throws(PortalError) in
+                // With the permissions that it has by now.
+                guard let document = notTakenOver(id) else { return }
                 try grant(document, proposal)
                 say(.notice, "document \(id) was there before and is taken over: \(VisibleText.of(proposal.bookmark.path))")
-            } catch {
-                say(.warning, "document \(id), \(VisibleText.of(document.path)), cannot be taken over: \(error.message)")
             }
+        } catch {
+            say(.warning, "document \(id), \(VisibleText.of(document.path)), cannot be taken over: \(error.message)")
         }
     }
+
+    private func notTakenOver(_ id: String) -> Document? { state.withLock { state in state.host(id) == nil ? state.documents[id] : nil } }
 
     private func grant(_ document: Document, _ proposal: GrantAdministrator.Proposal) throws(PortalError) {
         let name = try Self.name(document.id)

@@ -16,6 +16,12 @@ final class Documents: Sendable {
     let say: @Sendable (SystemLog.Level, String) -> Void
     /// How long a mount has to confirm a change, in seconds.
     let timeout = 5.0
+    /// How many documents there may be that one application has made since this program began.
+    static let mostOfAnApp = 1024
+    /// How many applications may get a document from applications, those that have lost it as well.
+    static let mostApps = 64
+    /// The version of the grants' store that is known here.
+    let version = Lock<Int64?>(nil)
     private let turn = Semaphore()
 
     init(_ administrator: GrantAdministrator, _ permissions: PermissionStore, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {

@@ -43,9 +43,9 @@ extension DocumentPortal {
         guard let document = documents.state.withLock({ $0.documents[id] }), documents.fileName(of: id) == name else {
             throw PortalError.noDescriptor
         }
-        let own: Permissions = app.isEmpty ? permissions(of: caller, document) : document.permissions[app] ?? []
-        guard own.contains(.read) else { throw PortalError.noDescriptor }
-        if names.isEmpty, document.flags.contains(.directory) == (status.st.st_mode & S_IFMT == S_IFDIR) { return .document(id, own) }
+        let source = DocumentSource(id: id, app: app)
+        guard documents.permissions(of: caller, by: source).contains(.read) else { throw PortalError.noDescriptor }
+        if names.isEmpty, document.flags.contains(.directory) == (status.st.st_mode & S_IFMT == S_IFDIR) { return .document(source) }
         guard document.flags.contains(.directory), let top = documents.state.withLock({ $0.path(of: id) }) else {
             throw PortalError.noDescriptor
         }
@@ -53,7 +53,9 @@ extension DocumentPortal {
         guard let host = FileTranslation.open(path), let there = try? host.descriptor.status(),
             there.st.st_mode & S_IFMT == status.st.st_mode & S_IFMT
         else { throw PortalError.noDescriptor }
-        return .file(GivenFile(host: host, status: there, path: path, isWritable: isWritable && own.contains(.write)))
+        let own = documents.permissions(of: caller, by: source)
+        return .file(
+            GivenFile(host: host, status: there, path: path, isWritable: isWritable && own.contains(.write), source: source))
     }
 
     /// A document by its directory and name. One that is not there yet is made, empty: a bookmark is of a file. Programs outside of sandboxes alone may ask, because the answer
@@ -97,7 +99,7 @@ extension DocumentPortal {
         }
         let own = Caller(name: caller.name, pid: getpid(), app: nil)
         switch try addition(GivenDescriptor(opened), .any, own) {
-        case .document(let id, _): return id
+        case .document(let source): return source.id
         case .file(let file):
             let proposal = try documents.propose(file)
             // One that is unique is nobody's to find.

@@ -85,31 +85,50 @@ extension DocumentPortal {
 
     private func change(_ id: String, _ app: String, _ words: [String], _ caller: Caller, gives: Bool) throws(PortalError) {
         try documents.changing { () throws(PortalError) in
-            guard let document = documents.state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
+            guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
             guard DocumentNames.isApp(app) else { throw PortalError(.invalidArgument, "'\(app)' is not a valid app name") }
             let asked = try Permissions(asked: words)
-            let (own, old) = (permissions(of: caller, document), document.permissions[app] ?? [])
-            if gives {
-                // Nobody gives what he has not.
-                guard own.isSuperset(of: asked.union(.grant)) else { throw PortalError.notAllowed }
-                try documents.set(old.union(asked), of: app, for: id)
-            } else {
-                guard own.contains(.grant) || app == caller.app else { throw PortalError.notAllowed }
-                try documents.set(old.subtracting(asked), of: app, for: id)
+            if gives { return try give(asked, of: id, to: app, caller) }
+            // Whoever has lost it takes nothing from others either.
+            if !caller.isOwner, app != caller.app { try documents.catchUp(with: [id]) }
+            guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.grant) || app == caller.app else {
+                throw PortalError.notAllowed
             }
+            try documents.set(documents.permissions(of: app, for: id).subtracting(asked), of: app, for: id)
+        }
+    }
+
+    /// The right to change is held.
+    private func give(_ asked: Permissions, of id: String, to app: String, _ caller: Caller) throws(PortalError) {
+        try documents.catchUp(with: [id])
+        guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
+        let source = DocumentSource(id: id, app: "")
+        // Nobody gives what he has not.
+        let needed = asked.union(.grant)
+        guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
+        try documents.requireRoom(for: app, in: id, caller)
+        let old = documents.permissions(of: app, for: id)
+        try documents.set(old.union(asked), of: app, for: id)
+        guard !caller.isOwner else { return }
+        // Whoever lost it while it was given on has given nothing on.
+        do throws(PortalError) {
+            try documents.catchUp(with: [id])
+            guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
+        } catch {
+            try? documents.set(documents.permissions(of: app, for: id).subtracting(asked.subtracting(old)), of: app, for: id)
+            throw error
         }
     }
 
     private func delete(_ id: String, _ caller: Caller) throws(PortalError) {
         try documents.changing { () throws(PortalError) in
-            guard let document = documents.state.withLock({ $0.documents[id] }) else { throw PortalError.noDocument(id) }
-            guard permissions(of: caller, document).contains(.delete) else { throw PortalError.notAllowed }
+            if !caller.isOwner { try documents.catchUp(with: [id]) }
+            guard documents.state.withLock({ $0.documents[id] != nil }) else { throw PortalError.noDocument(id) }
+            guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.delete) else {
+                throw PortalError.notAllowed
+            }
             try documents.drop(id, inStore: true)
         }
-    }
-
-    func permissions(of caller: Caller, _ document: Document) -> Permissions {
-        caller.app.map { document.permissions[$0] ?? [] } ?? .all
     }
 
     private func info(_ id: String) throws(PortalError) -> Result {

@@ -11,6 +11,11 @@ extension DocumentPortal {
             let key = try transfers.start(
                 by: caller, isWritable: given[0].option("writable")?.bool ?? false, endsWhenTaken: given[0].option("autostop")?.bool ?? true
             )
+            // Whoever has gone meanwhile was told already that his transfers end.
+            guard connections.time(of: caller.name) != nil else {
+                _ = transfers.end(key)
+                throw PortalError(.failed, "The caller has gone")
+            }
             return ("s", [.text(key)])
         case ("AddFiles", 3):
             guard let key = given[0].text, let descriptors = given[1].list?.compactMap(\.descriptor) else { break }
@@ -39,7 +44,7 @@ extension DocumentPortal {
                 let isWritable =
                     switch file {
                     case .file(let file): file.isWritable
-                    case .document(_, let own): own.contains(.write)
+                    case .document(let source): documents.permissions(of: caller, by: source).contains(.write)
                     }
                 guard isWritable || !transfer.isWritable else { throw refusal }
                 files.append(file)
@@ -62,7 +67,7 @@ extension DocumentPortal {
             switch file {
             // Wherever it is by now.
             case .file(let file): (try? file.host.descriptor.path()) ?? file.path
-            case .document(let id, _): documents.state.withLock { $0.path(of: id) } ?? []
+            case .document(let source): documents.state.withLock { $0.path(of: source.id) } ?? []
             }
         }
         guard let app = caller.app else { return try texts(places) }

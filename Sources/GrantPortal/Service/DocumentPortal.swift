@@ -37,16 +37,21 @@ public final class DocumentPortal: @unchecked Sendable {
     static let name = "org.freedesktop.portal.Documents"
     static let object = "/org/freedesktop/portal/documents"
     static let transferInterface = "org.freedesktop.portal.FileTransfer"
-    private static let workers = 4
     /// Who is told of changes, as a sender of work; no connection's name begins so.
     private static let others = "others"
+    /// Documents of others are looked for, whose files may hang, while changes go on to be followed.
+    private static let found = "found"
 
     let documents: Documents
     let mount: Mount
-    let callers = CallerIdentification(bus: BusClient())
+    let connections = Connections()
+    let callers: CallerIdentification
+    /// Looks whose a connection is that is new; calls do not wait for each other there.
+    private let arrivals: CallerIdentification
     let transfers = FileTransfers()
-    /// A descriptor counts as much as a call.
-    private let queue = CallQueue<Work>(mostOfOne: 16_384, most: 32_768)
+    private let queue = CallQueue<Work>()
+    /// The connection of the permission store: nobody else is listened to as if he were that.
+    private let storeName = Lock<String?>(nil)
     private let dirty = Lock<Set<String>>([])
     private let isEnding = Atomic(false)
     private let say: @Sendable (SystemLog.Level, String) -> Void
@@ -55,6 +60,8 @@ public final class DocumentPortal: @unchecked Sendable {
     public init(_ administrator: GrantAdministrator, mount: Mount, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
         documents = Documents(administrator, PermissionStore(bus: BusClient()), say: say)
         (self.mount, self.say) = (mount, say)
+        callers = CallerIdentification(bus: BusClient(), connections: connections)
+        arrivals = CallerIdentification(bus: BusClient(), connections: connections)
     }
 
     /// Serves until `end`, or until the name is another's, or the bus has gone, which is an error (`.system`); then what was made for the session is withdrawn, and the
@@ -69,19 +76,20 @@ public final class DocumentPortal: @unchecked Sendable {
             mount.end()
         }
         do throws(Errno) {
-            let workers = try (0..<Self.workers).map { number throws(Errno) in
+            var workers = try (0..<CallerGroup.allWorkers).map { number throws(Errno) in
                 try WorkerThread.start("portal-\(number)") { [self] in work(bus) }
             }
+            workers.append(try WorkerThread.start("portal-callers") { [self] in receiveArrivals(bus) })
             try WorkerThread.start("portal-follow") { [self] in follow() }.detach()
             try WorkerThread.start("portal-mount") { [self] in watchMount() }.detach()
             defer {
                 isEnding.store(true, ordering: .releasing)
-                queue.end(workers: Self.workers)
+                queue.end()
                 for worker in workers { worker.join() }
             }
-            for id in missing { _ = queue.add(.takeOver(id), weight: 0, from: Self.others) }
+            for id in missing { queue.add(.takeOver(id), from: Self.found) }
             ready()
-            try bus.run()
+            try bus.run { lookAgain(bus) }
         } catch {
             throw GrantError(.system, "the session bus has gone", cause: error.description)
         }
@@ -99,8 +107,10 @@ public final class DocumentPortal: @unchecked Sendable {
                 path: Self.object, onCall: { [unowned self] in receive($0) }, isFull: { [unowned self] in queue.isFull })
             try bus.listen(
                 to: "Changed", of: PermissionStore.service, at: PermissionStore.object, from: PermissionStore.service
-            ) { [unowned self] values, _ in
-                guard values.count >= 2, values[0].text == PermissionStore.table, let id = values[1].text else { return }
+            ) { [unowned self] values, sender in
+                guard storeName.withLock({ $0 == sender }), values.count >= 2, values[0].text == PermissionStore.table,
+                    let id = values[1].text, DocumentNames.isStoredID(id)
+                else { return }
                 permissionsChanged(id)
             }
             try listenToTheBus(bus)
@@ -121,9 +131,13 @@ public final class DocumentPortal: @unchecked Sendable {
     private func listenToTheBus(_ bus: BusService) throws(Errno) {
         let daemon = "org.freedesktop.DBus"
         try bus.listen(to: "NameOwnerChanged", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
-            guard sender == daemon, values.count == 3, let name = values[0].text, values[2].text == "" else { return }
-            if name.hasPrefix(":") { transfers.endAll(of: name) }
+            guard sender == daemon, values.count == 3, let name = values[0].text, let owner = values[2].text else { return }
+            if name == PermissionStore.service { storeName.withLock { $0 = owner.isEmpty ? nil : owner } }
+            guard name.hasPrefix(":") else { return }
+            if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
+        // What is there already; what comes and goes from now on is heard of.
+        _ = lookAtConnections()
         try bus.listen(to: "NameLost", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.first?.text == Self.name, let bus = self.bus else { return }
             say(.notice, "somebody else is the portal of documents from now on")
@@ -131,16 +145,54 @@ public final class DocumentPortal: @unchecked Sendable {
         }
     }
 
+    /// Those that have gone; nil when the bus does not say.
+    private func lookAtConnections() -> Set<String>? {
+        let known = connections.names
+        guard let names = askBus("ListNames", [])?.texts else { return nil }
+        for name in names where name.hasPrefix(":") { connections.add(name) }
+        let owner = askBus("GetNameOwner", [.text(PermissionStore.service)])?.text
+        storeName.withLock { $0 = owner }
+        return known.subtracting(names)
+    }
+
+    /// What has come, gone and changed while nobody listened.
+    private func lookAgain(_ bus: BusService) {
+        say(.warning, "a message of somebody's ended the connection to the bus, and there is another one")
+        let gone = lookAtConnections() ?? []
+        bus.whileListening { for name in gone { connectionEnded(name) } }
+        for id in documents.state.withLock({ Array($0.documents.keys) }) { permissionsChanged(id) }
+    }
+
+    private func askBus(_ member: String, _ arguments: [BusValue]) -> BusValue? {
+        let daemon = "org.freedesktop.DBus"
+        return try? arrivals.bus.call(daemon, "/org/freedesktop/DBus", daemon, member, arguments.isEmpty ? "" : "s", arguments).first
+    }
+
+    private static let tooMuch = PortalError(.limitsExceeded, "Too many calls at once")
+
     /// On the listening thread.
     private func receive(_ call: BusCall) {
-        let weight = 1 + call.arguments.reduce(0) { $0 + $1.descriptorCount }
-        if queue.add(.call(call), weight: weight, from: call.sender) { return }
-        bus?.refuseWhileListening(call, PortalError(.failed, "Too many calls at once"))
+        if !queue.add(.call(call), call.load, from: call.sender) { bus?.refuseWhileListening(call, Self.tooMuch) }
+    }
+
+    /// On the listening thread: nobody waits any more for what the connection has asked, or takes what it holds out.
+    private func connectionEnded(_ name: String) {
+        connections.remove(name)
+        transfers.endAll(of: name)
+        for case .call(let call) in queue.forget(name) { bus?.forgetWhileListening(call) }
+    }
+
+    /// Says of new connections whose they are, one after the other.
+    private func receiveArrivals(_ bus: BusService) {
+        while let sender = queue.nextArrival() {
+            for case .call(let call) in queue.settle(sender, as: arrivals.group(of: sender)) { bus.refuse(call, Self.tooMuch) }
+            bus.wakeUp()
+        }
     }
 
     private func permissionsChanged(_ id: String) {
         guard dirty.withLock({ $0.insert(id).inserted }) else { return }
-        _ = queue.add(.permissionsChanged(id), weight: 0, from: Self.others)
+        queue.add(.permissionsChanged(id), from: Self.others)
     }
 
     private func work(_ bus: BusService) {
@@ -149,7 +201,7 @@ public final class DocumentPortal: @unchecked Sendable {
             case .call(let call): answer(call, bus)
             case .permissionsChanged(let id):
                 dirty.withLock { _ = $0.remove(id) }
-                documents.followPermissions(of: id)
+                if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
             case .takeOver(let id): documents.takeOver(id)
             }
@@ -165,7 +217,7 @@ public final class DocumentPortal: @unchecked Sendable {
         while !isEnding.load(ordering: .acquiring) {
             usleep(250_000)
             let now = try? store.dataVersion()
-            if now != last, now != nil { _ = queue.add(.grantsChanged, weight: 0, from: Self.others) }
+            if now != last, now != nil { queue.add(.grantsChanged, from: Self.others) }
             last = now
         }
     }

@@ -1,3 +1,4 @@
+import Glibc
 import GrantSystem
 
 /// Files that a program holds out for another one to take: by drag and drop, or copy and paste.
@@ -12,8 +13,11 @@ final class FileTransfers: Sendable {
         fileprivate(set) var files: [Documents.Addition] = []
     }
 
-    private static let mostOfOne = 64
-    private static let mostFiles = 4096
+    /// Of one connection, of one application with all its connections, and of all together.
+    private static let (mostOfOne, mostOfAnApp, most) = (64, 64, 1024)
+    /// Files held out in one transfer, by one application, by all applications, and by the owner's programs.
+    private static let (mostFiles, mostFilesOfAnApp) = (DescriptorShare.most(4096), DescriptorShare.most(1024))
+    private static let (mostFilesOfApps, mostFilesOfOwner) = (DescriptorShare.most(4096), DescriptorShare.most(8192))
 
     private let transfers = Lock<[String: Transfer]>([:])
 
@@ -21,8 +25,12 @@ final class FileTransfers: Sendable {
 
     func start(by owner: Caller, isWritable: Bool, endsWhenTaken: Bool) throws(PortalError) -> String {
         try transfers.withLock { (transfers: inout [String: Transfer]) throws(PortalError) in
-            guard transfers.values.count(where: { $0.owner.name == owner.name }) < Self.mostOfOne else {
-                throw PortalError(.failed, "Too many transfers")
+            let ofOne = transfers.values.count { $0.owner.name == owner.name }
+            let ofApp = owner.isOwner ? 0 : transfers.values.count { $0.owner.app == owner.app }
+            // Applications leave half of them to the owner.
+            let all = owner.isOwner ? transfers.count : transfers.values.count { !$0.owner.isOwner } * 2
+            guard ofOne < Self.mostOfOne, ofApp < Self.mostOfAnApp, all < Self.most else {
+                throw PortalError(.limitsExceeded, "Too many transfers")
             }
             // Whoever knows it may take the files.
             let key = String(UInt64.random(in: 0...UInt64.max))
@@ -39,10 +47,22 @@ final class FileTransfers: Sendable {
 
     func add(_ files: [Documents.Addition], to key: String) throws(PortalError) {
         try transfers.withLock { (transfers: inout [String: Transfer]) throws(PortalError) in
-            guard let count = transfers[key]?.files.count else { throw Self.unknown }
-            guard count + files.count <= Self.mostFiles else { throw PortalError(.failed, "Too many files") }
+            guard let transfer = transfers[key] else { throw Self.unknown }
+            let (owner, all) = (transfer.owner, transfers.values)
+            let fits =
+                owner.isOwner
+                ? Self.count(all) { $0.isOwner } + files.count <= Self.mostFilesOfOwner
+                : Self.count(all) { $0.app == owner.app } + files.count <= Self.mostFilesOfAnApp
+                    && Self.count(all) { !$0.isOwner } + files.count <= Self.mostFilesOfApps
+            guard fits, transfer.files.count + files.count <= Self.mostFiles else {
+                throw PortalError(.limitsExceeded, "Too many files")
+            }
             transfers[key]?.files += files
         }
+    }
+
+    private static func count(_ transfers: some Sequence<Transfer>, of isOwner: (Caller) -> Bool) -> Int {
+        transfers.reduce(0) { $0 + (isOwner($1.owner) ? $1.files.count : 0) }
     }
 
     /// False when it had ended already.
@@ -50,4 +70,16 @@ final class FileTransfers: Sendable {
 
     /// The program is gone, and with it whoever could be told.
     func endAll(of owner: String) { transfers.withLock { $0 = $0.filter { $0.value.owner.name != owner } } }
+}
+
+/// How many descriptors may be held for others. The bus gives up a connection that has no room for a message's, so there must always be some left.
+enum DescriptorShare {
+    private static let limit: Int = {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 1024 }
+        return Int(truncatingIfNeeded: min(limit.rlim_cur, 1 << 20))
+    }()
+
+    /// That many, and no more than an eighth of what this process may have: five kinds of holders take their share.
+    static func most(_ count: Int) -> Int { min(count, max(16, limit / 8)) }
 }

@@ -1,0 +1,148 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+extension GrantPortalTests {
+    /// Nobody gives on what was taken from him, however short a time ago.
+    @Suite(.enabled(if: Machine.offers("bwrap"), Comment(rawValue: Machine.needs("bwrap"))))
+    struct GivingOn {
+        private let app = "org.test.App"
+        private let other = "org.other.App"
+        private let transfer = "org.freedesktop.portal.FileTransfer"
+
+        private func listed(_ session: PortalSession, _ app: String? = nil) throws -> [GrantDocument] {
+            try session.fixture.list().filter { $0.view == "app:\(app ?? other)" }
+        }
+
+        /// The two ways in which somebody takes it from the application.
+        enum Way: String, CaseIterable, CustomTestStringConvertible {
+            case revoke, permissionStore
+            var testDescription: String { rawValue }
+        }
+
+        private func take(_ id: String, _ way: Way, _ session: PortalSession) throws {
+            switch way {
+            case .revoke: try session.grantfs("revoke", id, "--view", "app:\(app)").orThrow()
+            case .permissionStore: try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
+            }
+        }
+
+        @Test("What was withdrawn this moment is given to nobody by GrantPermissions and AddFull", arguments: Way.allCases)
+        func atOnce(way: Way) throws {
+            let session = try PortalSession.started()
+            let program = try session.sandboxed(app)
+            // The service looks four times a second what others have withdrawn.
+            for number in 0..<6 {
+                let file = try session.file("report-\(number)")
+                let id = try session.host.addFull([file], app: app, ["read", "grant-permissions"]).id
+                let held = try #require(try program.ask(["hold": "/run/flatpak/doc/\(id)/report-\(number)"])["result"] as? Int)
+                try take(id, way, session)
+                let answer = try program.call("GrantPermissions", "(ssas)", [id, other, ["read"]])
+                #expect(answer.error == "NotAllowed", "\(number): \(answer)")
+                var added = PortalClient.request("AddFull", "(ahusas)", [[0], 3, other, ["read"]])
+                added["open"] = [[held, 0]]
+                #expect(PortalAnswer(try program.ask(added)).error != nil)
+            }
+            #expect(try listed(session).isEmpty && listed(session, app).isEmpty)
+        }
+
+        @Test(
+            "What is withdrawn while many calls give it on is withdrawn from all to whom it was given after that",
+            arguments: Way.allCases)
+        func whileItIsGiven(way: Way) throws {
+            let session = try PortalSession.started()
+            let program = try session.sandboxed(app)
+            let id = try session.host.addFull([try session.file()], app: app, ["read", "grant-permissions"]).id
+            let others = (0..<40).map { "org.other.App\($0)" }
+            try program.begin(
+                ["burst": others.map { PortalClient.request("GrantPermissions", "(ssas)", [id, $0, ["read"]]) }])
+            usleep(60_000)
+            try take(id, way, session)
+            let answers = try program.answers()
+            #expect(answers.allSatisfy { $0.error == nil || $0.error == "NotAllowed" })
+            try session.fixture.wait(until: "it is withdrawn") { try listed(session, app).isEmpty }
+            // What was refused was given to nobody.
+            let has = Set(try session.fixture.list().map(\.view))
+            for (name, answer) in zip(others, answers) {
+                #expect(has.contains("app:\(name)") == (answer.error == nil), "\(name): \(answer)")
+            }
+            guard way == .revoke else { return }
+            // And nothing that was given after the withdrawal has stayed.
+            let log = try session.fixture.grantfs("log", "--json").orThrow().text
+            let events = try #require(JSONSerialization.jsonObject(with: Data(log.utf8)) as? [[String: Any]])
+            let end = try #require(events.lastIndex { $0["event"] as? String == "revoked" && $0["view"] as? String == "app:\(app)" })
+            for event in events[end...] where event["event"] as? String == "granted" {
+                #expect(!has.contains(event["view"] as? String ?? ""), "\(event)")
+            }
+        }
+
+        @Test(
+            "A document that is held out for others to take is not given to them when whoever holds it out has lost it",
+            arguments: Way.allCases)
+        func heldOut(way: Way) throws {
+            let session = try PortalSession.started()
+            let (program, taker) = (try session.sandboxed(app), try session.sandboxed(other))
+            let id = try session.host.addFull([try session.file()], app: app, ["read", "grant-permissions"]).id
+            let key = try program.call("StartTransfer", "(a{sv})", [[String: Any]()], interface: transfer, service: PortalClient.documents)
+                .id
+            let added = try program.call(
+                "AddFiles", "(saha{sv})", [key, [0], [String: Any]()], open: ["/run/flatpak/doc/\(id)/report.txt"], interface: transfer,
+                service: PortalClient.documents)
+            #expect(added.error == nil, "\(added)")
+            try take(id, way, session)
+            let answer = try taker.call(
+                "RetrieveFiles", "(sa{sv})", [key, [String: Any]()], interface: transfer, service: PortalClient.documents)
+            #expect(answer.error == "NotAllowed", "\(answer)")
+            #expect(try listed(session).isEmpty)
+        }
+
+        @Test("Nor is a file of a directory that it has lost", arguments: Way.allCases)
+        func fileOfADirectory(way: Way) throws {
+            let session = try PortalSession.started()
+            let (program, taker) = (try session.sandboxed(app), try session.sandboxed(other))
+            let papers = (try session.file() as NSString).deletingLastPathComponent
+            let id = try session.host.addFull([papers], flags: 3 | 8, app: app, ["read", "grant-permissions"]).id
+            let key = try program.call("StartTransfer", "(a{sv})", [[String: Any]()], interface: transfer, service: PortalClient.documents)
+                .id
+            let added = try program.call(
+                "AddFiles", "(saha{sv})", [key, [0], [String: Any]()], open: ["/run/flatpak/doc/\(id)/papers/report.txt"],
+                interface: transfer, service: PortalClient.documents)
+            #expect(added.error == nil, "\(added)")
+            try take(id, way, session)
+            let answer = try taker.call(
+                "RetrieveFiles", "(sa{sv})", [key, [String: Any]()], interface: transfer, service: PortalClient.documents)
+            #expect(answer.error == "NotAllowed", "\(answer)")
+            #expect(try listed(session).isEmpty)
+        }
+
+        @Test("Whoever has lost it takes it from nobody else and has it forgotten no more", arguments: Way.allCases)
+        func takesNothing(way: Way) throws {
+            let session = try PortalSession.started()
+            let program = try session.sandboxed(app)
+            for number in 0..<3 {
+                let file = try session.file("t\(number)")
+                let id = try session.host.addFull([file], app: app, ["read", "grant-permissions", "delete"]).id
+                #expect(try session.host.call("GrantPermissions", "(ssas)", [id, other, ["read"]]).error == nil)
+                try take(id, way, session)
+                #expect(try program.call("RevokePermissions", "(ssas)", [id, other, ["read"]]).error == "NotAllowed")
+                #expect(try program.call("Delete", "(s)", [id]).error == "NotAllowed")
+            }
+            #expect(try listed(session).count == 3)
+        }
+
+        @Test("What was narrowed this moment is not given on to write to, and not brought back by giving something else")
+        func narrowed() throws {
+            let session = try PortalSession.started()
+            let program = try session.sandboxed(app)
+            for number in 0..<4 {
+                let id = try session.host.addFull([try session.file("n\(number)")], app: app, ["read", "write", "grant-permissions"]).id
+                try session.grantfs("set", id, "--view", "app:\(app)", "--access", "read-only").orThrow()
+                #expect(try program.call("GrantPermissions", "(ssas)", [id, other, ["read", "write"]]).error == "NotAllowed")
+                #expect(try session.host.call("GrantPermissions", "(ssas)", [id, app, ["delete"]]).error == nil)
+                #expect(try session.permissions(of: id)?[app] == ["read", "grant-permissions", "delete"])
+            }
+            #expect(try listed(session).isEmpty && listed(session, app).allSatisfy { $0.access == "read-only" })
+        }
+    }
+}
