@@ -89,6 +89,18 @@ public final class DocumentPlace: Sendable {
     @inline(__always)
     public static func isReserved(_ text: UnsafePointer<CChar>) -> Bool { strncmp(text, reserved, 9) == 0 }
 
+    /// Whether a name in any directory is that of a workplace (`DocumentWorkplace`): the prefix and 16 hexadecimal digits. No view shows
+    /// one: what programs make beside a document is of nobody who was granted the directory, and what others put there would be
+    /// reached through the document's grant.
+    @inline(__always)
+    public static func isWorkplace(_ text: UnsafePointer<CChar>) -> Bool { text[0] == 0x2E && text[1] == 0x67 && isWorkplaceName(text) }
+
+    @inline(never)
+    private static func isWorkplaceName(_ text: UnsafePointer<CChar>) -> Bool {
+        guard isReserved(text), strlen(text) == 25 else { return false }
+        return strspn(text + 9, "0123456789abcdef") == 16
+    }
+
     /// The document's place on the host; nil after `releaseDescriptors`.
     public var entry: Entry? { state.withLock { $0.entry } }
 

@@ -109,6 +109,7 @@ extension ViewFS {
                 var familiarity = stream.familiarity
                 let ended = stream.forEach(in: directory.pointee.descriptor) {
                     if let document, document.isNamed($0.name) || DocumentPlace.isReserved($0.name) { return true }
+                    if DocumentPlace.isWorkplace($0.name) { return true }
                     return view.add($0, of: (id, node), directory.pointee.descriptor, bare: omitsAttributes, &familiarity, to: &listing)
                 }
                 stream.familiarity = familiarity

@@ -39,6 +39,11 @@ extension ViewFS {
                 return parkForClaim(request, for: hold, scope: node.pointee.scope, node: id.rawValue)
             }
         }
+        if let name, DocumentPlace.isWorkplace(name) || (other.map { DocumentPlace.isWorkplace($0.name) } ?? false) {
+            request.reply(error: isLookup ? ENOENT : EACCES)
+            coordinator.leave(slot: slot)
+            return
+        }
         let identity = Identity.assume(request.caller, groups: node.pointee.usesCallerGroups)
         if entry.isChange { Identity.keepSetID(!killing) }
         if identity != 0 {
