@@ -69,11 +69,6 @@ static unsigned share(const struct connections *all, const struct client *client
     return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
-/// Connections of a client, whatever they are.
-static unsigned most(const struct connections *all, const struct client *client) {
-    return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 16 : all->limit / 2;
-}
-
 /// Connections of a client in a second, and at once after a while without.
 enum { RATE = 16, BURST = 48 };
 
@@ -100,16 +95,15 @@ static bool is_slow_enough(struct connections *all, const struct client *client,
     return true;
 }
 
-/// All of a client's; with `is_waiting` those that could give way, and the oldest of these.
-static unsigned count_of(const struct connections *all, const struct client *client, bool is_waiting, struct connection **oldest) {
+/// Those of a client that could give way, and the oldest of them.
+static unsigned waiting(const struct connections *all, const struct client *client, struct connection **oldest) {
     unsigned count = 0;
     // The oldest stand at the end.
     for (struct connection *one = all->first; one != NULL; one = one->next) {
-        if (!client_is_same(&one->client, client) || (is_waiting && (one->is_admitted || one->is_shut)))
+        if (one->is_admitted || one->is_shut || !client_is_same(&one->client, client))
             continue;
         count++;
-        if (oldest != NULL)
-            *oldest = one;
+        *oldest = one;
     }
     return count;
 }
@@ -117,8 +111,7 @@ static unsigned count_of(const struct connections *all, const struct client *cli
 bool connections_accept(struct connections *all, const struct sockaddr *address) {
     struct client client = client_of(address);
     pthread_mutex_lock(&all->lock);
-    bool is_accepted = count_of(all, &client, false, NULL) < most(all, &client) &&
-                       (client.kind == CLIENT_LOOPBACK || is_slow_enough(all, &client, now()));
+    bool is_accepted = client.kind == CLIENT_LOOPBACK || is_slow_enough(all, &client, now());
     pthread_mutex_unlock(&all->lock);
     return is_accepted;
 }
@@ -129,7 +122,7 @@ static struct connection *dispensable(const struct connections *all) {
     unsigned largest = 0;
     for (struct connection *one = all->first; one != NULL; one = one->next) {
         struct connection *oldest = NULL;
-        unsigned count = count_of(all, &one->client, true, &oldest);
+        unsigned count = waiting(all, &one->client, &oldest);
         // Of several with as many, whoever has the oldest.
         if (count > 0 && count >= largest) {
             largest = count;
@@ -148,7 +141,7 @@ struct connection *connections_add(struct connections *all, int descriptor, cons
     added->since = now();
     pthread_mutex_lock(&all->lock);
     struct connection *oldest = NULL;
-    if (count_of(all, &added->client, true, &oldest) >= share(all, &added->client))
+    if (waiting(all, &added->client, &oldest) >= share(all, &added->client))
         shut(oldest);
     else if (all->count >= all->limit - all->limit / 4 && (oldest = dispensable(all)) != NULL)
         shut(oldest);

@@ -30,7 +30,9 @@ public struct FleetHost: Sendable {
         version = VisibleText.cut(json["version"]?.string ?? "", to: FleetHost.longest)
         problems = [:]
         guard case .object(let members)? = json["problems"] else { return }
-        for (id, text) in members where id.utf8.count <= FleetHost.longestID { problems[id] = text.string.map { VisibleText.cut($0, to: FleetHost.longest) } }
+        for (id, text) in members where id.utf8.count <= FleetHost.longestID {
+            problems[id] = text.string.map { VisibleText.cut($0, to: FleetHost.longest) }
+        }
     }
 
     mutating func lose(_ key: String) {

@@ -167,6 +167,51 @@ extension GrantFleetTests {
             #expect(statuses.allSatisfy { $0 == 200 }, "\(statuses), \(flood.count) connections")
         }
 
+        @Test(
+            "keeps few connections of one address, accepts few new ones a second, and takes from nobody what somebody else holds",
+            .enabled(if: Flood.address != nil, "needs an address that is not the machine's own"))
+        func parts() throws {
+            let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
+            let place = fleet.servers.directory
+            let tls = [
+                "--certificate", place + "/server.pem", "--key", place + "/server.key", "--client-ca", place + "/ca.pem", "--name", "x",
+            ]
+            let console = try ConsoleFixture(fleet, tls, place: "0.0.0.0:0")
+            let address = try #require(Flood.address)
+            var held: [Int32] = []
+            defer { held.forEach { close($0) } }
+            let hold = { (address: String, count: Int) in
+                held += (0..<count).compactMap { _ in Flood.connected(address, console.port) }
+            }
+            // Somebody who says nothing for a while, and is the oldest when the machine's own users take all that is there.
+            hold(address, 1)
+            pause(milliseconds: 100)
+            hold("127.0.0.1", 120)
+            let open = { (range: Range<Int>) in range.count { Flood.isOpen(held[$0]) } }
+            try fleet.files.wait(until: "the machine's own have their part", within: 5) { (30...48).contains(open(1..<121)) }
+            #expect(open(0..<1) == 1)
+            hold(address, 40)
+            try fleet.files.wait(until: "the address has its part", within: 5) { (1...16).contains(open(121..<161)) }
+            held.forEach { close($0) }
+            held = []
+            var refused = 0
+            for _ in 0..<200 {
+                guard let socket = Flood.connected(address, console.port) else { continue }
+                if !Flood.isOpen(socket, within: 10) { refused += 1 }
+                close(socket)
+            }
+            #expect(refused > 100, "\(refused)")
+            let free = (0..<20).count { _ in
+                guard let socket = Flood.connected("127.0.0.1", console.port) else { return false }
+                defer { close(socket) }
+                return Flood.isOpen(socket, within: 10)
+            }
+            #expect(free == 20)
+            pause(milliseconds: 1_000)
+            hold(address, 1)
+            #expect(Flood.isOpen(held[0]))
+        }
+
         @Test("takes an address of IPv6 for its network, and all of the machine's own for one")
         func clients() throws {
             let cases: [(String, String, Bool)] = [
@@ -218,7 +263,15 @@ private final class Flood: @unchecked Sendable {
         while locked({ running > 0 }) { pause(milliseconds: 5) }
     }
 
-    private static func connected(_ address: String, _ port: Int) -> Int32? {
+    /// Whether the other side has not ended it.
+    static func isOpen(_ socket: Int32, within milliseconds: Int32 = 0) -> Bool {
+        var item = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+        _ = poll(&item, 1, milliseconds)
+        var byte: UInt8 = 0
+        return recv(socket, &byte, 1, Int32(MSG_DONTWAIT)) < 0 && errno == EAGAIN
+    }
+
+    static func connected(_ address: String, _ port: Int) -> Int32? {
         let socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue), 0)
         var place = sockaddr_in()
         place.sin_family = sa_family_t(AF_INET)

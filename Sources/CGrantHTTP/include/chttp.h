@@ -32,7 +32,7 @@ struct chttp_settings {
     const char *key;
     const char *authorities;
     /// Connections at the most. When there are so many less a fourth, those give way that nobody has vouched for (`chttp_admit`), of the client with most of them the oldest first.
-    /// One client has half of them at the most, of which a fourth that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have nearly all, at any rate.
+    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, at any rate.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
