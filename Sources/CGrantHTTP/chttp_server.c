@@ -151,8 +151,8 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
         tls[0].option = MHD_OPTION_END;
     unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
     server->daemon = LIBRARY.MHD_start_daemon(
-        flags, 0, on_accept, server, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET, settings->socket,
-        MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,
+        flags, 0, on_accept, server, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET,
+        settings->socket, MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,
         MHD_OPTION_CONNECTION_TIMEOUT, settings->seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
         server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     if (server->daemon == NULL) {

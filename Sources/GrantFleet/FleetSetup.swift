@@ -119,6 +119,7 @@ public enum FleetSetup {
     /// Takes a host out: its credentials become invalid, so its agent cannot renew its lease. Revocations wait for the lease as long as
     /// it exists. What the host has written besides is deleted. `.notFound`.
     public static func remove(_ host: String, _ fleet: FleetStore) throws(GrantError) {
+        guard Labels.isWord(host) else { throw GrantError(.notFound, "the fleet has no host “\(host)”", cause: "that is no id of one") }
         let client = fleet.client
         let seconds = try fleet.format().lease
         let wasThere = try FleetStore.mapping("“\(host)” is not taken out") { () throws(EtcdFailure) -> Bool in

@@ -37,8 +37,8 @@ public final class FleetConsole: Sendable {
     private let logQueue: LogQueue
     private let log: @Sendable (String) -> Void
 
-    /// Starts listening without answering. `connect` connects a user to the fleet; `log` may wait for whoever reads it. `.usage` if it would be open to others, `.system` if
-    /// the port is taken.
+    /// Starts listening without answering. `connect` connects a user to the fleet; `log` may wait for whoever reads it. `.usage` if it
+    /// would be open to others, `.system` if the port is taken.
     public init(
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
         log: @escaping @Sendable (String) -> Void

@@ -43,7 +43,8 @@ public enum VisibleText {
         // Escapes characters that change the direction of a line as well, so that a name cannot pose as another.
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: false
         case .spaceSeparator: scalar == " "
-        // Fillers, joiners and selectors of variants are no format characters and are not seen either, nor is a Braille pattern without dots.
+        // Fillers, joiners and selectors of variants are no format characters, and are not seen either, nor is a Braille pattern
+        // without dots.
         default: !scalar.properties.isDefaultIgnorableCodePoint && scalar != "\u{2800}"
         }
     }

@@ -53,6 +53,8 @@ extension GrantFleetTests {
             #expect(!(try fleet.administer("log", "--fleet").orThrow().text.contains("restored")))
             try fleet.files.wait(until: "it is in the log") { console.said.contains("not restored: “x”") }
             #expect(!console.said.contains("console: restored"), "\(console.said)")
+            let again = try fleet.administer("restore", "--fleet", "x").orThrow().text
+            #expect(again.hasPrefix("active already: x "), "\(again)")
         }
 
         @Test("writes a line a second of refused logins, however many there are")

@@ -17,7 +17,7 @@ enum FleetCommand {
             OptionDeclaration("endpoints", value: "URLS", help: "init: where etcd is: https://HOST:2379, several with commas"),
             OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
             OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
-            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate"),
+            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate, which others cannot read"),
             OptionDeclaration("user", value: "U", help: "init: a user of etcd with the role root, where etcd asks for passwords already"),
             OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
             OptionDeclaration(

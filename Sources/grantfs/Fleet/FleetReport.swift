@@ -35,14 +35,11 @@ enum FleetReport {
         if !rows.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
         for (host, _, _) in rows {
             // A host may say what it likes, and of grants that are none.
+            let name = VisibleText.cut(host.id, to: 100)
             for (id, problem) in host.problems.sorted(by: { $0.key < $1.key }).prefix(problems) {
-                Terminal.note(
-                    "host “\(VisibleText.cut(host.id, to: 100))”, grant \(VisibleText.cut(id, to: 12)): \(VisibleText.cut(problem, to: 300))"
-                )
+                Terminal.note("host “\(name)”, grant \(VisibleText.cut(id, to: 12)): \(VisibleText.cut(problem, to: 300))")
             }
-            if host.problems.count > problems {
-                Terminal.note("host “\(VisibleText.cut(host.id, to: 100))”: \(host.problems.count - problems) more")
-            }
+            if host.problems.count > problems { Terminal.note("host “\(name)”: \(host.problems.count - problems) more") }
         }
         return 0
     }
