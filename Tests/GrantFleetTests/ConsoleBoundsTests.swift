@@ -196,13 +196,15 @@ extension GrantFleetTests {
             try fleet.files.wait(until: "the address has its part", within: 5) { (1...16).contains(open(121..<161)) }
             held.forEach { close($0) }
             held = []
+            // Those that are gone again at once count as well.
             var refused = 0
-            for _ in 0..<200 {
+            for _ in 0..<10 where refused < 3 {
+                for _ in 0..<60 { Flood.connected(address, console.port).map { _ = close($0) } }
                 guard let socket = Flood.connected(address, console.port) else { continue }
-                if !Flood.isOpen(socket, within: 10) { refused += 1 }
+                if !Flood.isOpen(socket, within: 2_000) { refused += 1 }
                 close(socket)
             }
-            #expect(refused > 100, "\(refused)")
+            #expect(refused >= 3)
             let free = (0..<20).count { _ in
                 guard let socket = Flood.connected("127.0.0.1", console.port) else { return false }
                 defer { close(socket) }
@@ -211,7 +213,7 @@ extension GrantFleetTests {
             #expect(free == 20)
             pause(milliseconds: 1_000)
             hold(address, 1)
-            #expect(Flood.isOpen(held[0]))
+            #expect(Flood.isOpen(held[0], within: 300))
         }
 
         @Test("takes an address of IPv6 for its network, and all of the machine's own for one")
