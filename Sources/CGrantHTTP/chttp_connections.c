@@ -1,6 +1,6 @@
 // libmicrohttpd ends a connection on which nothing comes. One on which a byte comes now and then it keeps for ever, and when all are taken it accepts nobody else; both ends here.
 // A client is an address, of IPv6 a network. One alone takes neither all connections nor all of the thread's time, so that it keeps out nobody else: it is refused what goes beyond its part before anything is read or encrypted for it.
-// On loopback an address says nothing about who it is. All of the machine's users are one client there, which may have most of the connections, at any rate.
+// On loopback an address says nothing about who it is. All of the machine's users are one client there, which may have most of the connections; where there are no others, at any rate.
 #include "chttp_internal.h"
 
 #include <stdlib.h>
@@ -37,8 +37,9 @@ static void *watch(void *context) {
     return NULL;
 }
 
-bool connections_start(struct connections *all, unsigned limit, unsigned seconds) {
+bool connections_start(struct connections *all, unsigned limit, unsigned seconds, bool is_local) {
     memset(all, 0, sizeof *all);
+    all->is_local = is_local;
     all->limit = limit;
     all->milliseconds = (int64_t)seconds * 1000;
     pthread_condattr_t attributes;
@@ -69,10 +70,11 @@ static unsigned share(const struct connections *all, const struct client *client
     return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
 }
 
-/// Connections of a client in a second, and at once after a while without.
-enum { RATE = 16, BURST = 48 };
+/// Connections of a client in a second, and at once after a while without; of the machine's own users, so many times as many.
+enum { RATE = 16, BURST = 48, LOCAL = 16 };
 
 static bool is_slow_enough(struct connections *all, const struct client *client, int64_t time) {
+    int64_t times = client->kind == CLIENT_LOOPBACK ? LOCAL : 1, burst = BURST * 1000 * times;
     struct arrivals *found = NULL, *oldest = &all->arrivals[0];
     for (unsigned i = 0; i < ARRIVALS && found == NULL; i++) {
         struct arrivals *one = &all->arrivals[i];
@@ -83,11 +85,11 @@ static bool is_slow_enough(struct connections *all, const struct client *client,
     }
     if (found == NULL) {
         found = oldest;
-        *found = (struct arrivals){.client = *client, .last = time, .left = BURST * 1000};
+        *found = (struct arrivals){.client = *client, .last = time, .left = burst};
     }
-    found->left += (time - found->last) * RATE;
-    if (found->left > BURST * 1000)
-        found->left = BURST * 1000;
+    found->left += (time - found->last) * RATE * times;
+    if (found->left > burst)
+        found->left = burst;
     found->last = time;
     if (found->left < 1000)
         return false;
@@ -108,10 +110,20 @@ static unsigned waiting(const struct connections *all, const struct client *clie
     return count;
 }
 
+/// All connections of a client, also those that were told to end and have not yet.
+static unsigned count_of(const struct connections *all, const struct client *client) {
+    unsigned count = 0;
+    for (struct connection *one = all->first; one != NULL; one = one->next)
+        count += client_is_same(&one->client, client);
+    return count;
+}
+
 bool connections_accept(struct connections *all, const struct sockaddr *address) {
     struct client client = client_of(address);
     pthread_mutex_lock(&all->lock);
-    bool is_accepted = client.kind == CLIENT_LOOPBACK || is_slow_enough(all, &client, now());
+    bool is_slow = all->is_local || is_slow_enough(all, &client, now());
+    // The last eighth is for others, while those that have to end are not gone.
+    bool is_accepted = is_slow && count_of(all, &client) < all->limit - all->limit / 8;
     pthread_mutex_unlock(&all->lock);
     return is_accepted;
 }

@@ -44,13 +44,15 @@ struct connections {
     struct connection *first;
     unsigned count, limit;
     struct arrivals arrivals[ARRIVALS];
+    /// Nobody outside this machine can connect.
+    bool is_local;
     int64_t milliseconds;
     bool is_ending;
     pthread_t thread;
     bool has_thread;
 };
 
-bool connections_start(struct connections *all, unsigned limit, unsigned seconds);
+bool connections_start(struct connections *all, unsigned limit, unsigned seconds, bool is_local);
 void connections_stop(struct connections *all);
 /// Whether the client may connect once more.
 bool connections_accept(struct connections *all, const struct sockaddr *address);

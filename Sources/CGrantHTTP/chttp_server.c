@@ -127,7 +127,7 @@ static void destroy(struct chttp_server *server) {
 
 struct chttp_server *chttp_start(const struct chttp_settings *settings, char *reason, size_t size) {
     struct chttp_server *server = calloc(1, sizeof *server);
-    if (server == NULL || !connections_start(&server->connections, settings->connections, settings->seconds)) {
+    if (server == NULL || !connections_start(&server->connections, settings->connections, settings->seconds, settings->is_loopback)) {
         snprintf(reason, size, "there is no memory");
         free(server);
         close(settings->socket);

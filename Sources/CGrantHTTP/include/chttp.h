@@ -27,12 +27,14 @@ struct chttp_request;
 struct chttp_settings {
     /// Belongs to the server from now on, also where it does not start.
     int socket;
+    /// Of its place.
+    bool is_loopback;
     /// PEM texts; without the first two there is no TLS, and without the third nobody is asked for a certificate.
     const char *certificate;
     const char *key;
     const char *authorities;
     /// Connections at the most. When there are so many less a fourth, those give way that nobody has vouched for (`chttp_admit`), of the client with most of them the oldest first.
-    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, at any rate.
+    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, and 256, or any number where nobody else can connect.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
