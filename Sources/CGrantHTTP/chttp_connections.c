@@ -110,20 +110,10 @@ static unsigned waiting(const struct connections *all, const struct client *clie
     return count;
 }
 
-/// All connections of a client, also those that were told to end and have not yet.
-static unsigned count_of(const struct connections *all, const struct client *client) {
-    unsigned count = 0;
-    for (struct connection *one = all->first; one != NULL; one = one->next)
-        count += client_is_same(&one->client, client);
-    return count;
-}
-
 bool connections_accept(struct connections *all, const struct sockaddr *address) {
     struct client client = client_of(address);
     pthread_mutex_lock(&all->lock);
-    bool is_slow = all->is_local || is_slow_enough(all, &client, now());
-    // The last eighth is for others, while those that have to end are not gone.
-    bool is_accepted = is_slow && count_of(all, &client) < all->limit - all->limit / 8;
+    bool is_accepted = all->is_local || is_slow_enough(all, &client, now());
     pthread_mutex_unlock(&all->lock);
     return is_accepted;
 }
