@@ -59,6 +59,8 @@ extension GrantFleetTests {
             #expect(waiting.standing == "waiting" && waiting.behind > 0 && left > 0 && left < 9, "\(waiting), \(left) s left")
             let after = try console.awaitState(key, "over") { $0.changes.last?.over == true }
             #expect(after.changes.last?.hosts.first { $0.host == "h2" }?.state == "fenced", "\(after.changes)")
+            // The change hears of it before the next look does.
+            _ = try console.awaitState(key, "gone") { $0.grant(id)?.gone == 1 }
             standings = try console.ask("/api/grant?id=\(id)", console.keyed(key)).decoded()
             #expect(standings.row("h2")?.standing == "gone")
             fleet.signalAgent("h2", SIGCONT)
