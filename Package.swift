@@ -173,7 +173,7 @@ let package = Package(
         tests("GrantPortalTests", ["GrantPortal", "TestSupport"], data: ["portal-client", "impostor", "chooser-backend"]),
         tests("GrantProxyTests", ["GrantProxy", "GrantModel"]),
         tests("GrantFilesTests", ["GrantFiles", "GrantModel"]),
-        tests("GrantFleetTests", ["GrantFleet", "GrantModel", "TestSupport"]),
+        tests("GrantFleetTests", ["CGrantHTTP", "GrantFleet", "GrantModel", "TestSupport"]),
         tests("CommandLineTests", ["grantfs", "GrantControl", "GrantAdministration", "GrantModel", "TestSupport"]),
     ],
     cxxLanguageStandard: .cxx17

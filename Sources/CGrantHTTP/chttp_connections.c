@@ -1,4 +1,6 @@
 // libmicrohttpd ends a connection on which nothing comes. One on which a byte comes now and then it keeps for ever, and when all are taken it accepts nobody else; both ends here.
+// A client is an address, of IPv6 a network. One alone takes neither all connections nor all of the thread's time, so that it keeps out nobody else: it is refused what goes beyond its part before anything is read or encrypted for it.
+// On loopback an address says nothing about who it is. All of the machine's users are one client there, which may have most of the connections; where there are no others, at any rate.
 #include "chttp_internal.h"
 
 #include <stdlib.h>
@@ -35,8 +37,9 @@ static void *watch(void *context) {
     return NULL;
 }
 
-bool connections_start(struct connections *all, unsigned limit, unsigned seconds) {
+bool connections_start(struct connections *all, unsigned limit, unsigned seconds, bool is_local) {
     memset(all, 0, sizeof *all);
+    all->is_local = is_local;
     all->limit = limit;
     all->milliseconds = (int64_t)seconds * 1000;
     pthread_condattr_t attributes;
@@ -62,22 +65,88 @@ void connections_stop(struct connections *all) {
     pthread_mutex_destroy(&all->lock);
 }
 
-struct connection *connections_add(struct connections *all, int descriptor) {
+/// Connections of a client that nobody has vouched for, before its oldest gives way to its newest.
+static unsigned share(const struct connections *all, const struct client *client) {
+    return client->kind == CLIENT_LOOPBACK ? all->limit - all->limit / 4 : all->limit / 4;
+}
+
+/// Connections of a client in a second, and at once after a while without; of the machine's own users, so many times as many.
+enum { RATE = 16, BURST = 48, LOCAL = 16 };
+
+static bool is_slow_enough(struct connections *all, const struct client *client, int64_t time) {
+    int64_t times = client->kind == CLIENT_LOOPBACK ? LOCAL : 1, burst = BURST * 1000 * times;
+    struct arrivals *found = NULL, *oldest = &all->arrivals[0];
+    for (unsigned i = 0; i < ARRIVALS && found == NULL; i++) {
+        struct arrivals *one = &all->arrivals[i];
+        if (one->last != 0 && client_is_same(&one->client, client))
+            found = one;
+        if (one->last < oldest->last)
+            oldest = one;
+    }
+    if (found == NULL) {
+        found = oldest;
+        *found = (struct arrivals){.client = *client, .last = time, .left = burst};
+    }
+    found->left += (time - found->last) * RATE * times;
+    if (found->left > burst)
+        found->left = burst;
+    found->last = time;
+    if (found->left < 1000)
+        return false;
+    found->left -= 1000;
+    return true;
+}
+
+/// Those of a client that could give way, and the oldest of them.
+static unsigned waiting(const struct connections *all, const struct client *client, struct connection **oldest) {
+    unsigned count = 0;
+    // The oldest stand at the end.
+    for (struct connection *one = all->first; one != NULL; one = one->next) {
+        if (one->is_admitted || one->is_shut || !client_is_same(&one->client, client))
+            continue;
+        count++;
+        *oldest = one;
+    }
+    return count;
+}
+
+bool connections_accept(struct connections *all, const struct sockaddr *address) {
+    struct client client = client_of(address);
+    pthread_mutex_lock(&all->lock);
+    bool is_accepted = all->is_local || is_slow_enough(all, &client, now());
+    pthread_mutex_unlock(&all->lock);
+    return is_accepted;
+}
+
+/// When nearly all are taken, whoever has most of them gives way: not who came first of all.
+static struct connection *dispensable(const struct connections *all) {
+    struct connection *found = NULL;
+    unsigned largest = 0;
+    for (struct connection *one = all->first; one != NULL; one = one->next) {
+        struct connection *oldest = NULL;
+        unsigned count = waiting(all, &one->client, &oldest);
+        // Of several with as many, whoever has the oldest.
+        if (count > 0 && count >= largest) {
+            largest = count;
+            found = oldest;
+        }
+    }
+    return found;
+}
+
+struct connection *connections_add(struct connections *all, int descriptor, const struct sockaddr *address) {
     struct connection *added = calloc(1, sizeof *added);
     if (added == NULL)
         return NULL;
     added->descriptor = descriptor;
+    added->client = client_of(address);
     added->since = now();
     pthread_mutex_lock(&all->lock);
-    // The oldest stand at the end.
-    if (all->count >= all->limit - all->limit / 4) {
-        struct connection *oldest = NULL;
-        for (struct connection *one = all->first; one != NULL; one = one->next)
-            if (!one->is_admitted && !one->is_shut)
-                oldest = one;
-        if (oldest != NULL)
-            shut(oldest);
-    }
+    struct connection *oldest = NULL;
+    if (waiting(all, &added->client, &oldest) >= share(all, &added->client))
+        shut(oldest);
+    else if (all->count >= all->limit - all->limit / 4 && (oldest = dispensable(all)) != NULL)
+        shut(oldest);
     added->next = all->first;
     if (all->first != NULL)
         all->first->previous = added;

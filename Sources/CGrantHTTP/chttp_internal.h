@@ -3,11 +3,33 @@
 #include "chttp_library.h"
 
 #include <pthread.h>
+#include <sys/socket.h>
+
+enum client_kind { CLIENT_UNKNOWN, CLIENT_LOOPBACK, CLIENT_FOUR, CLIENT_SIX };
+/// An address, of IPv6 its network; all of the machine's own addresses are one.
+struct client {
+    enum client_kind kind;
+    unsigned char bytes[8];
+};
+
+struct client client_of(const struct sockaddr *address);
+bool client_is_same(const struct client *one, const struct client *other);
+
+/// How fast a client has connected: what is left of what it may do at once.
+struct arrivals {
+    struct client client;
+    /// CLOCK_MONOTONIC in milliseconds; 0: nobody's.
+    int64_t last;
+    /// In thousandths of a connection.
+    int64_t left;
+};
+#define ARRIVALS 64
 
 /// One connection, from when it was accepted to before its descriptor is closed.
 struct connection {
     struct connection *next, *previous;
     int descriptor;
+    struct client client;
     /// CLOCK_MONOTONIC in milliseconds: since when its request is under way.
     int64_t since;
     bool is_admitted;
@@ -21,15 +43,20 @@ struct connections {
     pthread_cond_t changed;
     struct connection *first;
     unsigned count, limit;
+    struct arrivals arrivals[ARRIVALS];
+    /// Nobody outside this machine can connect.
+    bool is_local;
     int64_t milliseconds;
     bool is_ending;
     pthread_t thread;
     bool has_thread;
 };
 
-bool connections_start(struct connections *all, unsigned limit, unsigned seconds);
+bool connections_start(struct connections *all, unsigned limit, unsigned seconds, bool is_local);
 void connections_stop(struct connections *all);
-struct connection *connections_add(struct connections *all, int descriptor);
+/// Whether the client may connect once more.
+bool connections_accept(struct connections *all, const struct sockaddr *address);
+struct connection *connections_add(struct connections *all, int descriptor, const struct sockaddr *address);
 void connections_remove(struct connections *all, struct connection *one);
 void connections_begin_again(struct connections *all, struct connection *one);
 void connections_admit(struct connections *all, struct connection *one);

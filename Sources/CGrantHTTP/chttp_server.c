@@ -17,11 +17,18 @@ static struct connection *connection_of(struct MHD_Connection *connection) {
     return info == NULL ? NULL : info->socket_context;
 }
 
+static enum MHD_Result on_accept(void *context, const struct sockaddr *address, socklen_t length) {
+    struct chttp_server *server = context;
+    (void)length;
+    return connections_accept(&server->connections, address) ? MHD_YES : MHD_NO;
+}
+
 static void on_connection(void *context, struct MHD_Connection *connection, void **place, enum MHD_ConnectionNotificationCode code) {
     struct chttp_server *server = context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info = LIBRARY.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *place = info == NULL ? NULL : connections_add(&server->connections, info->connect_fd);
+        const union MHD_ConnectionInfo *peer = LIBRARY.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        *place = info == NULL ? NULL : connections_add(&server->connections, info->connect_fd, peer == NULL ? NULL : peer->client_addr);
     } else if (*place != NULL) {
         connections_remove(&server->connections, *place);
         *place = NULL;
@@ -120,7 +127,7 @@ static void destroy(struct chttp_server *server) {
 
 struct chttp_server *chttp_start(const struct chttp_settings *settings, char *reason, size_t size) {
     struct chttp_server *server = calloc(1, sizeof *server);
-    if (server == NULL || !connections_start(&server->connections, settings->connections, settings->seconds)) {
+    if (server == NULL || !connections_start(&server->connections, settings->connections, settings->seconds, settings->is_loopback)) {
         snprintf(reason, size, "there is no memory");
         free(server);
         close(settings->socket);
@@ -144,8 +151,8 @@ struct chttp_server *chttp_start(const struct chttp_settings *settings, char *re
         tls[0].option = MHD_OPTION_END;
     unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0);
     server->daemon = LIBRARY.MHD_start_daemon(
-        flags, 0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET, settings->socket,
-        MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,
+        flags, 0, on_accept, server, handle, server, MHD_OPTION_EXTERNAL_LOGGER, on_message, server, MHD_OPTION_LISTEN_SOCKET,
+        settings->socket, MHD_OPTION_CONNECTION_LIMIT, settings->connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, settings->head_limit,
         MHD_OPTION_CONNECTION_TIMEOUT, settings->seconds, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
         server, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     if (server->daemon == NULL) {

@@ -77,6 +77,35 @@ public enum PrivateFile {
         return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8))
     }
 
+    /// The contents of a private key's file. It has to be this user's or root's, and nobody else's to read; a group may if it is
+    /// root's, as with Debian's ssl-cert. `.permission` with what to do, `.system`.
+    public static func key(_ path: [UInt8]) throws(GrantError) -> [UInt8] {
+        let name = String(decoding: path, as: UTF8.self)
+        var status = stat()
+        do throws(Errno) {
+            // What is looked at is what is read, whatever takes the file's place meanwhile.
+            let descriptor = try FileDescriptor.open(path, O_RDONLY)
+            guard fstat(descriptor.number, &status) == 0 else { throw Errno(errno) }
+            if keyFlaw(status) == nil { return try File.contents(of: Array("/proc/self/fd/\(descriptor.number)".utf8)) }
+        } catch {
+            throw GrantError(.system, "\(name) cannot be read", cause: error.description)
+        }
+        let (cause, advice) = keyFlaw(status) ?? ("it has changed", "try again")
+        throw GrantError(.permission, "\(name) is not used", cause: cause, advice: advice)
+    }
+
+    private static func keyFlaw(_ status: stat) -> (cause: String, advice: String)? {
+        let isRoots = status.st_uid == 0
+        if !isRoots, status.st_uid != geteuid() {
+            return ("it belongs to another user (\(status.st_uid)), who may read and replace it", "chown it to \(geteuid()), and chmod 600")
+        }
+        if status.st_mode & 0o007 != 0 { return ("every user of this machine may read or change it", "chmod 600 it") }
+        if status.st_mode & (isRoots ? 0o030 : 0o070) != 0 {
+            return ("the users of the group \(status.st_gid) may \(isRoots ? "change" : "read or change") it", "chmod 600 it")
+        }
+        return nil
+    }
+
     /// `lasts`: waits until it is on disk.
     static func write(_ bytes: [UInt8], to path: String, lasts: Bool = true) throws(GrantError) {
         let fresh = "\(path).\(GrantID.random())"

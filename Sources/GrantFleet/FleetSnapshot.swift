@@ -114,4 +114,13 @@ extension FleetGrant {
         if let expires, expires <= now { grant.expires = nil }
         return grant
     }
+
+    /// The grant, restored, for somebody who has looked at it at a revision. `.unconfirmed` if that is not what it is now, or there is
+    /// nothing to restore.
+    public func restored(at now: Instant, seen: Int64) throws(GrantError) -> FleetGrant {
+        let cause =
+            revision != seen ? "somebody has changed it since it was looked at" : state(at: now) == .active ? "it is active already" : nil
+        if let cause { throw GrantError(.unconfirmed, "“\(name)” is not restored", cause: cause) }
+        return restored(at: now)
+    }
 }

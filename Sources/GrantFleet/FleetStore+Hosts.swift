@@ -17,14 +17,22 @@ public struct FleetHost: Sendable {
     /// What it cannot apply, by grant.
     public var problems: [String: String] = [:]
 
+    /// No more is kept of a text in which a host says something of itself: scalars.
+    private static let longest = 1_000
+    /// Of what is no grant's id, nothing is kept.
+    private static let longestID = 64
+
     mutating func take(_ entry: EtcdEntry) {
         if entry.key == FleetKeys.agent(id) { lease = entry.lease }
         guard entry.key == FleetKeys.state(id), let json = try? JSONValue(text: entry.value) else { return }
         applied = json["revision"]?.integer ?? 0
         clock = json["clock"]?.integer ?? 0
-        version = json["version"]?.string ?? ""
+        version = VisibleText.cut(json["version"]?.string ?? "", to: FleetHost.longest)
         problems = [:]
-        if case .object(let members)? = json["problems"] { for (id, text) in members { problems[id] = text.string } }
+        guard case .object(let members)? = json["problems"] else { return }
+        for (id, text) in members where id.utf8.count <= FleetHost.longestID {
+            problems[id] = text.string.map { VisibleText.cut($0, to: FleetHost.longest) }
+        }
     }
 
     mutating func lose(_ key: String) {

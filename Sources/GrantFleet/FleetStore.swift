@@ -79,6 +79,8 @@ public final class FleetStore: Sendable {
         public var grants: [FleetGrant]
         /// The revision as of which all of it is in effect.
         public var revision: Int64
+        /// Those that were so already: nothing was written.
+        public var unchanged: Set<GrantID> = []
 
         public init(grants: [FleetGrant], revision: Int64) { (self.grants, self.revision) = (grants, revision) }
     }
@@ -96,6 +98,7 @@ public final class FleetStore: Sendable {
             let part = try changePart(Array(seen[start..<min(start + Self.batch, seen.count)]), event, withdraws, transform)
             outcome.grants += part.grants
             outcome.revision = max(outcome.revision, part.revision)
+            outcome.unchanged.formUnion(part.unchanged)
         }
         return outcome
     }
@@ -124,7 +127,9 @@ public final class FleetStore: Sendable {
                     operations += [.put(FleetKeys.name(new), Array(new.id.description.utf8)), .delete(FleetKeys.name(grant))]
                 }
             }
-            if changed.isEmpty { return Outcome(grants: wanted, revision: wanted.map(\.revision).max() ?? 0) }
+            var outcome = Outcome(grants: wanted, revision: wanted.map(\.revision).max() ?? 0)
+            outcome.unchanged = Set(wanted.map(\.id)).subtracting(changed.map(\.id))
+            if changed.isEmpty { return outcome }
             let reads = current.map { EtcdOperation.read(FleetKeys.grant($0)) }
             let answer: EtcdAnswer
             do throws(EtcdFailure) {
@@ -134,10 +139,11 @@ public final class FleetStore: Sendable {
                 return try delete(wanted)
             }
             if answer.succeeded {
-                for index in wanted.indices where changed.contains(where: { $0.id == wanted[index].id }) {
-                    wanted[index].revision = answer.revision
+                for index in wanted.indices where !outcome.unchanged.contains(wanted[index].id) {
+                    outcome.grants[index].revision = answer.revision
                 }
-                return Outcome(grants: wanted, revision: answer.revision)
+                outcome.revision = answer.revision
+                return outcome
             }
             var anew: [FleetGrant] = []
             for (grant, found) in zip(current, answer.found) {

@@ -27,13 +27,13 @@ final class Changes: Sendable {
         var json: JSONValue {
             .object([
                 "number": .integer(Int64(number)), "kind": .string(kind.rawValue), "id": .string(id.description),
-                "name": StateJSON.text(name),
+                "name": StateJSON.name(name),
                 "started": StateJSON.time(started), "recorded": .bool(isRecorded), "over": .bool(isOver),
                 "failure": failure.map { StateJSON.text($0, most: 500) } ?? .null,
                 "hosts": .array(
                     hosts.map { host in
                         .object([
-                            "host": StateJSON.text(host.host, most: 100), "state": .string(host.state.rawValue),
+                            "host": StateJSON.name(host.host, most: 100), "state": .string(host.state.rawValue),
                             "milliseconds": .number((host.milliseconds * 10).rounded() / 10),
                             "problem": host.state == .waiting ? .null : host.reason.map { StateJSON.text($0, most: 300) } ?? .null,
                         ])
@@ -117,12 +117,7 @@ final class Changes: Sendable {
             let fleet = try connect(who)
             let now = Instant(nanoseconds: Clock.realtime)
             let outcome = try fleet.change([grant], kind.event, withdraws: kind == .revoke) { grant throws(GrantError) in
-                if kind == .revoke { return grant.revoked }
-                guard grant.revision == seen else {
-                    throw GrantError(
-                        .unconfirmed, "“\(grant.name)” is not restored", cause: "somebody has changed it since it was looked at")
-                }
-                return grant.restored(at: now)
+                kind == .revoke ? grant.revoked : try grant.restored(at: now, seen: seen)
             }
             log("\(kind.event) \(subject), for \(who) at \(peer)")
             update(number) { $0.isRecorded = true }

@@ -34,10 +34,11 @@ public final class FleetConsole: Sendable {
     private let refusals = RefusalCount()
     private let poller: FleetPoller
     private let changes: Changes
+    private let logQueue: LogQueue
     private let log: @Sendable (String) -> Void
 
-    /// Starts listening without answering. `connect` connects a user to the fleet. `.usage` if it would be open to others, `.system` if
-    /// the port is taken.
+    /// Starts listening without answering. `connect` connects a user to the fleet; `log` may wait for whoever reads it. `.usage` if it
+    /// would be open to others, `.system` if the port is taken.
     public init(
         _ settings: ConsoleSettings, connect: @escaping @Sendable (_ who: String) throws(GrantError) -> FleetStore,
         log: @escaping @Sendable (String) -> Void
@@ -60,11 +61,13 @@ public final class FleetConsole: Sendable {
         }
         let literal = settings.address.contains(":") ? "[\(settings.address)]" : settings.address
         let names = settings.names + (listener.isAny ? [] : [literal]) + (listener.isLoopback ? ["localhost"] : [])
-        (self.settings, self.log) = (settings, log)
+        let queue = LogQueue(write: log)
+        (self.settings, logQueue) = (settings, queue)
+        self.log = { queue.add($0) }
         origins = Origins(isSecure: isSecure, names: names)
         sessionStore = SessionStore(token: settings.token)
         poller = FleetPoller { () throws(GrantError) in try connect("") }
-        changes = Changes(poller: poller, connect: connect, log: log)
+        changes = Changes(poller: poller, connect: connect, log: self.log)
     }
 
     /// The URL for a browser.
@@ -75,6 +78,8 @@ public final class FleetConsole: Sendable {
 
     /// Answers until `wait` returns. `ready`: called when it does.
     public func run(ready: () throws(GrantError) -> Void, wait: () -> Void) throws(GrantError) {
+        try logQueue.start()
+        defer { logQueue.end() }
         try poller.start()
         defer { poller.end() }
         let server = try WebServer(
@@ -89,7 +94,7 @@ public final class FleetConsole: Sendable {
 
     private func answer(_ request: WebRequest) -> WebReply {
         let host = request.only(.header, "Host")
-        guard origins.knows(host: host) else { return Self.refusal(421, "it is not known by this name here (--name)") }
+        guard let host, origins.knows(host: host) else { return Self.refusal(421, "it is not known by this name here (--name)") }
         var who = "the token"
         if settings.authorities != nil {
             guard let identity = request.identity else { return Self.refusal(403, "it needs a client's certificate that is trusted here") }
@@ -106,7 +111,7 @@ public final class FleetConsole: Sendable {
             return Self.refusal(403, "another page asks for it")
         }
         switch (method, path) {
-        case ("POST", "/api/login"): return logIn(request, who)
+        case ("POST", "/api/login"): return logIn(request, who, at: host)
         case ("GET", "/api/state"), ("GET", "/api/grant"), ("POST", "/api/revoke"), ("POST", "/api/restore"), ("POST", "/api/logout"): break
         case (_, "/api/state"), (_, "/api/grant"): return Self.refusal(405, "it is only to be read", [("Allow", "GET")])
         case (_, "/api/login"), (_, "/api/logout"), (_, "/api/revoke"), (_, "/api/restore"):
@@ -114,8 +119,8 @@ public final class FleetConsole: Sendable {
         default: return Self.refusal(404, "there is nothing")
         }
         let key = request.only(.header, "Grantfs-Key")
-        // A session belongs to the certificate with which it was started.
-        guard let user = sessionStore.session(cookies: request.values(.cookie, cookie), key: key), user == who else {
+        // A session belongs to the certificate with which it was started, and to the host and port.
+        guard let user = sessionStore.session(cookies: request.values(.cookie, cookie(host)), key: key, host: host), user == who else {
             return Self.refusal(401, "nobody has come in with this")
         }
         request.admit()
@@ -129,12 +134,17 @@ public final class FleetConsole: Sendable {
         }
     }
 
-    /// Contains the port, because browsers share the cookies of all ports of a host.
-    private var cookie: String { (settings.certificate == nil ? "" : "__Host-") + "grantfs-console-\(listener.port)" }
+    /// The name of a session's cookie. Browsers share the cookies of all ports of a host, so it has the port that the browser knows: with
+    /// a tunnel that is another than the console's own. `__Host-` has the browser refuse one that another host of the domain, or a
+    /// connection without TLS, has set.
+    private func cookie(_ host: String) -> String {
+        let port = Origins.port(in: host) ?? (settings.certificate == nil ? 80 : 443)
+        return (settings.certificate == nil ? "" : "__Host-") + "grantfs-console-\(port)"
+    }
 
-    private func logIn(_ request: WebRequest, _ who: String) -> WebReply {
+    private func logIn(_ request: WebRequest, _ who: String, at host: String) -> WebReply {
         guard let body = Self.body(request) else { return Self.refusal(415, "it is no JSON") }
-        guard let session = sessionStore.logIn(token: body["token"]?.string ?? "", who: who) else {
+        guard let session = sessionStore.logIn(token: body["token"]?.string ?? "", who: who, host: host) else {
             if let count = refusals.record() {
                 log(
                     "somebody at \(request.peer) has not come in: another token" + (count > 1 ? "; \(count) since the last such line" : ""))
@@ -146,7 +156,7 @@ public final class FleetConsole: Sendable {
         let attributes = "; Path=/; HttpOnly; SameSite=Strict" + (settings.certificate == nil ? "" : "; Secure")
         return WebReply(
             status: 200, body: JSONValue.object(["key": .string(session.key)]).text,
-            headers: [("Set-Cookie", "\(cookie)=\(session.cookie)\(attributes)")])
+            headers: [("Set-Cookie", "\(cookie(host))=\(session.cookie)\(attributes)")])
     }
 
     private func state(since: String?) -> WebReply {

@@ -28,6 +28,13 @@ struct Origins: Sendable {
         return String(name)
     }
 
+    /// The port in a Host header; nil if it has none.
+    static func port(in host: String) -> UInt16? {
+        guard name(in: host) != nil, let colon = host.lastIndex(of: ":") else { return nil }
+        // nil for what stands between brackets.
+        return UInt16(host[host.index(after: colon)...])
+    }
+
     /// Whether a request was made by the console's own page, or by no page at all. `changes`: the browser must have stated the origin.
     func isOwn(origin: [String], host: String?, site: String?, changes: Bool) -> Bool {
         guard let host else { return false }

@@ -17,6 +17,8 @@ final class SessionStore: Sendable {
         let cookie: [UInt8]
         let key: [UInt8]
         let who: String
+        /// Name and port by which the browser knows the console.
+        let host: String
         let begun: Int64
         var used: Int64
     }
@@ -37,7 +39,7 @@ final class SessionStore: Sendable {
     }
 
     /// Starts a session if the token is right; otherwise returns nil.
-    func logIn(token given: String, who: String) -> (cookie: String, key: String)? {
+    func logIn(token given: String, who: String, host: String) -> (cookie: String, key: String)? {
         if let token, !SessionStore.isSame(Array(given.utf8), token) { return nil }
         let (cookie, key) = (FleetCredentials.password(), FleetCredentials.password())
         let now = BootClock.now
@@ -47,13 +49,14 @@ final class SessionStore: Sendable {
             {
                 sessions.remove(at: oldest)
             }
-            sessions.append(Session(cookie: Array(cookie.utf8), key: Array(key.utf8), who: who, begun: now, used: now))
+            sessions.append(
+                Session(cookie: Array(cookie.utf8), key: Array(key.utf8), who: who, host: host.lowercased(), begun: now, used: now))
         }
         return (cookie, key)
     }
 
-    /// Returns the user of the session with this cookie and key; nil if there is none.
-    func session(cookies: [String], key given: String?) -> String? {
+    /// Returns the user of the session with this cookie and key, if it began at this host; nil if there is none.
+    func session(cookies: [String], key given: String?, host: String) -> String? {
         guard let given else { return nil }
         let (cookies, key, now) = (cookies.map { Array($0.utf8) }, Array(given.utf8), BootClock.now)
         return sessions.withLock { sessions in
@@ -65,7 +68,7 @@ final class SessionStore: Sendable {
                 let hasKey = SessionStore.isSame(key, sessions[index].key)
                 if hasCookie, hasKey { found = index }
             }
-            guard let found else { return nil }
+            guard let found, sessions[found].host == host.lowercased() else { return nil }
             sessions[found].used = now
             return sessions[found].who
         }

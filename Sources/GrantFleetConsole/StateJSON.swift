@@ -1,12 +1,13 @@
 import GrantFleet
 import GrantModel
 
-/// The state for the page. Names and reasons are untrusted: unprintable and bidirectional control characters are escaped, and texts of
-/// hosts are cut to a readable length, by scalars, because a letter can have a thousand combining marks.
+/// The state for the page. Names and reasons are untrusted: what cannot be seen is escaped, and texts of hosts are cut to a readable
+/// length.
 enum StateJSON {
-    static func text(_ text: String, most: Int = 4_096) -> JSONValue {
-        .string(VisibleText.of(String(String.UnicodeScalarView(text.unicodeScalars.prefix(most)))))
-    }
+    static func text(_ text: String, most: Int = 4_096) -> JSONValue { .string(VisibleText.of(VisibleText.cut(text, to: most))) }
+
+    /// What is compared with others of its kind.
+    static func name(_ text: String, most: Int = 4_096) -> JSONValue { .string(VisibleText.name(VisibleText.cut(text, to: most))) }
 
     static func time(_ instant: Instant?) -> JSONValue { instant.map { .integer($0.nanoseconds / 1_000_000) } ?? .null }
 
@@ -24,7 +25,7 @@ enum StateJSON {
     private static func host(_ host: FleetHost, _ known: Set<String>, _ snapshot: FleetSnapshot) -> JSONValue {
         let wanted = snapshot.wanted(of: host)
         return .object([
-            "id": text(host.id, most: 100), "labels": text(host.labels.description, most: 1_000),
+            "id": name(host.id, most: 100), "labels": name(host.labels.description, most: 1_000),
             "live": .bool(host.lease != nil), "registered": .bool(host.registered != nil),
             "lags": .bool(host.lease != nil && host.applied < wanted),
             "applied": .integer(host.applied), "wanted": .integer(wanted),
@@ -42,9 +43,9 @@ enum StateJSON {
             if status == .confirmed, host.problems[grant.id.description] != nil { problems += 1 }
         }
         return .object([
-            "id": .string(grant.id.description), "view": text(grant.view.description), "name": text(grant.name.description),
-            "path": text(grant.place), "access": .string(grant.access.rawValue), "state": .string(grant.state(at: snapshot.time).rawValue),
-            "for": text(grant.hosts.description), "expires": time(grant.expires), "by": text(grant.by, most: 200),
+            "id": .string(grant.id.description), "view": name(grant.view.description), "name": name(grant.name.description),
+            "path": name(grant.place), "access": .string(grant.access.rawValue), "state": .string(grant.state(at: snapshot.time).rawValue),
+            "for": text(grant.hosts.description), "expires": time(grant.expires), "by": name(grant.by, most: 200),
             "revision": .integer(grant.revision), "confirmed": .integer(counts[.confirmed] ?? 0),
             "waiting": .integer(counts[.waiting] ?? 0), "gone": .integer(counts[.gone] ?? 0), "problems": .integer(problems),
         ])
@@ -57,7 +58,7 @@ enum StateJSON {
             guard let status = snapshot.status(of: host, for: grant) else { return nil }
             let (behind, overflows) = grant.revision.subtractingReportingOverflow(host.applied)
             return .object([
-                "host": text(host.id, most: 100), "standing": .string(status.rawValue),
+                "host": name(host.id, most: 100), "standing": .string(status.rawValue),
                 "behind": .integer(overflows ? .max : max(0, behind)), "until": time(status == .waiting ? snapshot.end(of: host) : nil),
                 "problem": host.problems[id].map { text($0, most: 300) } ?? .null,
             ])

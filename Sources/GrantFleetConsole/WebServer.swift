@@ -104,7 +104,7 @@ final class WebServer {
         var reason = [CChar](repeating: 0, count: 256)
         let handler = Unmanaged.passRetained(Handler(answer))
         var settings = chttp_settings()
-        settings.socket = place.place.socket
+        (settings.socket, settings.is_loopback) = (place.place.socket, place.isLoopback)
         (settings.connections, settings.seconds) = (limits.connections, limits.seconds)
         (settings.head_limit, settings.body_limit) = (limits.head, limits.body)
         settings.context = handler.toOpaque()

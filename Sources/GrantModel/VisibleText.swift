@@ -1,6 +1,6 @@
 /// Escapes bytes and text so that a terminal can show them.
 public enum VisibleText {
-    /// Escapes control characters and invalid UTF-8 as `\n`, `\x1b`, `\u{202e}`.
+    /// Escapes what cannot be seen, and invalid UTF-8, as `\n`, `\x1b`, `\u{202e}`.
     public static func of(_ bytes: [UInt8]) -> String {
         var result = ""
         var rest = bytes[...]
@@ -20,12 +20,32 @@ public enum VisibleText {
 
     public static func of(_ text: String) -> String { text.unicodeScalars.map { of($0) }.joined() }
 
+    /// As `of`, for names, of which two that differ must not look alike: escapes blanks at the ends and after another blank as well,
+    /// and doubles backslashes.
+    public static func name(_ bytes: [UInt8]) -> String { name(escaped: of(bytes.flatMap { $0 == 0x5C ? [$0, $0] : [$0] })) }
+
+    public static func name(_ text: String) -> String { name(Array(text.utf8)) }
+
+    private static func name(escaped text: String) -> String {
+        let scalars = Array(text.unicodeScalars)
+        return scalars.indices.map { index in
+            let isOdd = index == 0 || index == scalars.count - 1 || scalars[index - 1] == " "
+            return scalars[index] == " " && isOdd ? "\\x20" : String(scalars[index])
+        }.joined()
+    }
+
+    /// The first `most` scalars: a letter may have a thousand combining marks.
+    public static func cut(_ text: String, to most: Int) -> String { String(String.UnicodeScalarView(text.unicodeScalars.prefix(most))) }
+
     /// Whether `of` leaves the character as it is.
     public static func isPlain(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         // Escapes characters that change the direction of a line as well, so that a name cannot pose as another.
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate: false
-        default: true
+        case .spaceSeparator: scalar == " "
+        // Fillers, joiners and selectors of variants are no format characters, and are not seen either, nor is a Braille pattern
+        // without dots.
+        default: !scalar.properties.isDefaultIgnorableCodePoint && scalar != "\u{2800}"
         }
     }
 

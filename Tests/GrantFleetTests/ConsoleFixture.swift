@@ -10,10 +10,12 @@ final class ConsoleFixture {
     let token: String?
     /// What curl is given beside.
     var options: [String] = []
-    private let cookies: String
+    /// Curl's jar, which knows no ports, as with browsers.
+    var cookies: String
 
-    init(_ fleet: FleetFixture, _ words: [String] = [], place: String = "127.0.0.1:0") throws {
-        let log = fleet.files.base + "/console.log"
+    /// `log`: where its standard error goes.
+    init(_ fleet: FleetFixture, _ words: [String] = [], place: String = "127.0.0.1:0", log: String? = nil) throws {
+        let log = log ?? fleet.files.base + "/console.log"
         child = try Child(
             ["sh", "-c", "log=$1; shift; exec \"$@\" 2>>\"$log\"", "sh", log, Programs.grantfs, "fleet", "console", "--listen", place]
                 + words,
@@ -116,6 +118,7 @@ struct ConsoleState: Decodable {
         let until: Int64?
         let labels: String
         let problems: Int
+        let version: String
     }
     struct Grant: Decodable {
         let id: String
@@ -135,6 +138,7 @@ struct ConsoleState: Decodable {
         }
         let kind: String
         let id: String
+        let recorded: Bool
         let over: Bool
         let failure: String?
         let hosts: [Host]

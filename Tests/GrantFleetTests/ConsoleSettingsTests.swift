@@ -60,7 +60,61 @@ extension GrantFleetTests {
         }
     }
 
+    @Suite(.enabled(if: Machine.offers("curl"), "\(Machine.needs("curl"))"))
+    struct ACertificateWithoutAName {
+        @Test("lets nobody in, nor does one whose name is too long to be told from others: all of them would be one person")
+        func subjects() throws {
+            let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
+            let place = fleet.servers.directory
+            let long = (0..<12).map { "/OU=\(String(repeating: "x", count: 60))\($0)" }.joined()
+            try Command.shell(
+                """
+                cd "$1"
+                for name in bare long; do
+                    openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "$(case $name in bare) echo / ;; *) echo "$2" ;; esac)" -keyout $name.key -out $name.csr
+                    printf 'extendedKeyUsage=clientAuth\n' >$name.ext
+                    openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile $name.ext -out $name.pem
+                done
+                """, place, long
+            ).orThrow()
+            let console = try ConsoleFixture(
+                fleet, ["--certificate", place + "/server.pem", "--key", place + "/server.key", "--client-ca", place + "/ca.pem"])
+            for (name, status) in [("bare", 403), ("long", 403), ("named", 200)] {
+                console.options = ["--cacert", place + "/ca.pem", "--cert", "\(place)/\(name).pem", "--key", "\(place)/\(name).key"]
+                let login = try console.ask("/api/login", ConsoleFixture.post("{\"token\":\"\"}", console.origin))
+                #expect(login.status == status, "\(name): \(login)")
+                #expect(try console.ask("/").status == status, "\(name)")
+            }
+        }
+    }
+
     @Suite struct ASettingOfTheConsole {
+        @Test(
+            "by which the key of another user would be used is refused, by every command, with what to do",
+            .enabled(if: geteuid() == 0, "needs root"))
+        func othersKey() throws {
+            let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
+            let place = fleet.servers.directory
+            for owner in [UInt32(0), 65_534] {
+                #expect(chown(place + "/server.key", owner, owner) == 0 && chmod(place + "/server.key", 0o600) == 0)
+                for words in [
+                    ["console", "--listen", "127.0.0.1:-", "--certificate", place + "/server.pem"],
+                    ["invite", "a/b", "--cert", place + "/client.pem"],
+                    ["init", "--endpoints", "https://127.0.0.1:1", "--cert", place + "/named.pem"],
+                ] {
+                    // What is wrong besides is said where the key is right: nothing is begun.
+                    let output = try Command.run(
+                        [Programs.grantfs, "fleet"] + words.map { $0 == "127.0.0.1:-" ? "127.0.0.1:0" : $0 }
+                            + ["--key", place + "/server.key"] + (words[0] == "console" ? ["--client-ca", "/nowhere"] : []),
+                        environment: ["GRANTFS_STORE": fleet.store("administrator")], within: 30)
+                    let said =
+                        output.errors.contains("it belongs to another user (65534)")
+                        && output.errors.contains("chown it to 0, and chmod 600")
+                    #expect(output.status != 0 && said == (owner != 0), "\(words): \(output)")
+                }
+            }
+        }
+
         @Test("that would leave it open, or makes no sense, is refused before anything is served")
         func refused() throws {
             let fleet = try FleetFixture(hosts: [], lease: "20s", .certificates)
@@ -89,6 +143,11 @@ extension GrantFleetTests {
                 (["--token-file", try file("spaces", "a b " + token, 0o600)], 2, "no token that is good enough"),
                 (["--token-file", fleet.files.base + "/missing"], 1, "cannot be read"),
                 (["--certificate", place + "/server.pem", "--key", try file("key", "x", 0o644)], 1, "every user of this machine may read"),
+                (
+                    ["--certificate", place + "/server.pem", "--key", try file("groups", "x", 0o640)], 1,
+                    geteuid() == 0 ? "nothing can be served" : "may read or change it"
+                ),
+                (["--certificate", place + "/server.pem", "--key", try file("written", "x", 0o620)], 1, "chmod 600 it"),
                 (["--certificate", place + "/server.pem", "--key", try file("nokey", "x", 0o600)], 1, "nothing can be served"),
                 (["word"], 2, "one word too many"),
             ]

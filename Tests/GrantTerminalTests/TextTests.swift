@@ -32,6 +32,14 @@ import Testing
 
     @Test func controlCharactersAreWrittenOut() {
         #expect(VisibleText.of(Array("a\u{1B}[31m\n\u{202E}".utf8) + [0xFF]) == "a\\x1b[31m\\n\\u{202e}\\xff")
+        #expect(VisibleText.of("a b\u{A0}\u{200B}\u{3164}\u{E0041}é日") == "a b\\u{a0}\\u{200b}\\u{3164}\\u{e0041}é日")
+    }
+
+    @Test func ofNamesBlanksThatNobodySeesAreWrittenOutAsWell() {
+        #expect(VisibleText.name("a b") == "a b")
+        #expect(VisibleText.name(" a  b ") == "\\x20a \\x20b\\x20")
+        #expect(VisibleText.name("\\x20") == "\\\\x20")
+        #expect(VisibleText.cut("e\u{301}\u{301}x", to: 2) == "e\u{301}")
     }
 
     @Test func aLineIsCutWhereItEnds() {

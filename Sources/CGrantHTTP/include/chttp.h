@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 /// Loads libmicrohttpd and libgnutls, once for the process. False, with a text in `reason`, when one is missing or lacks a function.
 bool chttp_load(char *reason, size_t size);
@@ -26,11 +27,14 @@ struct chttp_request;
 struct chttp_settings {
     /// Belongs to the server from now on, also where it does not start.
     int socket;
+    /// Of its place.
+    bool is_loopback;
     /// PEM texts; without the first two there is no TLS, and without the third nobody is asked for a certificate.
     const char *certificate;
     const char *key;
     const char *authorities;
-    /// Connections at the most. When there are so many less a fourth, those give way, the oldest first, that nobody has vouched for (`chttp_admit`).
+    /// Connections at the most. When there are so many less a fourth, those give way that nobody has vouched for (`chttp_admit`), of the client with most of them the oldest first.
+    /// One client has a fourth at the most that nobody has vouched for, and 16 new ones a second; the machine's own users, who are one client, have all but a fourth, and 256, or any number where nobody else can connect.
     unsigned connections;
     /// Bytes of a request's first lines, and of its body.
     size_t head_limit;
@@ -55,6 +59,8 @@ const char *chttp_body(const struct chttp_request *request, size_t *length);
 enum chttp_kind { CHTTP_HEADER, CHTTP_COOKIE, CHTTP_ARGUMENT };
 /// The value with this number, of all that have this name; NULL when there are not so many.
 const char *chttp_value(struct chttp_request *request, enum chttp_kind kind, const char *name, size_t number);
+/// Whether connections from these addresses count as one client's: the same address, or network of IPv6, or both of this machine.
+bool chttp_is_same_client(const struct sockaddr *one, const struct sockaddr *other);
 /// The address of the other side, as text.
 void chttp_peer(struct chttp_request *request, char *text, size_t size);
 /// Whether the other side has a certificate that one of `authorities` has signed for clients, and its subject.

@@ -30,7 +30,7 @@ extension FleetTop {
         copy.resize(Size(rows: 100_000, columns: 10_000))
         var lines = [copy.plainTitle] + copy.rows.map { copy.line($0, isSelected: false) }
         let problems = (snapshot?.hosts ?? []).flatMap { host in copy.problems(of: host).map { (host, $0) } }
-        if !problems.isEmpty { lines += [Line(), Line("CANNOT")] + problems.map { Line("  \(VisibleText.of($0.id)): \($1)") } }
+        if !problems.isEmpty { lines += [Line(), Line("CANNOT")] + problems.map { Line("  \(VisibleText.name($0.id)): \($1)") } }
         if let failure { lines.append(Line("! " + VisibleText.of(failure))) }
         return Frame(lines).text
     }
@@ -71,7 +71,7 @@ extension FleetTop {
 
     private func line(_ host: FleetHost, _ mark: String) -> Line {
         guard let snapshot else { return Line() }
-        var line = Line(mark + DisplayWidth.fitted(VisibleText.of(host.id), to: nameWidth) + "  ")
+        var line = Line(mark + DisplayWidth.fitted(VisibleText.name(host.id), to: nameWidth) + "  ")
         let (state, colour) = FleetTop.state(of: host, snapshot)
         line.add(DisplayWidth.fitted(state, to: 12), colour: colour)
         let left = host.lease == nil ? "-" : snapshot.left[host.id].map { "\($0) s" } ?? "lasts"
@@ -82,7 +82,7 @@ extension FleetTop {
         line.add("  " + DisplayWidth.fitted(host.lease == nil ? "-" : String(host.applied), to: 8))
         line.add("  " + DisplayWidth.fitted(String(snapshot.wanted(of: host)), to: 8))
         line.add("  " + DisplayWidth.fitted(left, to: 5) + "  " + DisplayWidth.fitted(host.lease == nil ? "-" : "\(host.clock) s", to: 6))
-        line.add("  " + VisibleText.of(host.labels.description))
+        line.add("  " + VisibleText.name(host.labels.description))
         return line.cut(to: size.columns)
     }
 
@@ -95,7 +95,7 @@ extension FleetTop {
 
     private func line(_ grant: FleetGrant, _ mark: String) -> Line {
         guard let snapshot else { return Line() }
-        var line = Line(mark + DisplayWidth.fitted(VisibleText.of(grant.name.bytes), to: nameWidth) + "  ")
+        var line = Line(mark + DisplayWidth.fitted(VisibleText.name(grant.name.bytes), to: nameWidth) + "  ")
         let state = grant.state(at: snapshot.time)
         line.add(DisplayWidth.fitted(state.rawValue, to: 12), colour: state == .active ? .good : .warning)
         let counts = counts(of: grant, snapshot)
@@ -104,8 +104,8 @@ extension FleetTop {
         let text = counts.waiting > 0 ? "\(counts.waiting) of \(all) wait" : all == 0 ? "none" : "all \(all)"
         line.add(isNarrow ? text : DisplayWidth.fitted(text, to: 11), colour: counts.waiting > 0 ? .warning : .plain)
         if !isNarrow {
-            line.add("  " + DisplayWidth.fitted(grant.access.rawValue, to: 10) + "  " + VisibleText.of(grant.view.description) + "  ")
-            line.add(DisplayWidth.cutStart(VisibleText.of(grant.place), to: max(1, size.columns - line.width)))
+            line.add("  " + DisplayWidth.fitted(grant.access.rawValue, to: 10) + "  " + VisibleText.name(grant.view.description) + "  ")
+            line.add(DisplayWidth.cutStart(VisibleText.name(grant.place), to: max(1, size.columns - line.width)))
         }
         return line.cut(to: size.columns)
     }
@@ -118,15 +118,15 @@ extension FleetTop {
         if let grant = grant(at: current) {
             let rows = snapshot.hosts.compactMap { host in snapshot.status(of: host, for: grant).map { (host, $0) } }
             heading =
-                "“\(VisibleText.of(grant.name.bytes))” for \(grant.hosts)"
-                + (grant.by.isEmpty ? "" : ", changed by \(VisibleText.of(grant.by))")
+                "“\(VisibleText.name(grant.name.bytes))” for \(grant.hosts)"
+                + (grant.by.isEmpty ? "" : ", changed by \(VisibleText.name(grant.by))")
             // Hosts that delay the grant come first.
             all = (rows.filter { $1 == .waiting } + rows.filter { $1 != .waiting }).map { line($0, $1, grant, snapshot) }
             if all.isEmpty { all = [Line("  it is for no host", .dim)] }
         } else if let host = host(at: current) {
             heading =
-                "“\(VisibleText.of(host.id))”"
-                + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(String(host.version.prefix(40))))")
+                "“\(VisibleText.name(host.id))”"
+                + (host.version.isEmpty ? "" : ", grantfs \(VisibleText.of(VisibleText.cut(host.version, to: 40)))")
             all = problems(of: host).map { Line("  " + $0) }
             if all.isEmpty { all = [Line("  it can do all that was asked for", .dim)] }
         } else {
@@ -140,7 +140,7 @@ extension FleetTop {
 
     private func line(_ host: FleetHost, _ status: FleetSnapshot.HostStatus, _ grant: FleetGrant, _ snapshot: FleetSnapshot) -> Line {
         let isActive = grant.state(at: snapshot.time) == .active
-        var line = Line("  " + DisplayWidth.fitted(VisibleText.of(host.id), to: nameWidth) + "  ")
+        var line = Line("  " + DisplayWidth.fitted(VisibleText.name(host.id), to: nameWidth) + "  ")
         switch status {
         case .gone: line.add(isActive ? "not heard of, shows nothing" : "fenced: its lease is gone")
         case .waiting:
@@ -148,7 +148,7 @@ extension FleetTop {
             if let left = snapshot.left[host.id] { line.add(", for \(left &+ 1) s at the most unless it renews its lease") }
         case .confirmed:
             if let problem = host.problems[grant.id.description] {
-                line.add(VisibleText.of(String(problem.prefix(300))), colour: .warning)
+                line.add(VisibleText.of(VisibleText.cut(problem, to: 300)), colour: .warning)
             } else {
                 line.add(isActive ? "serves it" : "withdrawn", colour: .good)
             }
@@ -159,7 +159,9 @@ extension FleetTop {
     /// What a host cannot apply, with the names of the grants.
     func problems(of host: FleetHost) -> [String] {
         (snapshot?.grants ?? []).compactMap { grant in
-            host.problems[grant.id.description].map { "“\(VisibleText.of(grant.name.bytes))”: \(VisibleText.of(String($0.prefix(300))))" }
+            host.problems[grant.id.description].map {
+                "“\(VisibleText.name(grant.name.bytes))”: \(VisibleText.of(VisibleText.cut($0, to: 300)))"
+            }
         }
     }
 

@@ -111,8 +111,8 @@ public struct FleetTop: LiveConsole {
         guard let grant = current.flatMap({ grant(at: $0) }), let snapshot else {
             return message = "that is for a grant: choose one with ↑ and ↓"
         }
-        let short = "“\(VisibleText.of(grant.name.bytes))”"
-        let name = "\(short) (\(grant.id.description.prefix(12))) in the fleet's view “\(VisibleText.of(grant.view.description))”"
+        let short = "“\(VisibleText.name(grant.name.bytes))”"
+        let name = "\(short) (\(grant.id.description.prefix(12))) in the fleet's view “\(VisibleText.name(grant.view.description))”"
         let isActive = grant.state(at: snapshot.time) == .active
         switch (key, isActive) {
         case (.character("r"), _) where grant.state == .revoked: message = "\(short) is revoked already"
@@ -171,7 +171,7 @@ public struct FleetTop: LiveConsole {
         var grants = snapshot.grants.filter { grant in
             if let view, grant.view != view { return false }
             if hidesWithdrawn, grant.state(at: snapshot.time) != .active { return false }
-            return has([VisibleText.of(grant.name.bytes), VisibleText.of(grant.place), grant.view.description, grant.hosts.description])
+            return has([VisibleText.name(grant.name.bytes), VisibleText.name(grant.place), grant.view.description, grant.hosts.description])
         }
         switch order {
         case .name: break

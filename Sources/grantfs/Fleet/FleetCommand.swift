@@ -17,7 +17,7 @@ enum FleetCommand {
             OptionDeclaration("endpoints", value: "URLS", help: "init: where etcd is: https://HOST:2379, several with commas"),
             OptionDeclaration("ca", value: "FILE", help: "init: the authority that has signed the servers' certificates"),
             OptionDeclaration("cert", value: "FILE", help: "init, invite: the client's certificate, of its own for each host"),
-            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate"),
+            OptionDeclaration("key", value: "FILE", help: "init, invite, console: the key of that certificate, which others cannot read"),
             OptionDeclaration("user", value: "U", help: "init: a user of etcd with the role root, where etcd asks for passwords already"),
             OptionDeclaration("password-file", value: "FILE", help: "init: that user's password, in the first line"),
             OptionDeclaration(
@@ -84,7 +84,7 @@ enum FleetCommand {
         }
         var settings = EtcdSettings(
             endpoints: try EtcdSettings.endpoints(of: endpoints), authorities: try arguments.contents("ca"),
-            certificate: try arguments.contents("cert"), key: try arguments.contents("key"), user: try arguments.text("user"))
+            certificate: try arguments.contents("cert"), key: try arguments.privateKey(), user: try arguments.text("user"))
         settings.password = try arguments.contents("password-file").map { String($0.prefix { $0 != "\n" }) }
         guard (settings.certificate == nil) == (settings.key == nil) else {
             throw GrantError(.usage, "fleet init: --cert and --key go together")
@@ -107,7 +107,7 @@ enum FleetCommand {
     private static func invite(_ name: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let labels = try Labels(words: try arguments.texts("label"))
         let output = try arguments.text("output") ?? "\(name).invitation"
-        let (certificate, key) = (try arguments.contents("cert"), try arguments.contents("key"))
+        let (certificate, key) = (try arguments.contents("cert"), try arguments.privateKey())
         guard (certificate == nil) == (key == nil) else { throw GrantError(.usage, "fleet invite: --cert and --key go together") }
         if let certificate { try ClientCertificate.check(certificate) }
         let fleet = try arguments.openFleet()
@@ -138,6 +138,12 @@ extension ParsedArguments {
         } catch {
             throw GrantError(.system, "\(String(decoding: file, as: UTF8.self)) cannot be read", cause: error.description)
         }
+    }
+
+    /// Returns the key in the file that `--key` names; nil without the option. `.permission` if others have a hand in it, `.system`.
+    func privateKey() throws(GrantError) -> String? {
+        guard let file = bytes("key") else { return nil }
+        return String(decoding: try PrivateFile.key(file), as: UTF8.self)
     }
 
     func texts(_ option: String) throws(GrantError) -> [String] {

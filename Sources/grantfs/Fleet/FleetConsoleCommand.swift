@@ -23,7 +23,7 @@ enum FleetConsoleCommand {
         var settings = try place(try arguments.text("listen") ?? "127.0.0.1:9460")
         settings.names = try arguments.texts("name")
         settings.certificate = try arguments.contents("certificate")
-        settings.key = try key(arguments)
+        settings.key = try arguments.privateKey()
         settings.authorities = try arguments.contents("client-ca")
         guard (settings.certificate == nil) == (settings.key == nil) else {
             throw GrantError(.usage, "fleet console: --certificate and --key go together")
@@ -80,17 +80,6 @@ enum FleetConsoleCommand {
         if address == "localhost" { address = "127.0.0.1" }
         if address.isEmpty { throw flaw }
         return ConsoleSettings(address: address, port: port)
-    }
-
-    /// A key that everybody may read is refused. A group may, as with Debian's ssl-cert.
-    private static func key(_ arguments: ParsedArguments) throws(GrantError) -> String? {
-        guard let file = try arguments.text("key") else { return nil }
-        var status = stat()
-        if stat(file, &status) == 0, status.st_mode & 0o007 != 0 {
-            throw GrantError(
-                .permission, "\(file) is not used", cause: "every user of this machine may read or change it", advice: "chmod o= it")
-        }
-        return try arguments.contents("key")
     }
 
     private static func token(in file: String) throws(GrantError) -> String {

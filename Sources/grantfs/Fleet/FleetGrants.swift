@@ -155,12 +155,14 @@ enum FleetGrants {
             return grant
         }
         let names = outcome.grants.map { "“\($0.name)”" }.joined(separator: ", ")
-        Interruption.says(
-            "interrupted: \(what) of \(names) is recorded and stays so; which hosts have confirmed it is not known yet", status: 3)
+        if outcome.unchanged.count < outcome.grants.count {
+            Interruption.says(
+                "interrupted: \(what) of \(names) is recorded and stays so; which hosts have confirmed it is not known yet", status: 3)
+        }
         let changes = try confirmations(outcome, event, fleet, arguments, timeout)
         Interruption.end()
         if forgets { try fleet.forget(outcome.grants) }
-        return try FleetOutput.show(changes, event, what, arguments)
+        return try FleetOutput.show(changes, event, what, arguments, unchanged: outcome.unchanged)
     }
 
     private static func confirmations(

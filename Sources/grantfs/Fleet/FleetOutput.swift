@@ -23,14 +23,18 @@ enum FleetOutput {
     }
 
     /// Prints the result for each grant, and names every unconfirmed host. Returns the exit status.
-    static func show(_ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments) throws(GrantError) -> Int32 {
+    /// `unchanged`: those that were so already.
+    static func show(
+        _ changes: [FleetChange], _ verb: String, _ what: String, _ arguments: ParsedArguments, unchanged: Set<GrantID> = []
+    ) throws(GrantError) -> Int32 {
         if arguments.wantsJSON {
             let documents = changes.map { JSON.object(json($0.grant) + [("hosts", .array($0.hosts.map { json($0) }))]) }
             // As without --fleet: a single object for a grant that was granted or set.
             let isAlone = documents.count == 1 && ["grant", "set"].contains(arguments.command)
             try Terminal.print(isAlone ? documents[0].text : JSON.array(documents).text)
         } else {
-            for change in changes { try Terminal.print(line(change, verb)) }
+            let sameVerb = verb == "restored" ? "active already:" : "is so already:"
+            for change in changes { try Terminal.print(line(change, unchanged.contains(change.grant.id) ? sameVerb : verb)) }
         }
         return exitStatus(of: changes, what)
     }

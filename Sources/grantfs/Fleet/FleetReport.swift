@@ -4,6 +4,9 @@ import GrantSystem
 
 /// `fleet hosts` and `fleet status`
 enum FleetReport {
+    /// Of one host, what it cannot do is shown of so many grants.
+    private static let problems = 100
+
     static func hosts(_ arguments: ParsedArguments) throws(GrantError) -> Int32 {
         let fleet = try arguments.openFleet()
         let (hosts, _) = try fleet.hosts()
@@ -22,18 +25,21 @@ enum FleetReport {
             let isLive = host.lease != nil
             table.add(
                 [
-                    host.id, host.registered == nil ? "taken out" : isLive ? "live" : "not heard of",
+                    VisibleText.name(host.id), host.registered == nil ? "taken out" : isLive ? "live" : "not heard of",
                     isLive ? (host.applied >= last ? "yes" : "no") : "-",
                     left.map { "\($0) s" } ?? "-", isLive ? "\(host.clock) s" : "-",
-                    host.version.isEmpty ? "-" : Terminal.visible(host.version),
-                    host.labels.description,
+                    host.version.isEmpty ? "-" : VisibleText.of(VisibleText.cut(host.version, to: 40)),
+                    VisibleText.name(host.labels.description),
                 ], isLive && host.registered != nil ? nil : .attention)
         }
         if !rows.isEmpty { try Terminal.print(table.text(colour: Terminal.hasColour(Terminal.standardOutput))) }
         for (host, _, _) in rows {
-            for (id, problem) in host.problems.sorted(by: { $0.key < $1.key }) {
-                Terminal.note("host “\(host.id)”, grant \(id.prefix(12)): \(problem)")
+            // A host may say what it likes, and of grants that are none.
+            let name = VisibleText.cut(host.id, to: 100)
+            for (id, problem) in host.problems.sorted(by: { $0.key < $1.key }).prefix(problems) {
+                Terminal.note("host “\(name)”, grant \(VisibleText.cut(id, to: 12)): \(VisibleText.cut(problem, to: 300))")
             }
+            if host.problems.count > problems { Terminal.note("host “\(name)”: \(host.problems.count - problems) more") }
         }
         return 0
     }

@@ -44,10 +44,7 @@ enum FleetTopCommand {
         let verb = seen == nil ? "revoked" : "restored"
         let outcome = try fleet.change([grant], verb, withdraws: seen == nil) { grant throws(GrantError) in
             guard let seen else { return grant.revoked }
-            guard grant.revision == seen else {
-                throw GrantError(.unconfirmed, "“\(grant.name)” is not restored", cause: "somebody has changed it since it was looked at")
-            }
-            return grant.restored(at: now)
+            return try grant.restored(at: now, seen: seen)
         }
         let hosts = try fleet.awaitHosts(outcome, timeout: timeout).flatMap(\.hosts)
         let waiting = hosts.filter { $0.state == .waiting }.map(\.host)
