@@ -140,5 +140,22 @@ extension GrantPortalTests {
             try session.store("Delete", "(ss)", ["documents", id])
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
         }
+
+        @Test("What is taken away in the permission store while another change of the same permissions is under way stays away")
+        func concurrent() throws {
+            let session = try PortalSession.started()
+            let (id, path) = try document(session, ["read", "write", "delete"])
+            let other = try session.another()
+            // The change comes first, and the service hears of the withdrawal while it makes it.
+            session.signalPortal(SIGSTOP)
+            try other.begin(PortalClient.request("RevokePermissions", "(ssas)", [id, app, ["delete"]]))
+            usleep(300_000)
+            try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
+            session.signalPortal(SIGCONT)
+            _ = try other.answer()
+            try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
+            usleep(300_000)
+            #expect(try session.permissions(of: id) == [:] && text(path) == nil)
+        }
     }
 }

@@ -134,7 +134,7 @@ extension Documents {
             }
         guard wanted != permissions else { return }
         state.withLock { $0.set(wanted, of: key.app, for: key.id) }
-        try store(wanted, of: key.app, for: key.id)
+        try write(wanted, insteadOf: permissions, of: key.app, for: key.id)
         say(.info, "document \(key.id): \(key.app) has now: \(wanted.isEmpty ? "nothing" : wanted.words.joined(separator: ", "))")
     }
 }

@@ -108,7 +108,33 @@ final class Documents: Sendable {
             failure = error
         }
         state.withLock { $0.set(new, of: app, for: id) }
-        try store(new, of: app, for: id)
+        try write(new, insteadOf: old, of: app, for: id)
+        if let failure { throw failure }
+    }
+
+    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and is made true. The right to change is held.
+    func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
+        let key = DocumentState.Key(app: app, id: id)
+        guard state.withLock({ $0.isKept(id) && !$0.unwritten.contains(key) }) else { return try store(new, of: app, for: id) }
+        let stored: Document?
+        do throws(BusError) {
+            stored = try permissions.document(id)
+        } catch {
+            state.withLock { _ = $0.unwritten.insert(key) }
+            throw PortalError(.failed, "the permission store does not answer: \(error.text)")
+        }
+        guard let stored else {
+            try drop(id, inStore: false)
+            throw PortalError.noDocument(id)
+        }
+        let now = stored.permissions[app] ?? []
+        let result = now.union(new.subtracting(old)).subtracting(old.subtracting(new))
+        var failure: PortalError?
+        if result != new {
+            do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
+            state.withLock { $0.set(result, of: app, for: id) }
+        }
+        if result != now { try store(result, of: app, for: id) }
         if let failure { throw failure }
     }
 
