@@ -157,5 +157,22 @@ extension GrantPortalTests {
             usleep(300_000)
             #expect(try session.permissions(of: id) == [:] && text(path) == nil)
         }
+
+        @Test("A service that was replaced leaves the mount that the next one shows its documents by")
+        func replaced() throws {
+            let session = try PortalSession.started()
+            let (id, path) = try document(session)
+            let daemon = try session.fixture.daemon(at: session.mountpoint)
+            let first = try #require(session.portal)
+            // The next one is there before it hears of that.
+            kill(first.pid, SIGSTOP)
+            try session.start("--replace")
+            kill(first.pid, SIGCONT)
+            #expect(first.wait(within: 30) == 0)
+            #expect(text(path) == "old\n" && text("\(session.mountpoint)/\(id)/report.txt") == "old\n")
+            #expect(try session.fixture.daemon(at: session.mountpoint) == daemon)
+            try session.stop()
+            #expect(!session.fixture.mountpoints.contains(session.mountpoint))
+        }
     }
 }
