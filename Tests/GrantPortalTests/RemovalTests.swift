@@ -145,13 +145,18 @@ extension GrantPortalTests {
         func concurrent() throws {
             let session = try PortalSession.started()
             let (id, path) = try document(session, ["read", "write", "delete"])
-            let other = try session.another()
-            // The change comes first, and the service hears of the withdrawal while it makes it.
-            session.signalPortal(SIGSTOP)
-            try other.begin(PortalClient.request("RevokePermissions", "(ssas)", [id, app, ["delete"]]))
+            let (user, other) = (try session.another(), try session.another())
+            // The withdrawal comes first, and the service hears of it when it has begun with the change.
+            session.signalStore(SIGSTOP)
+            try user.begin(
+                PortalClient.request(
+                    "SetPermission", "(sbssas)", ["documents", false, id, app, [String]()], service: permissionStore,
+                    object: "/org/freedesktop/impl/portal/PermissionStore"))
             usleep(300_000)
-            try session.store("SetPermission", "(sbssas)", ["documents", false, id, app, [String]()])
-            session.signalPortal(SIGCONT)
+            try other.begin(PortalClient.request("RevokePermissions", "(ssas)", [id, app, ["delete"]]))
+            usleep(500_000)
+            session.signalStore(SIGCONT)
+            #expect(PortalAnswer(try user.answer()).error == nil)
             _ = try other.answer()
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
             usleep(300_000)
