@@ -7,6 +7,7 @@ struct PermissionStore: Sendable {
     static let table = "documents"
 
     let bus: BusClient
+    let own: OwnDocuments
 
     /// The ids of all documents; none where nothing was ever kept.
     func list() throws(BusError) -> [String] {
@@ -18,19 +19,25 @@ struct PermissionStore: Sendable {
         }
     }
 
-    /// nil when there is no such document, or what is kept of it makes no sense.
+    /// nil when there is no such document, or what is kept of it makes no sense or cannot be read.
     func document(_ id: String) throws(BusError) -> Document? {
         do throws(BusError) {
             let answer = try call("Lookup", "ss", [.text(Self.table), .text(id)])
             guard answer.count == 2 else { return nil }
             return Self.document(id, permissions: answer[0], data: answer[1])
         } catch {
-            if error.isUnknownEntry { return nil }
+            if error.isUnknownEntry || error.isUnreadable { return nil }
             throw error
         }
     }
 
+    /// It is this program's own from then on, whatever becomes of it.
     func set(_ document: Document) throws(BusError) {
+        do throws(Errno) {
+            try own.add([document.id])
+        } catch {
+            throw BusError(name: "", text: "that the document is kept cannot be noted: \(error)")
+        }
         // (ayttu): as version 1.16 of xdg-document-portal writes it, and every later one reads it.
         let data: BusValue = .list([
             .path(document.path), .unsigned(document.device), .unsigned(document.inode), .number(document.flags.rawValue),

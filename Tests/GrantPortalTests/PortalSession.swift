@@ -108,13 +108,25 @@ final class PortalSession {
     /// The bus ends, as at the end of a session.
     func endBus() { bus?.kill() }
 
+    /// The permission store is held up, or goes on.
+    func signalStore(_ signal: Int32) { if let store { kill(store.pid, signal) } }
+
+    func signalPortal(_ signal: Int32) { if let portal { kill(portal.pid, signal) } }
+
     /// Starts `grantfs portal`, and waits until it answers.
     func start(_ arguments: String...) throws {
+        try launch(arguments)
+        try waitForAnswer()
+    }
+
+    func waitForAnswer() throws { try fixture.wait(until: "the portal answers") { try self.answers() } }
+
+    /// Starts `grantfs portal`, and waits for nothing.
+    func launch(_ arguments: [String] = []) throws {
         let log = fixture.base + "/portal.log"
         portal = try Child(
             ["sh", "-c", "exec \"$0\" portal \"$@\" 2>>\(log)", Programs.grantfs(for: fixture.owner)] + arguments, identity: fixture.owner,
             environment: fixture.environment)
-        try fixture.wait(until: "the portal answers") { try self.answers() }
     }
 
     static let original = "/usr/libexec/xdg-document-portal"

@@ -6,11 +6,16 @@ import GrantSystem
 struct BusError: Error {
     let name: String
     let text: String
+    /// There is an answer, and it cannot be read.
+    var isUnreadable = false
 
     /// Nobody has the service's name, and nobody can be started who would take it.
     var isAbsence: Bool {
-        ["org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner"].contains(name)
-            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn")
+        let names = [
+            "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
+            "org.freedesktop.systemd1.NoSuchUnit", "org.freedesktop.systemd1.UnitMasked",
+        ]
+        return names.contains(name) || name.hasPrefix("org.freedesktop.DBus.Error.Spawn")
     }
 }
 
@@ -58,7 +63,11 @@ final class BusClient: Sendable {
                     return .failure(error)
                 }
                 guard let reply else { throw Errno(EBADMSG) }
-                return .success(try BusMessage(pointer: reply).values(within: BusClient.largest).values)
+                do throws(Errno) {
+                    return .success(try BusMessage(pointer: reply).values(within: BusClient.largest).values)
+                } catch {
+                    return .failure(BusError(name: "", text: error.description, isUnreadable: true))
+                }
             } catch {
                 return .failure(BusError(name: "", text: error.description))
             }

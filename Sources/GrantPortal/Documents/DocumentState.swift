@@ -19,8 +19,12 @@ struct DocumentState: Sendable {
     private var made: [String: Int] = [:]
     /// Permissions that the permission store has not taken: what it has instead is not to be believed.
     var unwritten: Set<Key> = []
+    /// Documents that the permission store has not deleted yet.
+    var undeleted: Set<String> = []
     /// Whether permissions are kept by the permission store.
     var hasStore = false
+    /// Whether the permission store is to be read as a whole, and has not been.
+    var isUnread = true
 
     mutating func set(_ document: Document) { documents[document.id] = document }
 
@@ -39,6 +43,7 @@ struct DocumentState: Sendable {
         for key in keys(of: id) { set(nil, for: key) }
         documents[id] = nil
         apps[id] = nil
+        unwritten = unwritten.filter { $0.id != id }
         if let app = makers.removeValue(forKey: id) { made[app] = made[app].flatMap { $0 > 1 ? $0 - 1 : nil } }
     }
 
@@ -48,6 +53,9 @@ struct DocumentState: Sendable {
     }
 
     func countMade(by app: String) -> Int { made[app] ?? 0 }
+
+    /// Whether the permission store has, or should have, what is permitted.
+    func isKept(_ id: String) -> Bool { hasStore && documents[id]?.isTransient == false }
 
     func host(_ id: String) -> Grant? { grants[Key(app: "", id: id)] }
 

@@ -38,9 +38,19 @@ extension Documents {
         } catch {
             throw PortalError(.failed, "the permission store does not answer: \(error.text)")
         }
+        return try follow(id, stored)
+    }
+
+    /// Makes true what the permission store has of a document. Whether it was not known, and is to be taken over. The right to change is held.
+    func follow(_ id: String, _ stored: Document?) throws(PortalError) -> Bool {
         switch (state.withLock({ $0.documents[id] }), stored) {
-        case (nil, nil): break
+        case (nil, nil): state.withLock { _ = $0.undeleted.remove(id) }
         case (nil, let stored?):
+            guard !own.contains(id) else {
+                // It was removed, and the permission store has not been told yet.
+                do throws(BusError) { try erase(id) } catch { throw PortalError(.failed, "the permission store: \(error.text)") }
+                return false
+            }
             state.withLock { $0.set(stored) }
             return true
         case (let known?, nil):
@@ -55,7 +65,10 @@ extension Documents {
         for app in Set(known.permissions.keys).union(stored.permissions.keys) {
             let new = stored.permissions[app] ?? []
             let old = known.permissions[app] ?? []
-            guard old != new else { continue }
+            guard old != new else {
+                state.withLock { _ = $0.unwritten.remove(DocumentState.Key(app: app, id: known.id)) }
+                continue
+            }
             if state.withLock({ $0.unwritten.contains(DocumentState.Key(app: app, id: known.id)) }) {
                 try store(old, of: app, for: known.id)
                 continue
@@ -80,7 +93,7 @@ extension Documents {
     }
 
     /// The right to change is held.
-    private func readGrants() throws(GrantError) {
+    func readGrants() throws(GrantError) {
         // What changes from here on is another version.
         let number = try administrator.store.dataVersion()
         let grants = try administrator.store.grants()
@@ -121,7 +134,7 @@ extension Documents {
             }
         guard wanted != permissions else { return }
         state.withLock { $0.set(wanted, of: key.app, for: key.id) }
-        try store(wanted, of: key.app, for: key.id)
+        try write(wanted, insteadOf: permissions, of: key.app, for: key.id)
         say(.info, "document \(key.id): \(key.app) has now: \(wanted.isEmpty ? "nothing" : wanted.words.joined(separator: ", "))")
     }
 }

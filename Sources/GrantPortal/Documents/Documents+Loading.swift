@@ -5,68 +5,138 @@ import GrantStore
 import GrantSystem
 
 extension Documents {
-    /// Reads what there is, and makes the grants agree with the permission store: of a permission and a grant the narrower one stands. Nothing is granted. Documents that
-    /// have no grant yet are for `takeOver`; their ids come back.
-    func load() throws(GrantError) -> [String] {
+    /// Reads what there is, and makes the grants agree with the permission store: of a permission and a grant the narrower one stands. Nothing is granted. Documents that were
+    /// there before this program are for `takeOver`; their ids come back. nil when there is a permission store that does not answer: who may what is unknown then, and it is to
+    /// be tried again.
+    func load() throws(GrantError) -> [String]? {
         try changing { () throws(GrantError) in
-            let grants = try administrator.store.grants().filter { DocumentState.Key($0) != nil }
-            let kept = kept()
-            state.withLock { state in
-                state.hasStore = kept != nil
-                for document in kept ?? [] { state.set(document) }
-                for grant in grants {
-                    guard let key = DocumentState.Key(grant) else { continue }
-                    // Names of another form are somebody's own, unless they are a document's.
-                    if state.documents[key.id] != nil || DocumentNames.isID(key.id) { state.set(grant, for: key) }
+            state.withLock { $0.isUnread = true }
+            do throws(Errno) {
+                try own.read()
+            } catch {
+                throw GrantError(
+                    .system, "which documents there are cannot be read in \(administrator.store.directory)", cause: error.description)
+            }
+            try readGrants()
+            let kept: [Document]?
+            do throws(BusError) {
+                kept = try readAll()
+            } catch {
+                if !isSilent.exchange(true, ordering: .relaxed) {
+                    say(.warning, "the permission store does not answer, and nothing is granted until it does: \(error.text)")
                 }
+                return nil
             }
-            guard let kept else {
-                say(
-                    .notice,
-                    "there is no permission store: documents are kept as grants alone, and those that are made now end with the session")
-                adopt(grants)
-                return []
-            }
-            try removeLeftovers(grants, Set(kept.map(\.id)))
-            for document in kept { settle(document) }
-            return kept.map(\.id).filter { id in state.withLock { $0.host(id) == nil } }
+            // One that has been there comes again.
+            if kept == nil, state.withLock({ $0.hasStore }) { return nil }
+            // Read after the permission store: a document that is noted and has no grant has had one.
+            let grants = try administrator.store.grants().filter { DocumentState.Key($0) != nil }
+            let missing = if let kept { try take(kept, grants) } else { try adopt(grants) }
+            state.withLock { $0.isUnread = false }
+            isSilent.store(false, ordering: .relaxed)
+            return missing
         }
     }
+
+    /// Whether something is still to be read from the permission store, or to be written to it.
+    var isBehind: Bool { state.withLock { $0.isUnread || !$0.unwritten.isEmpty || !$0.undeleted.isEmpty } }
 
     /// What the permission store has; nil where there is none.
-    private func kept() -> [Document]? {
+    private func readAll() throws(BusError) -> [Document]? {
+        let ids: [String]
         do throws(BusError) {
-            var result: [Document] = []
-            for id in try permissions.list() where DocumentNames.isStoredID(id) {
-                if let document = try permissions.document(id) { result.append(document) }
-            }
-            return result
+            ids = try permissions.list()
         } catch {
-            if !error.isAbsence { say(.warning, "the permission store does not answer: \(error.text)") }
-            return nil
+            if error.isAbsence { return nil }
+            throw error
+        }
+        var result: [Document] = []
+        for id in ids where DocumentNames.isStoredID(id) {
+            if let document = try permissions.document(id) { result.append(document) }
+        }
+        return result
+    }
+
+    private func take(_ kept: [Document], _ grants: [Grant]) throws(GrantError) -> [String] {
+        guard state.withLock({ $0.hasStore }) else { return try agree(grants, with: kept) }
+        // What it has is known, but for what was changed in it meanwhile.
+        let stored = Dictionary(kept.map { ($0.id, $0) }) { $1 }
+        var new: [String] = []
+        for id in state.withLock({ Set($0.documents.keys).union($0.undeleted) }).union(stored.keys).sorted() {
+            do throws(PortalError) {
+                if try follow(id, stored[id]) { new.append(id) }
+            } catch {
+                say(.warning, "document \(id): \(error.message)")
+            }
+        }
+        return new
+    }
+
+    private func agree(_ grants: [Grant], with kept: [Document]) throws(GrantError) -> [String] {
+        let shown = Set(grants.compactMap { DocumentState.Key($0) }.filter(\.app.isEmpty).map(\.id))
+        let removed = Set(kept.map(\.id).filter { own.contains($0) && !shown.contains($0) })
+        let ids = Set(kept.map(\.id)).subtracting(removed)
+        let ended = state.withLock { state in
+            state.hasStore = true
+            let ended = removed.union(state.documents.values.filter { !$0.isTransient && !ids.contains($0.id) }.map(\.id))
+            for id in ended { state.forget(id) }
+            for document in kept where ids.contains(document.id) { state.set(document) }
+            return ended
+        }
+        let stay = state.withLock { ids.union($0.documents.values.filter(\.isTransient).map(\.id)) }
+        try removeLeftovers(grants, stay, ended)
+        set(grants)
+        note(ids.intersection(shown))
+        for id in removed.sorted() {
+            do throws(BusError) {
+                try erase(id)
+                say(.notice, "document \(id) is forgotten: its grant was removed")
+            } catch {
+                say(.warning, "document \(id): the permission store has not forgotten it: \(error.text)")
+            }
+        }
+        for document in kept where ids.contains(document.id) { settle(document) }
+        return ids.filter { id in state.withLock { $0.host(id) == nil } }.sorted()
+    }
+
+    private func set(_ grants: [Grant]) {
+        state.withLock { state in
+            // Names of another form are somebody's own, unless they are a document's.
+            for grant in grants { if let key = DocumentState.Key(grant), state.documents[key.id] != nil { state.set(grant, for: key) } }
         }
     }
 
-    /// Without a permission store the grants say which documents there are.
-    private func adopt(_ grants: [Grant]) {
+    /// Without a permission store the grants say which documents there are. Those of a session that was cut off are not among them.
+    private func adopt(_ grants: [Grant]) throws(GrantError) -> [String] {
+        say(
+            .notice,
+            "there is no permission store: documents are kept as grants alone, and those that are made now end with the session")
+        let hosts = grants.filter { grant in DocumentState.Key(grant).map { $0.app.isEmpty && own.contains($0.id) } ?? false }
+        try removeLeftovers(grants, Set(hosts.map(\.name.description)), [])
         state.withLock { state in
-            for grant in grants {
-                guard let key = DocumentState.Key(grant), key.app.isEmpty, DocumentNames.isID(key.id) else { continue }
+            for grant in hosts {
                 state.set(
                     Document(
-                        id: key.id, path: grant.bookmark.path, device: 0, inode: 0,
+                        id: grant.name.description, path: grant.bookmark.path, device: 0, inode: 0,
                         flags: grant.bookmark.document == nil ? .directory : []))
             }
+        }
+        set(grants)
+        state.withLock { state in
             for grant in grants {
                 guard let key = DocumentState.Key(grant), !key.app.isEmpty, isActive(grant) else { continue }
                 state.set(grant.access == .readWrite ? [.read, .write] : .read, of: key.app, for: key.id)
             }
         }
+        return []
     }
 
     /// Forgets grants of documents that have ended: transient ones of a session before, and what was taken out of the permission store meanwhile.
-    private func removeLeftovers(_ grants: [Grant], _ ids: Set<String>) throws(GrantError) {
-        let left = grants.filter { DocumentNames.isID($0.name.description) && !ids.contains($0.name.description) }
+    private func removeLeftovers(_ grants: [Grant], _ ids: Set<String>, _ ended: Set<String>) throws(GrantError) {
+        let left = grants.filter { grant in
+            let name = grant.name.description
+            return ended.contains(name) || DocumentNames.isID(name) && !ids.contains(name)
+        }
         guard !left.isEmpty else { return }
         _ = try administrator.remove(left, timeout: timeout)
         state.withLock { state in for grant in left { DocumentState.Key(grant).map { state.set(nil, for: $0) } } }
@@ -107,6 +177,7 @@ extension Documents {
                 // With the permissions that it has by now.
                 guard let document = notTakenOver(id) else { return }
                 try grant(document, proposal)
+                note([id])
                 say(.notice, "document \(id) was there before and is taken over: \(VisibleText.of(proposal.bookmark.path))")
             }
         } catch {
@@ -114,7 +185,10 @@ extension Documents {
         }
     }
 
-    private func notTakenOver(_ id: String) -> Document? { state.withLock { state in state.host(id) == nil ? state.documents[id] : nil } }
+    private func notTakenOver(_ id: String) -> Document? {
+        guard !own.contains(id) else { return nil }
+        return state.withLock { state in state.host(id) == nil ? state.documents[id] : nil }
+    }
 
     private func grant(_ document: Document, _ proposal: GrantAdministrator.Proposal) throws(PortalError) {
         let name = try Self.name(document.id)

@@ -2,6 +2,7 @@ import GrantAdministration
 import GrantModel
 import GrantStore
 import GrantSystem
+import Synchronization
 
 /// The documents: what the permission store says of them, and the grants that make it true.
 ///
@@ -12,6 +13,7 @@ import GrantSystem
 final class Documents: Sendable {
     let administrator: GrantAdministrator
     let permissions: PermissionStore
+    let own: OwnDocuments
     let state = Lock(DocumentState())
     let say: @Sendable (SystemLog.Level, String) -> Void
     /// How long a mount has to confirm a change, in seconds.
@@ -22,10 +24,14 @@ final class Documents: Sendable {
     static let mostApps = 64
     /// The version of the grants' store that is known here.
     let version = Lock<Int64?>(nil)
+    /// Whether it was said that the permission store does not answer.
+    let isSilent = Atomic(false)
     private let turn = Semaphore()
 
-    init(_ administrator: GrantAdministrator, _ permissions: PermissionStore, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
-        (self.administrator, self.permissions, self.say) = (administrator, permissions, say)
+    init(_ administrator: GrantAdministrator, _ bus: BusClient, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
+        (self.administrator, self.say) = (administrator, say)
+        own = OwnDocuments(in: administrator.store.directory)
+        permissions = PermissionStore(bus: bus, own: own)
         turn.post()
     }
 
@@ -102,13 +108,39 @@ final class Documents: Sendable {
             failure = error
         }
         state.withLock { $0.set(new, of: app, for: id) }
-        try store(new, of: app, for: id)
+        try write(new, insteadOf: old, of: app, for: id)
+        if let failure { throw failure }
+    }
+
+    /// Writes a change of permissions into the permission store. What others have taken away or given there meanwhile stands, and is made true. The right to change is held.
+    func write(_ new: Permissions, insteadOf old: Permissions, of app: String, for id: String) throws(PortalError) {
+        let key = DocumentState.Key(app: app, id: id)
+        guard state.withLock({ $0.isKept(id) && !$0.unwritten.contains(key) }) else { return try store(new, of: app, for: id) }
+        let stored: Document?
+        do throws(BusError) {
+            stored = try permissions.document(id)
+        } catch {
+            state.withLock { _ = $0.unwritten.insert(key) }
+            throw PortalError(.failed, "the permission store does not answer: \(error.text)")
+        }
+        guard let stored else {
+            try drop(id, inStore: false)
+            throw PortalError.noDocument(id)
+        }
+        let now = stored.permissions[app] ?? []
+        let result = now.union(new.subtracting(old)).subtracting(old.subtracting(new))
+        var failure: PortalError?
+        if result != new {
+            do throws(PortalError) { try adjust(id, app, to: Self.access(result)) } catch { failure = error }
+            state.withLock { $0.set(result, of: app, for: id) }
+        }
+        if result != now { try store(result, of: app, for: id) }
         if let failure { throw failure }
     }
 
     /// Writes permissions into the permission store, where the document is kept there.
     func store(_ new: Permissions, of app: String, for id: String) throws(PortalError) {
-        guard state.withLock({ $0.hasStore && $0.documents[id]?.isTransient == false }) else { return }
+        guard state.withLock({ $0.isKept(id) }) else { return }
         let key = DocumentState.Key(app: app, id: id)
         do throws(BusError) {
             try permissions.set(new, of: app, for: id)
@@ -129,14 +161,17 @@ final class Documents: Sendable {
     /// Withdraws and forgets the document's grants, and the document. The right to change is held.
     func drop(_ id: String, inStore: Bool) throws(PortalError) {
         let (grants, isKept) = state.withLock { state in
-            (state.keys(of: id).compactMap { state.grants[$0] }, state.hasStore && state.documents[id]?.isTransient == false)
+            (state.keys(of: id).compactMap { state.grants[$0] }, state.isKept(id))
         }
+        // First, so that nobody takes it over again whose entry is still there, whatever ends meanwhile.
+        if isKept { note([id]) }
         do throws(GrantError) {
             let changes = grants.isEmpty ? [] : try administrator.remove(grants, timeout: timeout)
             state.withLock { $0.forget(id) }
+            if !inStore { own.forget(id) }
             if inStore, isKept {
                 do throws(BusError) {
-                    try permissions.delete(id)
+                    try erase(id)
                 } catch {
                     throw GrantError(.system, "the permission store has not forgotten the document", cause: error.text)
                 }
@@ -146,6 +181,23 @@ final class Documents: Sendable {
             }
         } catch {
             throw PortalError(error)
+        }
+    }
+
+    /// Has the permission store forget a document that is removed. One that it does not forget now it is asked to again, and nobody takes it over.
+    func erase(_ id: String) throws(BusError) {
+        state.withLock { _ = $0.undeleted.insert(id) }
+        try permissions.delete(id)
+        state.withLock { _ = $0.undeleted.remove(id) }
+        own.forget(id)
+    }
+
+    /// Notes that these documents are this program's own.
+    func note(_ ids: Set<String>) {
+        do throws(Errno) {
+            try own.add(ids)
+        } catch {
+            say(.error, "which documents there are cannot be noted in the store: \(error)")
         }
     }
 }

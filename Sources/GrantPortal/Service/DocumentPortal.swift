@@ -31,6 +31,8 @@ public final class DocumentPortal: @unchecked Sendable {
         case call(BusCall)
         case permissionsChanged(String)
         case grantsChanged
+        /// The permission store is to be read as a whole.
+        case load
         case takeOver(String)
     }
 
@@ -41,6 +43,9 @@ public final class DocumentPortal: @unchecked Sendable {
     private static let others = "others"
     /// Documents of others are looked for, whose files may hang, while changes go on to be followed.
     private static let found = "found"
+    /// The permission store may be slow to answer.
+    private static let loading = "loading"
+    private let isLoading = Atomic(false)
 
     let documents: Documents
     let mount: Mount
@@ -58,7 +63,7 @@ public final class DocumentPortal: @unchecked Sendable {
     private(set) var bus: BusService?
 
     public init(_ administrator: GrantAdministrator, mount: Mount, say: @escaping @Sendable (SystemLog.Level, String) -> Void) {
-        documents = Documents(administrator, PermissionStore(bus: BusClient()), say: say)
+        documents = Documents(administrator, BusClient(), say: say)
         (self.mount, self.say) = (mount, say)
         callers = CallerIdentification(bus: BusClient(), connections: connections)
         arrivals = CallerIdentification(bus: BusClient(), connections: connections)
@@ -69,7 +74,13 @@ public final class DocumentPortal: @unchecked Sendable {
     public func run(replaces: Bool, ready: () -> Void) throws(GrantError) {
         let bus = try connect(replaces: replaces)
         self.bus = bus
-        let missing = try documents.load()
+        // Nothing is shown before it is known who may what.
+        var loaded = try documents.load()
+        while loaded == nil, !isEnding.load(ordering: .acquiring) {
+            usleep(500_000)
+            loaded = try documents.load()
+        }
+        guard let missing = loaded else { return }
         try mount.start()
         defer {
             documents.endSession()
@@ -132,7 +143,10 @@ public final class DocumentPortal: @unchecked Sendable {
         let daemon = "org.freedesktop.DBus"
         try bus.listen(to: "NameOwnerChanged", of: daemon, at: nil, from: daemon) { [unowned self] values, sender in
             guard sender == daemon, values.count == 3, let name = values[0].text, let owner = values[2].text else { return }
-            if name == PermissionStore.service { storeName.withLock { $0 = owner.isEmpty ? nil : owner } }
+            if name == PermissionStore.service {
+                storeName.withLock { $0 = owner.isEmpty ? nil : owner }
+                if !owner.isEmpty { load() }
+            }
             guard name.hasPrefix(":") else { return }
             if owner.isEmpty { connectionEnded(name) } else { connections.add(name) }
         }
@@ -195,6 +209,21 @@ public final class DocumentPortal: @unchecked Sendable {
         queue.add(.permissionsChanged(id), from: Self.others)
     }
 
+    private func load() {
+        guard !isLoading.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        queue.add(.load, from: Self.loading)
+    }
+
+    private func loadAgain() {
+        // Whoever asks from here on means another reading.
+        isLoading.store(false, ordering: .releasing)
+        do throws(GrantError) {
+            for id in try documents.load() ?? [] { queue.add(.takeOver(id), from: Self.found) }
+        } catch {
+            say(.error, "the documents cannot be read: \(error)")
+        }
+    }
+
     private func work(_ bus: BusService) {
         while let (sender, work) = queue.next() {
             switch work {
@@ -204,21 +233,25 @@ public final class DocumentPortal: @unchecked Sendable {
                 if documents.followPermissions(of: id) { queue.add(.takeOver(id), from: Self.found) }
             case .grantsChanged: documents.followGrants()
             case .takeOver(let id): documents.takeOver(id)
+            case .load: loadAgain()
             }
             queue.done(with: sender)
             bus.wakeUp()
         }
     }
 
-    /// Looks four times a second whether somebody else has changed the grants.
+    /// Looks four times a second whether somebody else has changed the grants, and every two seconds whether something is still to be asked of the permission store.
     private func follow() {
         let store = documents.administrator.store
         var last = try? store.dataVersion()
+        var rounds = 0
         while !isEnding.load(ordering: .acquiring) {
             usleep(250_000)
             let now = try? store.dataVersion()
             if now != last, now != nil { queue.add(.grantsChanged, from: Self.others) }
             last = now
+            rounds += 1
+            if rounds % 8 == 0, documents.isBehind { load() }
         }
     }
 

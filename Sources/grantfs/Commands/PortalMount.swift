@@ -10,31 +10,56 @@ struct PortalMount: Sendable {
     let mountpoint: Mountpoint
     /// The record that was found last.
     private let record = Lock<MountRecord?>(nil)
+    /// Held, shared, by each service that shows documents by this mount: whoever ends ends the mount when no other does.
+    private let use = Lock<Int32?>(nil)
 
     init(store: GrantStore, mountpoint: Mountpoint) { (self.store, self.mountpoint) = (store, mountpoint) }
 
     /// How long to wait until an earlier portal's mount is gone, in nanoseconds.
     private static let predecessorTimeout: Int64 = 3_000_000_000
+    /// How long a service may take that ends its mount.
+    private static let endTimeout: Int64 = 20_000_000_000
 
     /// Mounts the documents, unless a daemon of this store shows them there already.
     func start() throws(GrantError) {
+        try takePart()
         let deadline = Clock.monotonic + Self.predecessorTimeout
-        while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
-        if let there = try current() {
-            record.withLock { $0 = there }
-            return
+        while true {
+            while try mountpoint.mounted() != nil, try current() == nil, Clock.monotonic < deadline { usleep(20_000) }
+            if let there = try current() { return record.withLock { $0 = there } }
+            let status: Int32
+            do throws(Errno) {
+                status = try BackgroundStart.run(words: words)
+            } catch {
+                throw GrantError(.mountFailed, "the daemon of the documents cannot be started", cause: error.description)
+            }
+            if let there = try current() { return record.withLock { $0 = there } }
+            // Another service may have been faster, and be ending again by now.
+            guard status != 0, try mountpoint.mounted() != nil, Clock.monotonic < deadline else { break }
         }
-        let status: Int32
-        do throws(Errno) {
-            status = try BackgroundStart.run(words: words)
-        } catch {
-            throw GrantError(.mountFailed, "the daemon of the documents cannot be started", cause: error.description)
-        }
-        guard status == 0, let there = try current() else {
-            throw GrantError(.mountFailed, "the documents cannot be shown at \(mountpoint.shown)", advice: "what the mount says is above")
-        }
-        record.withLock { $0 = there }
+        throw GrantError(.mountFailed, "the documents cannot be shown at \(mountpoint.shown)", advice: "what the mount says is above")
     }
+
+    /// Says that this service uses the mount, once one that is ending it has done so.
+    private func takePart() throws(GrantError) {
+        guard use.withLock({ $0 == nil }) else { return }
+        let file = "\(store.runDirectory)/portal-\(Hexadecimal.text(SipHash(key0: 0, key1: 0).hash(mountpoint.path)))"
+        do throws(Errno) {
+            // Open until this process ends.
+            let descriptor = try Errno.check(Glibc.open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600))
+            use.withLock { $0 = descriptor }
+            let deadline = Clock.monotonic + Self.endTimeout
+            while flock(descriptor, LOCK_SH | LOCK_NB) != 0 {
+                guard errno == EWOULDBLOCK || errno == EINTR, Clock.monotonic < deadline else { throw Errno(errno) }
+                usleep(20_000)
+            }
+        } catch {
+            throw GrantError(.mountFailed, "the documents cannot be shown at \(mountpoint.shown)", cause: "\(file): \(error)")
+        }
+    }
+
+    /// Whether no other service uses the mount; none begins to then until this process has ended.
+    private var isAlone: Bool { use.withLock { $0.map { flock($0, LOCK_EX | LOCK_NB) == 0 } ?? true } }
 
     private var words: [[UInt8]] {
         ["grantfs", "mount", "--store", store.directory, "--portal", "--", "documents"].map { Array($0.utf8) } + [mountpoint.path]
@@ -59,8 +84,9 @@ struct PortalMount: Sendable {
         return process.hasEnded(within: 1000)
     }
 
-    /// Ends the daemon, which withdraws everything first, and waits for that.
+    /// Ends the daemon, which withdraws everything first, and waits for that; unless another service has taken the mount over.
     func end() {
+        guard isAlone else { return }
         guard let record = record.withLock({ $0 }), let process = try? ProcessHandle(record.pid), record.process.isRunning else { return }
         try? process.send(SIGTERM)
         _ = process.hasEnded(within: 15_000)
