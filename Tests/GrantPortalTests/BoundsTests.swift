@@ -159,9 +159,10 @@ extension GrantPortalTests {
             try session.fixture.wait(until: "its time is up") { try program.read(path).errno != nil }
             for answer in [
                 try program.call("GrantPermissions", "(ssas)", [id, "org.third.App", ["read"]]),
-                try program.call("RevokePermissions", "(ssas)", [id, other, ["read"]]), try program.call("Delete", "(s)", [id]),
                 try program.add("/papers/report.txt"),
                 try second.call("GrantPermissions", "(ssas)", [id, app, ["read"]]), try second.addFull([path], app: app, ["read"]),
+                try program.call("RevokePermissions", "(ssas)", [id, other, ["read"]]),
+                try program.call("Delete", "(s)", [id]),
             ] { #expect(answer.error == "NotAllowed", "\(answer)") }
             #expect(try program.call("GetHostPaths", "(as)", [[id]]).dictionary.isEmpty)
             // Nor by giving some of it up.
