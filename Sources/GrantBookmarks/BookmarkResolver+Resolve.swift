@@ -102,6 +102,12 @@ extension BookmarkResolver {
         return found(seen, bookmark, at: path)
     }
 
+    /// Opens, with O_PATH, what stands at the recorded path of a directory's bookmark; nil unless it is that directory. Looks nowhere else.
+    public func openAtRecordedPath(_ bookmark: Bookmark) -> FileDescriptor? {
+        guard bookmark.document == nil, let seen = reopen(bookmark.path), isBookmarked(seen, bookmark) else { return nil }
+        return seen.release()
+    }
+
     /// Returns the identity of the filesystem of an open file; nil if it cannot be determined.
     public func filesystemIdentity(of descriptor: borrowing FileDescriptor) -> FilesystemIdentity? {
         guard let status = try? descriptor.status() else { return nil }

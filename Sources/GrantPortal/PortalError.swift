@@ -16,9 +16,20 @@ struct PortalError: Error, Sendable {
     }
 
     let kind: Kind
+    /// What is said of it in the log and to the owner: it may have paths of the host.
     let message: String
+    /// What an application is told, which says nothing of the host.
+    let outside: String
 
-    init(_ kind: Kind, _ message: String) { (self.kind, self.message) = (kind, message) }
+    /// `outside`: where that is not the same. What has failed in here is said to nobody outside.
+    init(_ kind: Kind, _ message: String, outside: String? = nil) {
+        (self.kind, self.message, self.outside) = (kind, message, outside ?? (kind == .failed ? Self.hasFailed : message))
+    }
+
+    private static let hasFailed = "The portal has failed to do that"
+
+    /// As an application gets it.
+    var forApplications: PortalError { PortalError(kind, outside, outside: outside) }
 
     static let noDescriptor = PortalError(.invalidArgument, "Invalid fd passed")
     static let notAllowed = PortalError(.notAllowed, "Not enough permissions")
@@ -30,10 +41,13 @@ struct PortalError: Error, Sendable {
     /// What a grant failed with.
     init(_ error: GrantError) {
         switch error.code {
-        case .permission: self.init(.notAllowed, error.description)
-        case .invalidDirectory, .usage: self.init(.invalidArgument, error.cause.map { "Invalid fd passed: \($0)" } ?? error.message)
-        case .alreadyExists: self.init(.exists, error.description)
-        case .notFound: self.init(.notFound, error.description)
+        case .permission: self.init(.notAllowed, error.description, outside: PortalError.notAllowed.message)
+        case .invalidDirectory, .usage:
+            self.init(
+                .invalidArgument, error.cause.map { "Invalid fd passed: \($0)" } ?? error.message, outside: PortalError.noDescriptor.message
+            )
+        case .alreadyExists: self.init(.exists, error.description, outside: "It exists already")
+        case .notFound: self.init(.notFound, error.description, outside: "It is not there")
         default: self.init(.failed, error.description)
         }
     }

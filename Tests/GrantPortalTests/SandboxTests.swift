@@ -114,7 +114,7 @@ extension GrantPortalTests {
             let file = try session.file()
             let papers = URL(fileURLWithPath: file).deletingLastPathComponent().path
             let program = try session.sandboxed(app)
-            let id = try session.host.addFull([papers], flags: 3 | 8, app: app, ["read"]).id
+            let id = try session.host.addFull([papers], flags: 3 | 8, app: app, ["read", "grant-permissions"]).id
             #expect(try program.read("/run/flatpak/doc/\(id)/papers/report.txt").texts == ["old\n"])
             let inner = try program.add("/run/flatpak/doc/\(id)/papers/report.txt")
             #expect(inner.error == nil && inner.id != id, "\(inner)")

@@ -62,6 +62,8 @@ struct FileTranslation: Sendable {
                 return .inDocuments(place.path.split(separator: 0x2F).map { Array($0) }, status, isWritable: isWritable)
             }
             guard let host = open(place, as: status, table) else { throw Errno(ENOENT) }
+            // A document of a directory shows what lies below it on the host, and not what a sandbox has there instead.
+            if type == S_IFDIR, !caller.isOwner, hasOwnMounts(below: place, at: host.path, table) { throw Errno(EACCES) }
             return .host(
                 GivenFile(host: host.descriptor, status: status, path: host.path, isWritable: isWritable))
         } catch {
@@ -72,7 +74,15 @@ struct FileTranslation: Sendable {
     /// access(2), with what the mount allows that the descriptor was opened through.
     private func may(_ given: GivenDescriptor, _ mode: Int32) -> Bool { access("/proc/self/fd/\(given.descriptor.number)", mode) == 0 }
 
-    private typealias Place = (device: DeviceNumber, path: [UInt8])
+    private struct Place {
+        let device: DeviceNumber
+        /// In its filesystem.
+        let path: [UInt8]
+        /// Where somebody has it mounted: the mount, the path as he sees it, and all mounts that he has.
+        let mount: MountEntry
+        let inside: [UInt8]
+        let mounts: MountTable
+    }
 
     /// Where it is in its filesystem, which is the same for everybody who has that mounted: by the mount it was opened through, in this process's table, in the caller's, or in
     /// that of the application which calls through a proxy, as every application of Flatpak does. The descriptor holds the mount, so whatever table has its number has this mount.
@@ -80,24 +90,38 @@ struct FileTranslation: Sendable {
         let mount = try MountIdentity(of: given.descriptor)
         let path = try given.descriptor.path()
         // A mount's number is its own in all namespaces; its device may be another one than its files' (btrfs). What is found is compared in the end.
-        if let entry = table.entry(id: mount.id), let place = place(path, in: entry) { return place }
+        if let entry = table.entry(id: mount.id), let place = place(path, in: entry, table) { return place }
         for pid in [caller.pid, caller.instance.flatMap { FlatpakInstance.firstProcess(of: $0) }] {
-            guard let pid, let entry = try? SmallFile.mounts(of: pid).entry(id: mount.id) else { continue }
-            if let place = place(path, in: entry) { return place }
+            guard let pid, let theirs = try? SmallFile.mounts(of: pid), let entry = theirs.entry(id: mount.id) else { continue }
+            if let place = place(path, in: entry, theirs) { return place }
             // bubblewrap makes a sandbox's root below this name, and the kernel goes on to say so from outside.
             let beneath = Array("/newroot".utf8)
-            if MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry) {
+            if MountTable.path(path, isAtOrBelow: beneath), let place = place(Array(path.dropFirst(beneath.count)), in: entry, theirs) {
                 return place
             }
         }
         throw Errno(ENOENT)
     }
 
-    private func place(_ path: [UInt8], in entry: MountEntry) -> Place? {
+    private func place(_ path: [UInt8], in entry: MountEntry, _ mounts: MountTable) -> Place? {
         guard MountTable.path(path, isAtOrBelow: entry.mountpoint) else { return nil }
         let below = entry.mountpoint == [0x2F] ? path : Array(path.dropFirst(entry.mountpoint.count))
         let whole = entry.root == [0x2F] ? below : entry.root + (below == [0x2F] ? [] : below)
-        return (entry.device, whole.isEmpty ? [0x2F] : whole)
+        return Place(
+            device: entry.device, path: whole.isEmpty ? [0x2F] : whole, mount: entry, inside: path.isEmpty ? [0x2F] : path, mounts: mounts)
+    }
+
+    /// Whether whoever has the directory mounted has something else on it or below it than the host has at that place: a part that is masked, or read-only. A mount that lies
+    /// there on the host as well hides the same from both, and a document does not lead into it.
+    private func hasOwnMounts(below place: Place, at path: [UInt8], _ table: MountTable) -> Bool {
+        // Mounts on those are not looked at: what they are on differs already, or is entered by no document.
+        place.mounts.entries.contains { entry in
+            guard entry.parent == place.mount.id, entry.id != place.mount.id, MountTable.path(entry.mountpoint, isAtOrBelow: place.inside)
+            else { return false }
+            let below = place.inside == [0x2F] ? entry.mountpoint : Array(entry.mountpoint.dropFirst(place.inside.count))
+            let there = table.entry(mountpoint: below.isEmpty ? path : path == [0x2F] ? below : path + below)
+            return there?.device != entry.device || there?.root != entry.root
+        }
     }
 
     /// Opens, without following a link, what lies there by any of this process's mounts; nil unless that is the same file.

@@ -47,7 +47,7 @@ extension Documents {
             var before: [Permissions] = []
             do throws(PortalError) {
                 for addition in plan.more {
-                    let old = permissions(of: addition.app, for: addition.id)
+                    let old = recorded(of: addition.app, for: addition.id)
                     before.append(old)
                     try set(old.union(addition.permissions), of: addition.app, for: addition.id)
                 }
@@ -58,7 +58,7 @@ extension Documents {
                 }
             } catch {
                 for (addition, old) in zip(plan.more, before).reversed() {
-                    let now = permissions(of: addition.app, for: addition.id)
+                    let now = recorded(of: addition.app, for: addition.id)
                     try? set(now.subtracting(addition.permissions.subtracting(old)), of: addition.app, for: addition.id)
                 }
                 for (document, _) in plan.new { try? drop(document.id, inStore: true) }
@@ -68,7 +68,20 @@ extension Documents {
         }
     }
 
-    func permissions(of app: String, for id: String) -> Permissions { state.withLock { $0.documents[id]?.permissions[app] } ?? [] }
+    /// What an application may do at this moment: nothing when its time is up, or nothing shows it the document.
+    func permissions(of app: String, for id: String) -> Permissions {
+        let recorded = recorded(of: app, for: id)
+        return recorded.contains(.read) && !isActive(grant(of: app, for: id)) ? [] : recorded
+    }
+
+    /// What it has, and keeps when something is added or taken away; nothing when its time is up, so that a change brings none of that back.
+    func recorded(of app: String, for id: String) -> Permissions {
+        isExpired(grant(of: app, for: id)) ? [] : state.withLock { $0.documents[id]?.permissions[app] } ?? []
+    }
+
+    private func grant(of app: String, for id: String) -> Grant? { state.withLock { $0.grants[DocumentState.Key(app: app, id: id)] } }
+
+    private func isExpired(_ grant: Grant?) -> Bool { grant?.state(at: Instant(nanoseconds: Clock.realtime)) == .expired }
 
     /// What a caller has of a document that is his, or in the part of an application. The owner has everything.
     func permissions(of caller: Caller, by source: DocumentSource) -> Permissions {
@@ -80,9 +93,11 @@ extension Documents {
         for (source, needed) in needs where !permissions(of: caller, by: source).isSuperset(of: needed) { throw PortalError.notAllowed }
     }
 
-    /// `.limitsExceeded` when an application gives a document to one application more, and that is too much.
-    func requireRoom(for app: String, in id: String, _ caller: Caller) throws(PortalError) {
+    /// What an application may give a document to. `.notAllowed` for one whose time with it is up: that ends by the owner alone. `.limitsExceeded` when it is one application more,
+    /// and that is too much.
+    func require(receiver app: String, of id: String, _ caller: Caller) throws(PortalError) {
         guard !caller.isOwner else { return }
+        guard !isExpired(grant(of: app, for: id)) else { throw PortalError.notAllowed }
         let known = Set(
             state.withLock { state in state.keys(of: id).map(\.app) + (state.documents[id]?.permissions.keys.map { $0 } ?? []) })
         guard known.contains(app) || known.count < Self.mostApps else {
@@ -130,7 +145,7 @@ extension Documents {
                 var needed = wish.permissions.intersection([.read, .write]).union(.read)
                 if !wish.app.isEmpty, !wish.permissions.isEmpty, wish.app != wish.caller.app {
                     needed.formUnion(wish.permissions.union(.grant))
-                    try requireRoom(for: wish.app, in: id, wish.caller)
+                    try require(receiver: wish.app, of: id, wish.caller)
                     plan.more.append((id, wish.app, wish.permissions))
                 }
                 guard own.isSuperset(of: needed) else { throw PortalError.notAllowed }
@@ -147,16 +162,22 @@ extension Documents {
         let own = file.source.map { permissions(of: wish.caller, by: $0) } ?? .all
         guard own.contains(.read), !wish.permissions.contains(.write) || own.contains(.write) else { throw PortalError.notAllowed }
         let isWritable = file.isWritable && own.contains(.write)
-        if let source = file.source { plan.needs.append((source, isWritable ? [.read, .write] : .read)) }
+        if let source = file.source {
+            // A document of the file stays when the directory is taken away: making one is giving it on.
+            guard own.contains(.grant) else { throw PortalError.notAllowed }
+            plan.needs.append((source, isWritable ? [.read, .write, .grant] : [.read, .grant]))
+        }
         guard let proposal = look.proposal, let place = look.place else { return plan.ids.append("") }
         var gets: [String: Permissions] = [:]
-        if let caller = wish.caller.app, caller != wish.app {
-            gets[caller] = [.read, .grant]
-            if isWritable { gets[caller]?.insert(.write) }
-            // One that nobody else is given may be forgotten by whoever made it.
-            if isWritable, !wish.flags.contains(.reuseExisting) { gets[caller]?.insert(.delete) }
-        }
-        if !wish.app.isEmpty, !wish.permissions.isEmpty { gets[wish.app] = wish.permissions }
+        // What an application has of it by itself, and gives no more of; so does whoever gives on an application's file.
+        var most: Permissions = [.read, .grant]
+        if isWritable { most.insert(.write) }
+        // One that nobody else is given may be forgotten by whoever made it.
+        if isWritable, !wish.flags.contains(.reuseExisting) { most.insert(.delete) }
+        if let caller = wish.caller.app, caller != wish.app { gets[caller] = most }
+        if wish.caller.isOwner, file.source?.app.isEmpty ?? true { most = .all }
+        let given = wish.permissions.intersection(most)
+        if !wish.app.isEmpty, !given.isEmpty { gets[wish.app] = given }
 
         var flags = wish.flags.document
         // What nobody keeps ends with the session.
@@ -166,7 +187,7 @@ extension Documents {
             if let known = state.withLock({ $0.documents(of: proposal.bookmark).first { $0.flags == flags } }) {
                 plan.ids.append(known.id)
                 for (app, permissions) in gets {
-                    try requireRoom(for: app, in: known.id, wish.caller)
+                    try require(receiver: app, of: known.id, wish.caller)
                     plan.more.append((known.id, app, permissions))
                 }
                 return

@@ -1,5 +1,6 @@
 import Glibc
 import GrantAdministration
+import GrantBookmarks
 import GrantModel
 import GrantSystem
 
@@ -46,16 +47,25 @@ extension DocumentPortal {
         let source = DocumentSource(id: id, app: app)
         guard documents.permissions(of: caller, by: source).contains(.read) else { throw PortalError.noDescriptor }
         if names.isEmpty, document.flags.contains(.directory) == (status.st.st_mode & S_IFMT == S_IFDIR) { return .document(source) }
-        guard document.flags.contains(.directory), let top = documents.state.withLock({ $0.path(of: id) }) else {
-            throw PortalError.noDescriptor
-        }
-        let path = names.reduce(top) { CanonicalPath.join($0, $1) }
-        guard let host = FileTranslation.open(path), let there = try? host.descriptor.status(),
-            there.st.st_mode & S_IFMT == status.st.st_mode & S_IFMT
+        guard document.flags.contains(.directory), !names.isEmpty, let grant = documents.state.withLock({ $0.host(id) }),
+            let host = file(names, in: grant.bookmark, shownAs: status), let there = try? host.descriptor.status()
         else { throw PortalError.noDescriptor }
+        let path = names.reduce(grant.bookmark.path) { CanonicalPath.join($0, $1) }
         let own = documents.permissions(of: caller, by: source)
         return .file(
             GivenFile(host: host, status: there, path: path, isWritable: isWritable && own.contains(.write), source: source))
+    }
+
+    /// O_PATH of a file of the host in the directory of a document, by what the mount of documents shows of it. The host may have renamed that directory, or mounted something
+    /// over it, while the mount goes on to show it: then there is none, and what stands in its place is nobody's.
+    private func file(_ names: ArraySlice<[UInt8]>, in directory: Bookmark, shownAs status: FileStatus) -> GivenDescriptor? {
+        guard let top = BookmarkResolver().openAtRecordedPath(directory),
+            // As the mount, which enters no other filesystem either.
+            let opened = try? FileDescriptor.openBeneath(
+                top.number, Array(names.joined(separator: [0x2F])), OpenFlags.path | O_NOFOLLOW, crossMounts: false),
+            let there = try? opened.status(), there.isShown(as: status)
+        else { return nil }
+        return GivenDescriptor(opened)
     }
 
     /// A document by its directory and name. One that is not there yet is made, empty: a bookmark is of a file. Programs outside of sandboxes alone may ask, because the answer
@@ -106,5 +116,16 @@ extension DocumentPortal {
             let found = documents.state.withLock { $0.documents(of: proposal.bookmark) }.filter { !$0.flags.contains(.unique) }
             return (found.first { !$0.isTransient } ?? found.first)?.id
         }
+    }
+}
+
+extension FileStatus {
+    /// Whether this can be the file that the mount of documents shows so: by its number, to which the mount adds in the upper 16 bits of which filesystem it is
+    /// (`InodeNumbering`), its birth time, and its type.
+    func isShown(as shown: FileStatus) -> Bool {
+        let isNumber = (st.st_ino ^ shown.st.st_ino) << 16 == 0 || (st.st_ino == 1 && shown.st.st_ino == 1 << 47 | 1)
+        guard isNumber, st.st_mode & S_IFMT == shown.st.st_mode & S_IFMT else { return false }
+        guard has_birth, shown.has_birth else { return true }
+        return birth_seconds == shown.birth_seconds && birth_nanoseconds == shown.birth_nanoseconds
     }
 }

@@ -15,10 +15,20 @@ extension DocumentPortal {
     private typealias Result = (types: String, values: [BusValue])
 
     private func result(of call: BusCall, _ bus: BusService) throws(PortalError) -> Result {
-        let given = call.arguments
         // Where everybody's documents are is no secret.
         if call.member == "GetMountPoint" { return ("ay", [.path(mount.path)]) }
         let caller = try callers.identify(call.sender)
+        do throws(PortalError) {
+            return try result(of: call, caller, bus)
+        } catch {
+            guard let app = caller.app else { throw error }
+            if error.outside != error.message { documents.say(.info, "\(app), \(call.member): \(error.message)") }
+            throw error.forApplications
+        }
+    }
+
+    private func result(of call: BusCall, _ caller: Caller, _ bus: BusService) throws(PortalError) -> Result {
+        let given = call.arguments
         switch (call.member, given.count) {
         case ("Add", 3):
             guard let descriptor = given[0].descriptor, let reuses = given[1].bool, let persists = given[2].bool else { break }
@@ -94,7 +104,7 @@ extension DocumentPortal {
             guard documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).contains(.grant) || app == caller.app else {
                 throw PortalError.notAllowed
             }
-            try documents.set(documents.permissions(of: app, for: id).subtracting(asked), of: app, for: id)
+            try documents.set(documents.recorded(of: app, for: id).subtracting(asked), of: app, for: id)
         }
     }
 
@@ -106,8 +116,8 @@ extension DocumentPortal {
         // Nobody gives what he has not.
         let needed = asked.union(.grant)
         guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
-        try documents.requireRoom(for: app, in: id, caller)
-        let old = documents.permissions(of: app, for: id)
+        try documents.require(receiver: app, of: id, caller)
+        let old = documents.recorded(of: app, for: id)
         try documents.set(old.union(asked), of: app, for: id)
         guard !caller.isOwner else { return }
         // Whoever lost it while it was given on has given nothing on.
@@ -115,7 +125,7 @@ extension DocumentPortal {
             try documents.catchUp(with: [id])
             guard documents.permissions(of: caller, by: source).isSuperset(of: needed) else { throw PortalError.notAllowed }
         } catch {
-            try? documents.set(documents.permissions(of: app, for: id).subtracting(asked.subtracting(old)), of: app, for: id)
+            try? documents.set(documents.recorded(of: app, for: id).subtracting(asked.subtracting(old)), of: app, for: id)
             throw error
         }
     }
@@ -148,15 +158,13 @@ extension DocumentPortal {
 
     /// What the caller may not know of is left out, as what there is not.
     private func paths(of ids: [String], _ caller: Caller) -> BusValue {
-        documents.state.withLock { state in
-            var seen: Set<String> = []
-            return .list(
-                ids.compactMap { id in
-                    guard seen.insert(id).inserted, let document = state.documents[id],
-                        caller.isOwner || document.permissions[caller.app ?? ""] != nil
-                    else { return nil }
-                    return .pair(.text(id), .path(state.path(of: id) ?? document.path))
-                })
-        }
+        var seen: Set<String> = []
+        return .list(
+            ids.compactMap { id in
+                guard seen.insert(id).inserted, !documents.permissions(of: caller, by: DocumentSource(id: id, app: "")).isEmpty,
+                    let path = documents.state.withLock({ state in state.documents[id].map { state.path(of: id) ?? $0.path } })
+                else { return nil }
+                return .pair(.text(id), .path(path))
+            })
     }
 }

@@ -23,8 +23,9 @@ extension DocumentPortal {
             return ("", [])
         case ("RetrieveFiles", 2):
             guard let key = given[0].text else { break }
-            let transfer = try transfers.transfer(key)
-            defer { if transfer.endsWhenTaken { end(transfer, bus) } }
+            // Of two who take it at the same time the second finds nothing any more.
+            let transfer = try transfers.take(key)
+            defer { if transfer.endsWhenTaken { tellEnd(of: transfer, bus) } }
             return ("as", [.texts(try take(transfer, for: caller))])
         case ("StopTransfer", 1):
             guard let key = given[0].text else { break }
@@ -56,7 +57,10 @@ extension DocumentPortal {
     }
 
     private func end(_ transfer: FileTransfers.Transfer, _ bus: BusService) {
-        guard transfers.end(transfer.key) else { return }
+        if transfers.end(transfer.key) { tellEnd(of: transfer, bus) }
+    }
+
+    private func tellEnd(of transfer: FileTransfers.Transfer, _ bus: BusService) {
         bus.tell(
             transfer.owner.name, path: Self.object, interface: Self.transferInterface, signal: "TransferClosed", "s", [.text(transfer.key)])
     }
@@ -93,7 +97,8 @@ extension DocumentPortal {
         var result: [String] = []
         for path in paths {
             guard let text = String(validating: path, as: UTF8.self), !path.isEmpty else {
-                throw PortalError(.failed, "a file's path is not UTF-8, which this interface cannot carry")
+                let text = "a file's path is not UTF-8, which this interface cannot carry"
+                throw PortalError(.failed, text, outside: text)
             }
             result.append(text)
         }

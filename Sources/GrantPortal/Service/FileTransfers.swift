@@ -45,6 +45,15 @@ final class FileTransfers: Sendable {
         return transfer
     }
 
+    /// As `transfer`, and ends it when it is one that ends when it is taken.
+    func take(_ key: String) throws(PortalError) -> Transfer {
+        try transfers.withLock { (transfers: inout [String: Transfer]) throws(PortalError) in
+            guard let transfer = transfers[key] else { throw Self.unknown }
+            if transfer.endsWhenTaken { transfers[key] = nil }
+            return transfer
+        }
+    }
+
     func add(_ files: [Documents.Addition], to key: String) throws(PortalError) {
         try transfers.withLock { (transfers: inout [String: Transfer]) throws(PortalError) in
             guard let transfer = transfers[key] else { throw Self.unknown }
