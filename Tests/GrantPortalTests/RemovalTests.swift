@@ -67,6 +67,8 @@ extension GrantPortalTests {
             session.signalStore(SIGSTOP)
             try other.begin(PortalClient.request("Delete", "(s)", [id]))
             try session.fixture.wait(until: "it is withdrawn") { text(path) == nil }
+            // Before that the grants are there, withdrawn, and the document is nobody's.
+            try session.fixture.wait(until: "its grants are removed") { try session.fixture.list("--all").isEmpty }
             try session.stop(with: SIGKILL)
             try session.endStore()
             try session.startStore()
