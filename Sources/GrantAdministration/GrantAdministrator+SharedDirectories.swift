@@ -115,8 +115,8 @@ extension FilesystemName {
     fileprivate func mayBe(_ entry: MountEntry) -> Bool {
         switch self {
         case .uuid:
-            let traits = FilesystemTraits(type: entry.type)
-            return !traits.isRemote && entry.type != "tmpfs" && entry.source.first == UInt8(ascii: "/")
+            // Which one it is says the bookmark; servers and daemons, which may hang, are not asked.
+            return !FilesystemTraits(type: entry.type).isRemote && entry.source.first == UInt8(ascii: "/")
         case .source(let source):
             // Whoever may mount with FUSE chooses the source: only root's mounts say whose they are.
             let isFUSE = entry.type == "fuse" || entry.type == "fuseblk" || entry.type.hasPrefix("fuse.")

@@ -20,23 +20,17 @@ public enum FilesystemName: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .source(let text): return text
         case .uuid(let bytes):
-            let digits = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }
-            // As tools show it: dashes after 4, 6, 8 and 10 of 16 bytes.
+            // As tools show it: dashes before these bytes of 16, or of 4.
             let dashed = bytes.count == 16 ? [4, 6, 8, 10] : bytes.count == 4 ? [2] : []
-            return "UUID=" + digits.enumerated().map { (dashed.contains($0.offset) ? "-" : "") + $0.element }.joined()
+            return "UUID=" + bytes.enumerated().map { (dashed.contains($0.offset) ? "-" : "") + Hexadecimal.text([$0.element]) }.joined()
         }
     }
 
     private static func bytes(_ text: Substring) -> [UInt8]? {
-        let digits = text.utf8.filter { $0 != UInt8(ascii: "-") }
-        guard digits.count % 2 == 0, (2...32).contains(digits.count) else { return nil }
-        var result: [UInt8] = []
-        for start in stride(from: 0, to: digits.count, by: 2) {
-            let pair = String(decoding: digits[start..<start + 2], as: UTF8.self)
-            guard pair.allSatisfy(\.isHexDigit), let byte = UInt8(pair, radix: 16) else { return nil }
-            result.append(byte)
-        }
-        return result
+        let given = text.utf8.filter { $0 != UInt8(ascii: "-") }
+        let digits = given.compactMap { Hexadecimal.value(of: $0) }
+        guard digits.count == given.count, digits.count % 2 == 0, (2...32).contains(digits.count) else { return nil }
+        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
     }
 }
 

@@ -134,7 +134,7 @@ extension ViewFS {
     /// through one shows through the other at once. Those of different views are as in two mounts: what is changed through one is
     /// relayed to the other (`HostChangeRelay`). Scopes that were found once stay so.
     ///
-    /// `views`: the view of each grant, where several are shown; a grant without one counts as of the same view as any other such.
+    /// `views`: the view of each grant, where several are shown; empty for a mount of one.
     public func markOverlaps(views: [GrantID: ViewName] = [:]) {
         // With write-back the kernel trusts its own sizes and data, which a change in another view would have to wait for.
         let areApart = !policy.writeBack

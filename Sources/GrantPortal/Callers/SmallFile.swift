@@ -1,0 +1,40 @@
+import Glibc
+import GrantSystem
+
+/// Files that somebody else may have put where they are: looked at before they are opened.
+enum SmallFile {
+    private static let largest = 65_536
+
+    /// `found`: O_PATH. EBADMSG for what is no regular file, belongs to neither this user nor root, or may be written to by everybody; EFBIG for one that is too large.
+    static func contents(of found: borrowing FileDescriptor) throws(Errno) -> [UInt8] {
+        let status = try found.status()
+        guard status.st.st_mode & S_IFMT == S_IFREG, status.st.st_mode & 0o002 == 0, [0, geteuid()].contains(status.st.st_uid) else {
+            throw Errno(EBADMSG)
+        }
+        guard status.st.st_size <= largest else { throw Errno(EFBIG) }
+        let file = try FileDescriptor.open("/proc/self/fd/\(found.number)".utf8, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+        return try contents(reading: file, most: largest)
+    }
+
+    /// EFBIG when there is more, whatever its size says.
+    static func contents(reading file: borrowing FileDescriptor, most: Int) throws(Errno) -> [UInt8] {
+        var result: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        while result.count <= most {
+            let count = read(file.number, &buffer, buffer.count)
+            if count == 0 { return result }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw Errno(errno)
+            }
+            result += buffer[..<count]
+        }
+        throw Errno(EFBIG)
+    }
+
+    /// Of a process, whose mounts may be many: more than these are not looked at.
+    static func mounts(of pid: Int32) throws(Errno) -> MountTable {
+        let file = try FileDescriptor.open("/proc/\(pid)/mountinfo".utf8, O_RDONLY)
+        return MountTable(parsing: try contents(reading: file, most: 1 << 20))
+    }
+}
